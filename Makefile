@@ -8,6 +8,8 @@ WORKERS ?= 2
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # threads that wait sleep instead of spinning: other work on the same cores hurts less
 export OMP_WAIT_POLICY ?= PASSIVE
+# a hundred processes of the tests would compile every module of isotrope anew
+unexport PYTHONDONTWRITEBYTECODE
 
 # The first interpreter that starts and is new enough, unless PYTHON names one. A candidate is
 # run, not only looked up: version managers leave names on PATH that answer with an error.
@@ -84,9 +86,9 @@ check-all: check ## the checks, then the tests that take longer
 		--dist worksteal $(FLAGS)
 
 # with triton installed torch offers more than it does without: its tests come last
-nightly: check ## every test there is: all bad inputs and presets, faults, pages, kernels (hours)
+nightly: check $(VENV)/.ready-docs $(VENV)/.ready-mteb ## every test there is: all bad inputs and presets, faults, pages, kernels (hours)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
-	$(MAKE) site test-mteb test-docs newcomer test-lowest
+	$(MAKE) site newcomer test-lowest
 	$(MAKE) faults zoo
 	$(MAKE) test-triton
 

@@ -5,7 +5,8 @@
 What takes long and depends on few files runs in continuous integration when these have changed;
 `make nightly` runs everything. A fresh clone does not say what was there when CI last ran, so the
 comparison is with BASE or, without one, with the newest commit on the line of main that is three
-days older than the last one: a submission is younger than that.
+days older than the last one: a submission is younger than that. A shallow clone has no such commit,
+and everything runs.
 """
 
 import subprocess
@@ -60,7 +61,8 @@ def main(part: str, since: str = "") -> int:
     """Say what is known of a part on a line, and return the exit code."""
     try:
         since = since or base()
-        files = git("diff", "--name-only", since, "HEAD").splitlines() if since else None
+        # both names of a file that was moved, and what is not committed
+        files = git("diff", "--name-only", "--no-renames", since).splitlines() if since else None
     except (OSError, subprocess.CalledProcessError):
         files = None
     found = files is None or changed(part, files)

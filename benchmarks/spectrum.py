@@ -3,24 +3,22 @@
 Trains SimCLR with MIOv3 for 40 steps on CIFAR-10 (noise where it is not there), takes the
 checkpoint's Hessian on one batch and
 
-- runs 100 iterations of Lanczos (``isotrope spectrum``) and compares both ends of the spectrum with
+- runs 100 iterations of Lanczos and compares both ends of the spectrum with
   SciPy's ``eigsh`` on the same products;
 - times the gradient, a product on the kept graph, a product that builds its graph anew, and
   PyHessian's product on the same loss (``pip install --no-deps pyhessian``; where it is missing,
   the two lines of its formula), one after the other in every round, in seconds of this process's
   CPU. A wrapper keeps the model in training mode, which PyHessian would leave.
 
-    OMP_NUM_THREADS=1 python benchmarks/spectrum.py [--work DIR] [--batch-size 128] [--csv FILE]
+    OMP_NUM_THREADS=1 python -m benchmarks.spectrum [--work DIR] [--batch-size 128] [--csv FILE]
 
-Writes the table and, beside it, the spectrum as a picture. Stopped, it goes on with the same
-command: what is done lies in DIR.
+Writes the table. Stopped, it goes on with the same command: what is done is in DIR.
 """
 
 import argparse
 import csv
 import json
 import platform
-import shutil
 import statistics
 import time
 import warnings
@@ -76,14 +74,13 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     """Return both ends by Lanczos and by SciPy, of the same Hessian."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    from isotrope.diagnostics.curvature import parameter_hessian
-    from isotrope.training.rebuild import rebuild
-    from isotrope.training.spectrum import SpectrumSettings, measure
+    from isotrope.diagnostics.curvature import Lanczos, Spectrum, parameter_hessian
+    from papers.manna2023.rebuild import rebuild
 
-    spectrum = measure(run, SpectrumSettings(iterations=iterations, batch_size=batch_size))
-    numbers = spectrum.result.metrics
-    rebuilt = rebuild(run, batch_size=batch_size)
+    rebuilt = rebuild(run, run / "checkpoints" / "last.ckpt", batch_size=batch_size)
     hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)
+    process = Lanczos(hessian, state=run / "lanczos.npz").run(iterations)
+    numbers = Spectrum.of(hessian, [process]).numbers()
     products = 0
 
     def product(v: np.ndarray) -> np.ndarray:
@@ -151,9 +148,9 @@ def pyhessians(module: nn.Module, loss: Callable[[], Tensor]) -> tuple[str, Call
 def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
     """Return seconds of CPU by way, all in every round, and how far the products are apart."""
     from isotrope.diagnostics.curvature import parameter_hessian
-    from isotrope.training.rebuild import rebuild
+    from papers.manna2023.rebuild import rebuild
 
-    rebuilt = rebuild(run, batch_size=batch_size)
+    rebuilt = rebuild(run, run / "checkpoints" / "last.ckpt", batch_size=batch_size)
     objective, (terms,), module = rebuilt.objective, rebuilt.terms, rebuilt.module
 
     def loss() -> Tensor:
@@ -198,9 +195,7 @@ def done(work: Path, name: str, call: Callable[[], dict[str, Any]]) -> dict[str,
 
 
 def main() -> None:
-    """Do what is left to do, write table and picture, print whether the bounds are met."""
-    from isotrope.cli.main import guarded
-
+    """Do what is left to do, write the table, print whether the bounds are met."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, default=Path("runs/spectrum-benchmark"))
     parser.add_argument("--batch-size", type=int, default=128, help="of the Hessian [128]")
@@ -240,10 +235,6 @@ def main() -> None:
         writer.writerow(["what", "value"])
         writer.writerows((k, f"{x:.6g}" if isinstance(x, float) else x) for k, x in lines)
     print(arguments.csv.read_text(), end="")
-    # the process is finished: its numbers are read
-    options = ["--iterations", arguments.iterations, "--batch-size", arguments.batch_size]
-    guarded(["spectrum", *map(str, [run, *options]), "--no-progress"])
-    shutil.copy(run / "spectrum" / f"step-{ends['step']}.svg", arguments.csv.with_suffix(".svg"))
     met = ends["lambda_max_apart"] <= 1e-3 and ends["lambda_min_apart"] <= 1e-3
     print(f"extremes within 1e-3 of SciPy's: {'met' if met else 'missed'}")
     cheap = ours <= 1.1 * medians["pyhessian"]

@@ -2,9 +2,9 @@
 
 Where to change what: a table or a figure is a file in its paper's folder; the rules for verdicts
 are in ``machinery.verdicts`` and ``machinery.rule``; the measurements of a training are in
-``measurements``; the appearance of charts is in ``plots``; the command's flags are in
-``__main__``; the printed numbers are in ``paper_numbers.toml``, and the claims on sentence
-embeddings in ``claims.toml``.
+``measurements``; the papers' inequalities are in ``theorems``; the appearance of charts is in
+``plots``; the command's flags are in ``__main__``; the printed numbers are in
+``paper_numbers.toml``, and the claims on sentence embeddings in ``claims.toml``.
 
 ======================  ==================  ===============================================
 folder                  command             paper

@@ -101,7 +101,7 @@ def make(
             tokens,
             part,
             seed=seed,
-            measure=lambda one: _measure(CachedEncoder(one), dev, reference[:_FEW]),
+            measure=lambda trained: _measure(CachedEncoder(trained), dev, reference[:_FEW]),
             accept=lambda measured: passes_gates(measured, limits),
             tell=tell,
         )
@@ -157,7 +157,7 @@ def _measure(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> d
 def passes_gates(
     measured: Mapping[str, Any], limits: Mapping[str, tuple[float, float]] = GATES
 ) -> bool:
-    """Tell whether an encoder is raw by its limits; what was not measured is not passed."""
+    """Return whether an encoder is raw by its limits; what was not measured is not passed."""
     return all(
         name in measured and low <= measured[name] <= high for name, (low, high) in limits.items()
     )

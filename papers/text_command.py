@@ -76,13 +76,13 @@ def _claims(encoder: str, find: protocol.Find) -> str:
     ]
     for claim in claims():
         judgement = judge_claim(claim, values)
-        theirs = f"{claim.effect:+.2f}" if claim.printed else "-"
-        ours, count = "-", "0"
+        printed_effect = f"{claim.effect:+.2f}" if claim.printed else "-"
+        measured, count = "-", "0"
         if judgement.change is not None:
             low, high = judgement.change.interval
-            ours, count = f"{judgement.change.mean:+.2f}", str(judgement.change.count)
-            ours += f" ({low:+.2f} to {high:+.2f})" if judgement.change.count > 1 else ""
-        columns = (claim.says, f"{claim.paper}, {claim.where}", theirs, ours, count)
+            measured, count = f"{judgement.change.mean:+.2f}", str(judgement.change.count)
+            measured += f" ({low:+.2f} to {high:+.2f})" if judgement.change.count > 1 else ""
+        columns = (claim.says, f"{claim.paper}, {claim.where}", printed_effect, measured, count)
         lines.append(f"| {' | '.join(columns)} | {judgement.word} |")
     return "\n".join(lines) + "\n"
 

@@ -133,8 +133,8 @@ def _losses() -> Iterable[ProtocolLoss]:
         yield ProtocolLoss(f"{name} printed", name, values, _grid({}, **varied))
     for name, (values, _) in _MODIFIED.items():
         for step in ("GD",) if name == "modifiedmhs" else ("GD", "GD+W"):
-            own = {**values, **_RELEASED, "step": step}
-            yield ProtocolLoss(f"{name} {step}", name, own, like=name)
+            settings = {**values, **_RELEASED, "step": step}
+            yield ProtocolLoss(f"{name} {step}", name, settings, like=name)
     yield ProtocolLoss("baseline", "paradigm", _baseline())
 
 
@@ -184,9 +184,9 @@ def _job(
         "objective": loss.objective,
         "learning_rate": rate,
     }
-    own = {f"objective.{name}": value for name, value in values.items()}
+    settings = {f"objective.{name}": value for name, value in values.items()}
     title = f"{loss.name}, {brief(values)}, rate {rate:g}, {steps} steps, {encoder}"
-    return PaperJob("text", {**fixed, **own, **(more or {})}, seed, title)
+    return PaperJob("text", {**fixed, **settings, **(more or {})}, seed, title)
 
 
 def start(encoder: str) -> PaperJob:
@@ -212,13 +212,13 @@ def best(jobs: Iterable[tuple[Any, PaperJob]], find: Find) -> Any:  # noqa: ANN4
             return None
         score = result.metrics.get("dev best")
         scored.append((float(score) if isinstance(score, int | float) else -math.inf, which))
-    return max(scored, key=lambda one: one[0])[1] if scored else None
+    return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
 def rate(encoder: str, loss: ProtocolLoss, find: Find) -> float | None:
     """Return the best rate of a loss at its published values; None until it is known."""
-    own = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
-    best_rate: float | None = best(own, find)
+    candidates = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
+    best_rate: float | None = best(candidates, find)
     return best_rate
 
 
@@ -232,13 +232,13 @@ def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
     at = rate(encoder, whose, find)
     if at is None:
         return None
-    own: Values | None = best(
+    chosen: Values | None = best(
         [(values, short(encoder, whose, values, at)) for values in (whose.values, *whose.grid)],
         find,
     )
-    if own is None or not loss.like:
-        return own
-    return {**own, "step": loss.values["step"]}
+    if chosen is None or not loss.like:
+        return chosen
+    return {**chosen, "step": loss.values["step"]}
 
 
 def trainings(encoder: str, find: Find, name: str) -> list[PaperJob]:
@@ -329,10 +329,10 @@ def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]
 def _value(result: Result, metric: str) -> float | None:
     """A metric of claims.toml of one training."""
     if metric == "average - transfer":
-        parts = [_value(result, one) for one in ("average", "transfer")]
+        parts = [_value(result, part) for part in ("average", "transfer")]
         return None if None in parts else float(parts[0] or 0) - float(parts[1] or 0)
     if metric == "dev fall":
-        parts = [_value(result, one) for one in ("dev", "dev last")]
+        parts = [_value(result, part) for part in ("dev", "dev last")]
         return None if None in parts else float(parts[0] or 0) - float(parts[1] or 0)
     if metric == "positive cosine":
         return _number(result.details.get("looks", [{}])[-1].get(metric))

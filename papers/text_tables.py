@@ -66,10 +66,10 @@ def _final(encoder: str, find: Find) -> list[str]:
     first = find(protocol.start(encoder))
     rows = []
     for name, suffix in (("before training", " first"), ("whitened", " whitened first")):
-        one = [
+        final = [
             _format(_metric(first, f"{kind}{suffix}")) for kind in ("dev", "average", "transfer")
         ]
-        rows.append([name, "-", "-", *one, *blank])
+        rows.append([name, "-", "-", *final, *blank])
     for loss in LOSSES.values():
         if loss.name == "baseline":
             continue
@@ -84,9 +84,9 @@ def _chosen_settings(jobs: Sequence[PaperJob]) -> list[str]:
     """The hyperparameters and the rate that the stages before have chosen."""
     if not jobs:
         return ["-", "-"]
-    own: Mapping[str, Any] = jobs[0].settings
-    values = {k.partition(".")[2]: v for k, v in own.items() if k.startswith("objective.")}
-    return [brief(values), f"{own['learning_rate']:g}"]
+    settings: Mapping[str, Any] = jobs[0].settings
+    values = {k.partition(".")[2]: v for k, v in settings.items() if k.startswith("objective.")}
+    return [brief(values), f"{settings['learning_rate']:g}"]
 
 
 def _over_seeds(jobs: Sequence[PaperJob], find: Find, metric: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 FILE = Path(__file__).parents[1] / "benchmarks" / "anatomy_cost.py"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_look_is_told_from_a_step(tmp_path: Path) -> None:
     table = tmp_path / "cost.csv"
     command = [sys.executable, str(FILE), "--only", "digits", "--steps", "2", "--csv", str(table)]

@@ -1,13 +1,11 @@
 """The scripts of examples run, and show what they say."""
 
-import itertools
 import re
 import runpy
 from pathlib import Path
 
 import pytest
 
-from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import ModifiedBarlowTwins
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
@@ -52,17 +50,3 @@ def test_surgery_notices_another_end(monkeypatch, capsys) -> None:
     with pytest.raises(AssertionError):
         script["main"]()
     assert "to the last bit" not in capsys.readouterr().out
-
-
-@pytest.mark.slow  # a real encoder
-def test_statistics_of_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = "river stone cloud engine garden mirror ocean paper".split()  # noqa: SIM905
-    texts = [f"{a} {b} {c}" for a, b, c in itertools.permutations(words, 3)][:16]
-    (tmp_path / "texts.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
-    SentenceEncoder.scratch(texts, max_length=32).save(tmp_path / "model")
-    main = runpy.run_path(str(EXAMPLES / "model_statistics.py"))["main"]
-    main(str(tmp_path / "texts.txt"), str(tmp_path / "model"), batch=8)
-    out = capsys.readouterr().out
-    assert out.startswith(f"{tmp_path / 'model'}\n  positive angles  mean 0.")
-    assert re.search(r"hardest weight  0\.01: \d.*  3: 0\.14", out), "a seventh, of 7 negatives"
-    assert re.search(r"ratio of alignuniform  .* of 16 active anchors of 16\n", out)

@@ -112,7 +112,7 @@ def test_a_toy_in_one_file_is_found_everywhere(
     commands = [
         ["objectives"],
         ["objectives", "toyloss"],
-        ["objectives", "toyloss", "--prove"],
+        ["objectives", "--check", "toyloss"],
         ["train", "sentences.txt", "--output", "run", *settings, *few],
         ["simulate", "dissipation", "--objective", "toyloss", *SMALL],
     ]
@@ -122,7 +122,7 @@ def test_a_toy_in_one_file_is_found_everywhere(
     assert "toyloss" in every
     assert "nobody, never" in card
     assert "--objective.force" in card
-    assert "FAILS" not in proof
+    assert "WRONG" not in proof
     # training, with the components measured in every run
     with (tmp_path / "run" / "metrics.csv").open() as lines:
         (first, *_) = csv.DictReader(lines)

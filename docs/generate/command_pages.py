@@ -16,9 +16,7 @@ from isotrope.core.files import atomic_replace
 
 __all__ = ["command_page", "write_command_pages"]
 
-# verbs whose first word may choose another parser
 OUTPUTS = Path(__file__).with_name("outputs")
-FURTHER = {"simulate": ("convergence", "latent")}
 
 
 def write_command_pages(directory: Path) -> list[Path]:
@@ -40,10 +38,7 @@ def write_command_pages(directory: Path) -> list[Path]:
 
 def command_page(verb: str) -> str:
     """Return the page of one verb in Markdown."""
-    blocks = [*_blocks(parser_of(verb), "#")]
-    for kind in FURTHER.get(verb, ()):
-        blocks += _blocks(parser_of(verb, kind), "##")
-    blocks += _output(verb)
+    blocks = [*_blocks(parser_of(verb)), *_output(verb)]
     return "\n\n".join(block.strip("\n") for block in blocks) + "\n"
 
 
@@ -63,22 +58,22 @@ def _index() -> str:
     )
 
 
-def _blocks(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
-    yield f"{heading} {parser.prog}"
+def _blocks(parser: argparse.ArgumentParser) -> Iterator[str]:
+    yield f"# {parser.prog}"
     if parser.usage:
         yield _fenced("text", [line.strip() for line in parser.usage.splitlines()])
-    yield from _text(parser.description or "", heading)
-    yield from _groups(parser, heading)
-    yield from _text(parser.epilog or "", heading)
+    yield from _text(parser.description or "")
+    yield from _groups(parser)
+    yield from _text(parser.epilog or "")
 
 
-def _groups(parser: argparse.ArgumentParser, heading: str) -> Iterator[str]:
+def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
     """What the verb takes, by the groups of its help."""
     for group in parser._action_groups:
         actions = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
         lines = [[_name(a), _meaning(a, parser)] for a in actions if not _is_help(a)]
         if lines:
-            yield f"{heading}# {(group.title or '').capitalize()}"
+            yield f"## {(group.title or '').capitalize()}"
             yield grid([" ", "meaning"], lines)
 
 
@@ -106,13 +101,13 @@ def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
     return _prose((action.help or "") % {**vars(action), "prog": parser.prog})
 
 
-def _text(text: str, heading: str) -> Iterator[str]:
+def _text(text: str) -> Iterator[str]:
     """What stands before or behind the options: examples, tables as they are, the rest as prose."""
     for paragraph in filter(str.strip, re.split(r"\n\s*\n", text)):
         first, *rest = paragraph.strip("\n").splitlines()
         if first.endswith(":") and rest and all(line.startswith("  ") for line in rest):
             is_examples = first.rstrip(":") == "examples"
-            yield f"{heading}# Examples" if is_examples else _prose(first)
+            yield "## Examples" if is_examples else _prose(first)
             yield _fenced("console" if is_examples else "text", rest)
         elif any(line.startswith("  ") for line in (first, *rest)):
             yield _fenced("text", [first, *rest])

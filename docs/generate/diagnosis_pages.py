@@ -15,6 +15,7 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Finding
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.seen import not_enough_seen, not_finite
+from isotrope.diagnostics.rules.similarities import spreading
 from isotrope.diagnostics.thresholds import THRESHOLDS
 
 __all__ = ["diagnosis_page", "verdict_page", "write_diagnosis_pages"]
@@ -136,7 +137,7 @@ def verdict_page(word: str, zoo: Path) -> str:
 
 def _rules(word: str) -> list[Callable[[RunEvidence], Finding | None]]:
     """The rules that come to a verdict; they bear its name, but for that of infinite numbers."""
-    named = {rule: rule.__name__.replace("_", "-") for rule in (*RULES, not_enough_seen)}
+    named = {rule: rule.__name__.replace("_", "-") for rule in (*RULES, spreading, not_enough_seen)}
     named[not_finite] = "diverging"
     return [rule for rule, verdict in named.items() if verdict == word]
 

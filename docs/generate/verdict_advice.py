@@ -103,6 +103,18 @@ ADVICE = {
         ),
         "Near-copies do mean different things in your data, such as part numbers.",
     ),
+    "only-pulled": Advice(
+        "Every pair has the same label, so the loss pulls all of them together and pushes none "
+        "apart. It is smallest where all texts have one embedding, and training goes there.",
+        (
+            "Use a loss whose negatives are the other rows of the batch: "
+            "`MultipleNegativesRankingLoss` in sentence-transformers, `--objective infonce` here.",
+            "Or add pairs that do not belong together, with a label of 0.",
+        ),
+        "Never, if the loss compares nothing but the two texts of a pair.",
+        "`CosineSimilarityLoss` on pairs that all have the score 1: random texts soon have "
+        "a cosine near 1, too.",
+    ),
     "norms-too-large": Advice(
         "The embeddings are so long that a step hardly turns them. The gradient of a cosine is "
         "divided by the length of the embedding, and every step makes it longer.",
@@ -135,6 +147,19 @@ ADVICE = {
         "The held-out score rises to the end, or the encoder is trained from scratch on a large "
         "amount of data.",
     ),
+    "temperature-too-low": Advice(
+        "From the first step most anchors have no gradient, and the others push one negative with "
+        "all of theirs. The temperature is so low that being ahead by a hair counts as done.",
+        (
+            "Raise the temperature: `--objective.temperature 0.05`; in sentence-transformers, "
+            "`scale=20`.",
+            "Where scores are no cosines, such as sums over tokens or dot products, begin with a "
+            "temperature of 1 (`scale=1`).",
+        ),
+        "The held-out score rises.",
+        "A `scale` of 20, meant for cosines, with a sum of similarities over tokens; or a "
+        "temperature of 0.005 for an encoder that is trained already.",
+    ),
     "nothing-left-to-learn": Advice(
         "Before the first update, the positives of most anchors were already much closer than all "
         "negatives, and training gained nothing. The encoder knows these data.",
@@ -157,14 +182,15 @@ ADVICE = {
         "You stopped the training for other reasons, and its score is good enough.",
         "Easy pairs at a low temperature: after a few steps every positive is far ahead.",
     ),
-    "ratio-under-bound": Advice(
+    "losing-pull": Advice(
         "For each push of the negatives the positive pulls too weakly: a small step takes most "
-        "anchors away from their positives.",
+        "anchors away from their positives, and the angle to them does not fall.",
         (
             "Pull more strongly: `--objective.ratio 1.5`.",
             "Use an objective with a ratio of 1 or more.",
         ),
-        "The positive angle (`positive_mean`) falls all the same.",
+        "The held-out score rises all the same. Where both similarities fall although the pull is "
+        "strong enough, the verdict is `spreading`, which is healthy.",
         "An objective whose ratio was set below 1, as in a study of what it does.",
     ),
     "anisotropic-start": Advice(
@@ -189,6 +215,16 @@ ADVICE = {
         "interval that the run prints.",
         "Barlow Twins on sentences: in the example of [Read the numbers](../guide/anatomy.md) its "
         "score turns after step 10.",
+    ),
+    "spreading": Advice(
+        "Nothing is wrong. The similarity of positives falls and that of negatives falls further, "
+        "because the embeddings, which began near each other, spread out.",
+        (
+            "Train on. What counts is that positives stay ahead, and the held-out score.",
+            "If the held-out score falls, look for another cause; this is none.",
+        ),
+        "Always: it is a kind of healthy, and stands behind that word.",
+        "The first steps of fine-tuning a language model, whose embeddings all point the same way.",
     ),
     "not-enough-seen": Advice(
         "There is too little to diagnose: fewer than two logged steps, and no saved model.",

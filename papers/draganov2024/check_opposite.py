@@ -2,16 +2,23 @@
 
 import functools
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.simulation.cosine_checks import FAR, OppositeHalves, random_halves
-from isotrope.paradigm.bounds.cosine import cosine_tail
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.measures.opposite_halves import opposite_halves
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.theorems.cosine import cosine_tail
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
+FAR = 7 * math.pi / 8
+"""From here on, says appendix C.1, the effect could matter."""
 DIMENSIONS = (2, 8, 20, 128)
 PAIRS: dict[Scale, int] = {"smoke": 2000, "cpu": 100_000, "paper": 100_000}
 GRID: dict[Scale, tuple[range, range]] = {
@@ -20,6 +27,63 @@ GRID: dict[Scale, tuple[range, range]] = {
     "paper": (range(2, 400), range(1, 100)),
 }
 """Dimensions, and epsilon in hundredths."""
+
+
+@dataclass(frozen=True)
+class OppositeHalves:
+    """How often two random directions are further apart than an angle.
+
+    Attributes:
+        dimension: d.
+        angle: radians.
+        share: the share of the pairs drawn.
+        exact: the probability.
+        bound: the paper's (Prop. C.1), None where it says nothing: at pi/2, or where it exceeds 1.
+    """
+
+    dimension: int
+    angle: float
+    share: float
+    exact: float
+    bound: float | None
+
+
+def random_halves(
+    dimension: int,
+    angles: Sequence[float] = (math.pi / 2, FAR),
+    *,
+    pairs: int = 100_000,
+    seed: int = 0,
+) -> list[OppositeHalves]:
+    """Draw pairs of normal vectors and count those far apart (Draganov et al., 2024, appendix C.1).
+
+    Args:
+        dimension: d, 2 or more.
+        angles: angles from pi/2 on, below pi.
+        pairs: drawn; the same for every angle.
+        seed: the seed of the draw.
+
+    Raises:
+        InputError: an angle or a dimension out of range.
+        MissingExtra: scipy is not installed.
+    """
+    if dimension < 2 or not all(math.pi / 2 <= angle < math.pi for angle in angles):
+        raise InputError(
+            "opposite halves need 2 or more dimensions and angles from pi/2 on, below pi; found "
+            f"{dimension} and {', '.join(f'{angle:g}' for angle in angles)}"
+        )
+    random = torch.Generator().manual_seed(seed)
+    x, y = torch.randn(2, pairs, dimension, generator=random, dtype=torch.float64)
+    shares = []
+    for angle in angles:
+        share = float(opposite_halves(x, y, angle))
+        if angle == math.pi / 2:
+            shares.append(OppositeHalves(dimension, angle, share, 0.5, None))
+            continue
+        tail = cosine_tail(dimension, 1 + math.cos(angle))  # P(cos <= -c) = P(cos >= c)
+        bound = float(tail.right) if tail.right < 1 else None
+        shares.append(OppositeHalves(dimension, angle, share, float(tail.left), bound))
+    return shares
 
 
 @functools.cache

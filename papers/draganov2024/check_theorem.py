@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
-from isotrope.diagnostics.simulation.cosine_checks import push_over_pull
 from isotrope.objectives.dcl import DCL
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.bounds.cosine import attraction, infonce_gradient, norm_growth, progress
+from isotrope.paradigm.objective import Objective
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.theorems.cosine import attraction, infonce_gradient, norm_growth, progress
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -23,6 +23,33 @@ PAIRS, NEGATIVES, DIMENSION = 64, 32, 20
 EXACT = 1e-12
 NOISE = (0.1, 0.25, 0.5, 1.0, 2.0)
 """Deviations of the positives of footnote 4 from their anchors."""
+
+
+@torch.no_grad()
+def push_over_pull(objective: Objective, views: Views) -> Tensor:
+    """Return n lengths of what pushes an anchor over that of what pulls it, in its tangent plane.
+
+    Draganov et al. (2024, footnote 4) take the repulsion to be the smaller, as a mean of unit
+    vectors: their mean is shorter than each, but so may be the tangent part of the positive. It is
+    a number to look at, below 1 or above.
+
+    Args:
+        objective: any with components.
+        views: raw embeddings, n x d.
+
+    Returns:
+        n, infinite where nothing pulls, NaN where nothing pushes either.
+
+    Raises:
+        NoTerms: the objective has no components.
+    """
+    pairs = objective.compare(views)
+    terms, seen = objective.components(pairs), pairs.views
+    pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
+    pushed = tangent(terms.weight @ pairs.columns(terms.against), seen.anchors)
+    pulled = tangent(pull * seen.own, seen.anchors)
+    quotient: Tensor = pushed.norm(dim=1) / pulled.norm(dim=1)
+    return quotient
 
 
 @functools.cache
@@ -53,8 +80,8 @@ def gradients() -> dict[str, float]:
     }
 
 
-def _worst(one: Tensor, other: Tensor) -> float:
-    return float((one - other).abs().max())
+def _worst(left: Tensor, right: Tensor) -> float:
+    return float((left - right).abs().max())
 
 
 @functools.cache

@@ -18,9 +18,9 @@ _DECAY = 5e-4  # throughout figure 5, as printed
 def small_cuts(scale: Scale) -> Cuts:
     """Return what is trained at small learning rates; at ``smoke`` scale at the recipes'."""
     if scale == "smoke":
-        ours = _recipe_cuts(scale)
+        recipe_cuts = _recipe_cuts(scale)
         third = default(scale, "SimCLR", cut=1 / 3)
-        return {**ours, "SimCLR": {1 / 3: third, **ours["SimCLR"]}}
+        return {**recipe_cuts, "SimCLR": {1 / 3: third, **recipe_cuts["SimCLR"]}}
     return {
         name: {x: slow(scale, name, x) for x in ((1 / 3, 1, c) if name == "SimCLR" else (1, c))}
         for name, c in CUT.items()

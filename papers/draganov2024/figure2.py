@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrope.diagnostics.simulation.convergence import (
+from isotrope.objectives.negative_cosine import NegativeCosine
+from papers.draganov2024.convergence import (
     ANGLES,
     NORMS,
     Convergence,
@@ -13,7 +14,6 @@ from isotrope.diagnostics.simulation.convergence import (
     Start,
     convergence,
 )
-from isotrope.objectives.negative_cosine import NegativeCosine
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.paper_numbers import printed
@@ -46,20 +46,20 @@ def render(scale: Scale, results: Results) -> Rendered:
     """Simulate; nothing is trained but the embeddings themselves."""
     norms, angles = simulated(scale)
     paper = {row: value for row, (value,) in printed("cosine-pitfalls", "figure2").rows.items()}
-    one = next(end for end in norms if end.start.norm == 1)
+    unit_start = next(end for end in norms if end.start.norm == 1)
     middle = min(angles, key=lambda end: abs(end.angle - np.pi / 2))
     far, wide = norms[-1], angles[-1]
     square = (far.start.norm / norms[0].start.norm) ** 2
     rise = _over(far, norms[0])
-    tenfold = _over(far, one) if far.start.norm == 10 else None
+    tenfold = _over(far, unit_start) if far.start.norm == 10 else None
     slower = _over(wide, middle)
     enough = [
         None if end.steps is None or end.at_least is None else end.steps >= end.at_least
         for end in (*norms, *angles)
     ]
     rows = [
-        [f"{end.start.norm:g}", str(theirs), _shown(end.steps), _shown(end.at_least)]
-        for end, theirs in zip(norms, NOTEBOOK, strict=False)
+        [f"{end.start.norm:g}", str(printed_steps), _shown(end.steps), _shown(end.at_least)]
+        for end, printed_steps in zip(norms, NOTEBOOK, strict=False)
     ]
     slowdowns: list[list[str | None]] = [
         [
@@ -102,8 +102,12 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _over(one: Convergence, other: Convergence) -> float | None:
-    return None if one.steps is None or not other.steps else one.steps / other.steps
+def _over(numerator: Convergence, denominator: Convergence) -> float | None:
+    return (
+        None
+        if numerator.steps is None or not denominator.steps
+        else numerator.steps / denominator.steps
+    )
 
 
 def _shown(number: int | None) -> str:
@@ -111,7 +115,7 @@ def _shown(number: int | None) -> str:
 
 
 def _drawn(scale: Scale) -> "Picture":
-    from isotrope.reports.convergence import StepsOverNorm, steps_over
+    from papers.draganov2024.pictures import StepsOverNorm, steps_over
 
     def of(ends: list[Convergence], x: list[float]) -> list[StepsOverNorm]:
         steps, least = (

@@ -39,7 +39,9 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Return by how much norms grow in training, and what decay makes of them."""
     grown = {name: growth(results, part(scale, name), "norm") for name in PARTS}
-    rows = [[f"SimCLR, {name}", "its own", format_spread(one, 2)] for name, one in grown.items()]
+    rows = [
+        [f"SimCLR, {name}", "its own", format_spread(level, 2)] for name, level in grown.items()
+    ]
     none, largest = DECAYS[scale][-1], DECAYS[scale][0]
     for name in CUT:
         free = grown[name] = growth(results, decayed(scale, name, none), "norm")
@@ -49,7 +51,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         for name in CUT
     }
     alone = [_grows(grown[name]) for name in ("attraction", "repulsion")]
-    evidence = {name: format_spread(one, 2) for name, one in grown.items()}
+    evidence = {name: format_spread(level, 2) for name, level in grown.items()}
     verdicts = [
         verdict(
             "norms grow under the attracting part alone, and under the repelling part alone",
@@ -66,9 +68,9 @@ def render(scale: Scale, results: Results) -> Rendered:
             [ahead(*pair) for pair in ends.values()],
             listed(
                 {
-                    f"{name}, decay {decay}:": format_spread(one, 2)
+                    f"{name}, decay {decay}:": format_spread(level, 2)
                     for name, pair in ends.items()
-                    for decay, one in zip((none, largest), pair, strict=True)
+                    for decay, level in zip((none, largest), pair, strict=True)
                 }
             ),
         ),
@@ -93,8 +95,8 @@ def _drawn(scale: Scale, results: Results) -> "Picture":
     right = []
     for name in CUT:
         ends = [last(results, decayed(scale, name, decay), "norm") for decay in decays]
-        means = [None if one is None else one.mean for one in ends]
-        deviations = [None if one is None else one.deviation for one in ends]
+        means = [None if level is None else level.mean for level in ends]
+        deviations = [None if level is None else level.deviation for level in ends]
         right.append(Series(name, decays, means, deviations))
     norm = "norm of the embeddings"
     return charts(

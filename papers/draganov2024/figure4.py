@@ -22,7 +22,7 @@ RUNS = (
     "BYOL, no batch norm",
     "BYOL, cut 9",
 )
-"""Of ``isotrope.training.latent``; the paper draws the first and the fourth."""
+"""Of ``papers.draganov2024.latent``; the paper draws the first and the fourth."""
 ASKED: dict[Scale, dict[str, object]] = {
     "smoke": {"data": "digits", "epochs": 2, "limit": 256, "shown": [0, 1, 2]},
     "cpu": {"data": "digits", "epochs": 16, "limit": 2000, "shown": [0, 1, 4, 16]},
@@ -77,7 +77,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         verdict(
             "SimCLR spreads over the directions, BYOL stays on a line",
             [ahead(ends["BYOL"], ends["SimCLR"])],
-            listed({f"{name}:": format_spread(one, 2) for name, one in ends.items()}),
+            listed({f"{name}:": format_spread(level, 2) for name, level in ends.items()}),
         ),
         verdict(
             "after its first epoch BYOL is at two opposite poles",
@@ -87,12 +87,12 @@ def render(scale: Scale, results: Results) -> Rendered:
         verdict(
             "batch norm in BYOL's heads puts pairs on opposite halves in the first epoch",
             [ahead(opposite["BYOL"], opposite["BYOL, no batch norm"])],
-            listed({f"{name}, percent:": percent(one) for name, one in opposite.items()}),
+            listed({f"{name}, percent:": percent(level) for name, level in opposite.items()}),
         ),
         verdict(
             "at the end very few pairs, under 5%, are on opposite halves",
-            [None if one is None else one.mean < FEW for one in left.values()],
-            listed({f"{name}, percent:": percent(one) for name, one in left.items()}),
+            [None if level is None else level.mean < FEW for level in left.values()],
+            listed({f"{name}, percent:": percent(level) for name, level in left.items()}),
         ),
     ]
     return Rendered(
@@ -120,7 +120,7 @@ def _smaller_pole(scale: Scale, results: Results) -> Spread | None:
 
 def _drawn(scale: Scale, results: Results) -> "Picture":
     """Draw the first seed."""
-    from isotrope.reports.convergence import PlanePairs, pairs_in_plane
+    from papers.draganov2024.pictures import PlanePairs, pairs_in_plane
     from papers.plots.charts import charts
 
     runs = {}

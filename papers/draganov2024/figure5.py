@@ -53,16 +53,16 @@ def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Ver
     }
     ends = {name: (row[CUT[name]], row[1]) for name, row in knn.items()}
     gain = {name: minus(a.by_seed, b.by_seed) for name, (a, b) in ends.items() if a and b}
-    gains = ", ".join(f"{name} {format_change(one, 1)}" for name, one in gain.items())
+    gains = ", ".join(f"{name} {format_change(level, 1)}" for name, level in gain.items())
     slower = listed(
         {
-            f"{name}, c = {cut_name(c)}:": format_spread(one)
+            f"{name}, c = {cut_name(c)}:": format_spread(level)
             for name, row in knn.items()
-            for c, one in row.items()
+            for c, level in row.items()
             if min(row) < 1
         }
     )
-    lower = [ahead(row[1], one) for row in knn.values() for c, one in row.items() if c < 1]
+    lower = [ahead(row[1], level) for row in knn.values() for c, level in row.items() if c < 1]
     norms = {
         name: {c: first(results, trainings, "norm") for c, trainings in sorted(cuts.items())}
         for name, cuts in group.items()
@@ -70,9 +70,9 @@ def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Ver
     falling = [ahead(a, b) for row in norms.values() for a, b in pairwise(row.values())]
     lengths = listed(
         {
-            f"{n}, c = {cut_name(c)}:": format_spread(one, 2)
+            f"{n}, c = {cut_name(c)}:": format_spread(level, 2)
             for n, row in norms.items()
-            for c, one in row.items()
+            for c, level in row.items()
         }
     )
     more = [ahead(gain.get(name), gain.get("SimCLR")) for name in ("SimSiam", "BYOL")]
@@ -80,7 +80,7 @@ def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Ver
     return [
         verdict(
             f"c > 1 learns faster from the first epochs on ({rates})",
-            [ahead(one, row[1]) for row in knn.values() for c, one in row.items() if c > 1],
+            [ahead(level, row[1]) for row in knn.values() for c, level in row.items() if c > 1],
             gains,
         ),
         *([verdict(graceful, lower, slower)] if lower else []),

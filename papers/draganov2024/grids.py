@@ -52,12 +52,12 @@ def trained(results: Results, grid: Grid, title: str) -> Table:
 
 
 def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
-    """Tell whether at every decay the best of the cuts above 1 is above none."""
+    """Return whether at every decay the best of the cuts above 1 is above none."""
     answers, evidence = [], []
     for decay, trainings in grid[1].items():
         plain = last(results, trainings, "knn")
         cuts = {c: last(results, row[decay], "knn") for c, row in grid.items() if decay in row}
-        cut_accuracies = {c: one for c, one in cuts.items() if c > 1 and one is not None}
+        cut_accuracies = {c: level for c, level in cuts.items() if c > 1 and level is not None}
         if not any(c > 1 for c in cuts):
             continue
         best = max(cut_accuracies, key=lambda c: cut_accuracies[c].mean, default=None)
@@ -72,7 +72,7 @@ def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
 
 
 def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
-    """Tell whether the largest of the decays in a row is better than the smallest."""
+    """Return whether the largest of the decays in a row is better than the smallest."""
     ends = max(row, key=float), min(row, key=float)
     more, less = (last(results, row[decay], "knn") for decay in ends)
     evidence = listed({f"{ends[0]}:": format_spread(more), f"{ends[1]}:": format_spread(less)})
@@ -80,8 +80,8 @@ def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -
 
 
 def flat(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
-    """Tell whether no decay of a row is above another."""
+    """Return whether no decay of a row is above another."""
     knn = {decay: last(results, trainings, "knn") for decay, trainings in row.items()}
     pairs = [ahead(knn[a], knn[b]) for a in knn for b in knn if a != b]
-    evidence = listed({f"{decay}:": format_spread(one) for decay, one in knn.items()})
+    evidence = listed({f"{decay}:": format_spread(level) for decay, level in knn.items()})
     return verdict(claim, [negated(pair) for pair in pairs], evidence)

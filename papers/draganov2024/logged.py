@@ -42,7 +42,7 @@ def at(results: Results, jobs: Sequence[PaperJob], name: str, epoch: float) -> S
     return _each(
         results,
         jobs,
-        lambda rows: next((one.get(name) for one in rows if one["epoch"] == epoch), None),
+        lambda rows: next((row.get(name) for row in rows if row["epoch"] == epoch), None),
     )
 
 
@@ -60,7 +60,7 @@ def peak(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None
     """Return the largest of all looks."""
 
     def largest(rows: list[Row]) -> float | None:
-        return max((v for one in rows if (v := one.get(name)) is not None), default=None)
+        return max((v for row in rows if (v := row.get(name)) is not None), default=None)
 
     return _each(results, jobs, largest)
 
@@ -91,8 +91,8 @@ def curve(
     spreads = [at(results, jobs, name, epoch) for epoch in epochs]
     return (
         [max(1.0, epoch) for epoch in epochs],
-        [None if one is None else one.mean for one in spreads],
-        [None if one is None else one.deviation for one in spreads],
+        [None if level is None else level.mean for level in spreads],
+        [None if level is None else level.deviation for level in spreads],
     )
 
 

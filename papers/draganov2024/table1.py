@@ -25,12 +25,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     paper = printed("cosine-pitfalls", "table1")
     rows, verdicts = [], []
     for name in CUT:
-        ours = {decay: decayed(scale, name, decay) for decay in DECAYS[scale]}
-        knn: Row = {decay: last(results, trainings, "knn") for decay, trainings in ours.items()}
-        norm: Row = {decay: last(results, trainings, "norm") for decay, trainings in ours.items()}
+        measured = {decay: decayed(scale, name, decay) for decay in DECAYS[scale]}
+        knn: Row = {decay: last(results, trainings, "knn") for decay, trainings in measured.items()}
+        norm: Row = {
+            decay: last(results, trainings, "norm") for decay, trainings in measured.items()
+        }
         for decay in DECAYS[scale]:
-            theirs = dict(zip(paper.columns, paper.rows[decay], strict=True))
-            row = [f"{theirs[f'{ROW[name]}/{column}']}" for column in ("kNN", "norm")]
+            printed_row = dict(zip(paper.columns, paper.rows[decay], strict=True))
+            row = [f"{printed_row[f'{ROW[name]}/{column}']}" for column in ("kNN", "norm")]
             rows.append(
                 [name, decay, *row, format_spread(knn[decay]), format_spread(norm[decay], 3)]
             )

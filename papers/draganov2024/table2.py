@@ -74,17 +74,17 @@ def _opposite(scale: Scale, results: Results) -> tuple[Table, list[Verdict]]:
         verdict(
             "in the first epoch SimSiam and BYOL have more pairs on opposite halves than SimCLR",
             [ahead(early[data, n], early[data, "SimCLR"]) for data, n in runs if n in NORMALISED],
-            listed({f"{n}:": percent(one) for (_, n), one in early.items()}),
+            listed({f"{n}:": percent(level) for (_, n), level in early.items()}),
         ),
         verdict(
             f"after epoch {late} next to none are left (paper: 0 or 1% after 16)",
-            [None if one is None else one.mean < VANISHED for one in left.values()],
-            listed({f"{n}:": percent(one) for (_, n), one in left.items()}),
+            [None if level is None else level.mean < VANISHED for level in left.values()],
+            listed({f"{n}:": percent(level) for (_, n), level in left.items()}),
         ),
         verdict(
             "no pair is ever more than 7 pi/8 apart",
-            [None if one is None else one.mean == 0 for one in most.values()],
-            listed({f"{n}:": percent(one, 3) for (_, n), one in most.items()}),
+            [None if level is None else level.mean == 0 for level in most.values()],
+            listed({f"{n}:": percent(level, 3) for (_, n), level in most.items()}),
         ),
     ]
     return Table(header, rows, "percent of positive pairs at an angle above pi/2"), claims
@@ -109,7 +109,9 @@ def _printed(name: str, data: str, place: int) -> str:
     """The paper's rate on these data, or else on both of its own."""
     rates = printed("cosine-pitfalls", "table2").rows
     datasets = (PRINTED[data],) if data in PRINTED else PRINTED.values()
-    return ", ".join(f"{rates[f'{ROW[name]}/{one}'][place]} ({one})" for one in datasets)
+    return ", ".join(
+        f"{rates[f'{ROW[name]}/{dataset}'][place]} ({dataset})" for dataset in datasets
+    )
 
 
 def _notes(scale: Scale) -> list[str]:

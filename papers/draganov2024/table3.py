@@ -28,9 +28,9 @@ def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
             )
             for column, d in DATA.items()
         }
-    ours = {name: (default(scale, name), cut(scale, name)) for name in CUT}
+    pairs = {name: (default(scale, name), cut(scale, name)) for name in CUT}
     compared: dict[str, tuple[Both, Sequence[int]]] = {
-        "the recipes' learning rates": (ours, EPOCHS[scale])
+        "the recipes' learning rates": (pairs, EPOCHS[scale])
     }
     if scale == "cpu":
         small = {name: (slow(scale, name), slow(scale, name, CUT[name])) for name in CUT}
@@ -50,14 +50,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     tables: list[Table] = []
     verdicts: list[Verdict] = []
     for title, (both, epochs) in groups(scale).items():
-        theirs = title if title in DATA else "CIFAR-10"
-        columns = [c for c in paper.columns if c.rpartition(" ")[0] == theirs]
+        printed_title = title if title in DATA else "CIFAR-10"
+        columns = [c for c in paper.columns if c.rpartition(" ")[0] == printed_title]
         rows = []
         for name, pair in both.items():
             for c, trainings in zip((1, CUT[name]), pair, strict=True):
                 numbers = dict(zip(paper.columns, paper.rows[f"{ROW[name]}/c={c}"], strict=True))
-                ours = [format_spread(at(results, trainings, "knn", epoch)) for epoch in epochs]
-                rows.append([f"{name}, c = {c}", *(f"{numbers[c]}" for c in columns), *ours])
+                measured = [format_spread(at(results, trainings, "knn", epoch)) for epoch in epochs]
+                rows.append([f"{name}, c = {c}", *(f"{numbers[c]}" for c in columns), *measured])
         header = [f"paper: {c}" for c in columns] + [f"ours: {epoch}" for epoch in epochs]
         tables.append(Table(["", *header], rows, f"kNN after so many epochs, {title}"))
         verdicts += [_faster(results, name, pair, title, epochs[0]) for name, pair in both.items()]

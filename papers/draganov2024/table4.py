@@ -47,8 +47,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     for name, title in NAMES.items():
         knn = {c: last(results, trained(scale, name, c), "knn") for c in CUTS}
         for c in CUTS:
-            theirs = [f"{value}" for value in paper.rows[f"{name}/c={c}"]]
-            rows.append([f"{title}, c = {c}", *theirs, format_spread(knn[c])])
+            printed_values = [f"{value}" for value in paper.rows[f"{name}/c={c}"]]
+            rows.append([f"{title}, c = {c}", *printed_values, format_spread(knn[c])])
         gains = ahead(knn[3], knn[1])
         evidence = listed({f"c = {c}:": format_spread(knn[c]) for c in CUTS})
         if name == "dino":

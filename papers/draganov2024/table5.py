@@ -38,10 +38,13 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the grids, and what they say of cuts and of decays this small."""
-    ours = grids(scale)
-    wide, high = next(iter(ours.values())), list(ours.values())[-1]
+    grids_of_scale = grids(scale)
+    wide, high = next(iter(grids_of_scale.values())), list(grids_of_scale.values())[-1]
     return Rendered(
-        tables=[theirs("table5"), *(trained(results, grid, title) for title, grid in ours.items())],
+        tables=[
+            theirs("table5"),
+            *(trained(results, grid, title) for title, grid in grids_of_scale.items()),
+        ],
         verdicts=[
             cut_helps(results, high, NAME),
             flat(results, wide[1], f"{NAME}: decays this small make no difference"),

@@ -79,7 +79,7 @@ _OWN: dict[str, Mapping[str, Any]] = {
 }
 
 
-def paper(name: str, **other: Any) -> list[PaperJob]:  # noqa: ANN401 - any setting of a job
+def paper(name: str, **other: Any) -> list[PaperJob]:
     """Return the paper's own training of a method, one job for each seed.
 
     Args:
@@ -92,12 +92,12 @@ def paper(name: str, **other: Any) -> list[PaperJob]:  # noqa: ANN401 - any sett
     return image_jobs("paper", **settings)
 
 
-def default(scale: Scale, name: str, **other: Any) -> list[PaperJob]:  # noqa: ANN401
+def default(scale: Scale, name: str, **other: Any) -> list[PaperJob]:
     """Return a method as it is; ``other`` as in :func:`paper`."""
     return paper(name, **other) if scale == "paper" else small_images(scale, name, **other)
 
 
-def cut(scale: Scale, name: str, **other: Any) -> list[PaperJob]:  # noqa: ANN401
+def cut(scale: Scale, name: str, **other: Any) -> list[PaperJob]:
     """Return a method with the cut-constant of section 4; ``other`` as in :func:`paper`."""
     if scale == "paper":
         return paper(name, cut=CUT[name], **other)
@@ -115,16 +115,16 @@ def decayed(scale: Scale, name: str, decay: str) -> list[PaperJob]:
     return small_images(scale, f"{name}, decay {decay}" + ", clipped" * (name == "SimCLR"))
 
 
-def slow(scale: Scale, name: str, c: float = 1, **other: Any) -> list[PaperJob]:  # noqa: ANN401
+def slow(scale: Scale, name: str, c: float = 1, **other: Any) -> list[PaperJob]:
     """Return 4 epochs at a thirtieth of the recipe's learning rate (not a training of the paper).
 
     A cut multiplies what a step of the same length does, as a larger learning rate does: at the
     recipes' own there is nothing to gain by it.
     """
-    named = f"{name}, learning rate {_SLOW[name]}"
+    title = f"{name}, learning rate {_SLOW[name]}"
     if c == CUT[name]:
-        return small_images(scale, f"{named}, c = {c}", **other)
-    return small_images(scale, named, **(other if c == 1 else {**other, "cut": c}))
+        return small_images(scale, f"{title}, c = {c}", **other)
+    return small_images(scale, title, **(other if c == 1 else {**other, "cut": c}))
 
 
 def cut_name(c: float) -> str:

@@ -68,8 +68,8 @@ class BackboneResults:
     @property
     def title(self) -> str:
         """The backbone, and what stands for it."""
-        ours = "a stand-in" if self.here else "none at this scale"
-        return TITLES[self.base] + ("" if self.scale == "paper" else f" (ours: {ours})")
+        substitute = "a stand-in" if self.here else "none at this scale"
+        return TITLES[self.base] + ("" if self.scale == "paper" else f" (ours: {substitute})")
 
     @property
     def who(self) -> str:
@@ -90,8 +90,8 @@ class BackboneResults:
 
     def start(self, metric: str = AVERAGE) -> float | None:
         """Return what the encoder has before training."""
-        own = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
-        return next(iter(own.values()), None)
+        scores = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
+        return next(iter(scores.values()), None)
 
     def gain(self, loss: TableLoss, metric: str = AVERAGE) -> Spread | None:
         """Return what training has changed."""
@@ -112,15 +112,15 @@ class BackboneResults:
         self, a: Sequence[TableLoss], b: Sequence[TableLoss], metric: str = AVERAGE
     ) -> Spread | None:
         """Return the mean of some losses minus the mean of others."""
-        own, other = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
+        first, second = ([self.of(loss, metric) for loss in losses] for losses in (a, b))
         return minus(
-            combine_by_seed(statistics.fmean, own), combine_by_seed(statistics.fmean, other)
+            combine_by_seed(statistics.fmean, first), combine_by_seed(statistics.fmean, second)
         )
 
     def reach(self, metric: str = AVERAGE) -> Spread | None:
         """Return the highest of all losses minus the lowest."""
-        every = [self.of(loss, metric) for loss in EVERY]
-        return minus(combine_by_seed(max, every), combine_by_seed(min, every))
+        scores = [self.of(loss, metric) for loss in EVERY]
+        return minus(combine_by_seed(max, scores), combine_by_seed(min, scores))
 
     def evidence(self, losses: Sequence[TableLoss], metric: str = AVERAGE) -> str:
         """Return what training with each has changed, as text."""
@@ -143,41 +143,47 @@ def averages(of: BackboneResults, metric: str, table: str, column: str) -> Table
         column: of the printed numbers of the untrained encoder.
     """
     before = printed(PAPER, "table3-earlier")
-    theirs, gains = (printed(PAPER, name).rows for name in (table, f"{table}-gains"))
+    printed_rows, gains = (printed(PAPER, name).rows for name in (table, f"{table}-gains"))
     start = of.start(metric)
     start_text = None if start is None else f"{start:.2f}"
     first = before.rows[f"{of.base}/pretrained"][before.columns.index(column)]
     rows: list[list[str | None]] = [["untrained", *_text([first]), start_text, "-", "-"]]
     for loss in EVERY:
-        paper = _printed_average(theirs, gains, f"{of.base}/", loss.row)
-        ours, gain = spread(of.of(loss, metric).values()), of.gain(loss, metric)
+        paper = _printed_average(printed_rows, gains, f"{of.base}/", loss.row)
+        measured, gain = spread(of.of(loss, metric).values()), of.gain(loss, metric)
         rows.append(
-            [loss.name, paper, format_spread(ours), format_change(gain), of.change(loss, metric)]
+            [
+                loss.name,
+                paper,
+                format_spread(measured),
+                format_change(gain),
+                of.change(loss, metric),
+            ]
         )
     header = ["loss", "paper (gain by modification)", "ours", "against untrained", "verdict"]
     return Table(header, rows, title=f"{of.title}: average")
 
 
-def _printed_average(theirs: Rows, gains: Rows, base: str, row: str) -> str:
+def _printed_average(averages: Rows, gains: Rows, base: str, row: str) -> str:
     """An original's is its modified form's without the gain, which has one digit."""
     if base + row in gains:
-        return f"{theirs[base + row][-1]:.2f} ({gains[base + row][-1]:+.1f})"
-    if base + row in theirs:
-        return f"{theirs[base + row][-1]:.2f}"
-    after, gain = (float(str(of[f"{base}modified{row}"][-1])) for of in (theirs, gains))
+        return f"{averages[base + row][-1]:.2f} ({gains[base + row][-1]:+.1f})"
+    if base + row in averages:
+        return f"{averages[base + row][-1]:.2f}"
+    after, gain = (float(str(of[f"{base}modified{row}"][-1])) for of in (averages, gains))
     return f"{after - gain:.1f}"
 
 
 def tasks(of: BackboneResults, names: Sequence[str], table: str) -> Table:
     """Return a row for each loss and who measured it: every task."""
-    theirs = printed(PAPER, table).rows
+    printed_rows = printed(PAPER, table).rows
     rows: list[list[str | None]] = []
     for loss in EVERY:
         row = f"{of.base}/{loss.row}"
-        if row in theirs and theirs[row][0] is not None:
-            rows.append([loss.name, "paper", *_text(theirs[row])[:-1]])
-        own = [spread(of.of(loss, name).values()) for name in names]
-        rows.append([loss.name, "ours", *map(format_spread, own)])
+        if row in printed_rows and printed_rows[row][0] is not None:
+            rows.append([loss.name, "paper", *_text(printed_rows[row])[:-1]])
+        levels = [spread(of.of(loss, name).values()) for name in names]
+        rows.append([loss.name, "ours", *map(format_spread, levels)])
     return Table(["loss", "whose", *names], rows, title=f"{of.title}: each task")
 
 
@@ -188,19 +194,19 @@ def _text(row: Sequence[float | str | None], form: str = ".2f") -> list[str]:
 def notes(scale: Scale) -> list[str]:
     """Return what is not the paper's in these trainings, and how verdicts were decided."""
     settings = EFFECTIVE[0].jobs(scale)[0].settings
-    ours = (
+    ours_note = (
         f"ours: {settings['encoder']}, {settings.get('max_steps')} steps of "
         f"{settings['batch_size']} at {settings['learning_rate']:g} for every "
         "loss, scored after the last; paper: BERT-base and RoBERTa-base, "
         "a million sentences, rates of their own, scored where dev is best"
     )
-    theirs = (
+    paper_note = (
         "the released code freezes the embedding layers, has a head without activation and picks "
         "the best of every 125 steps: here all layers train, the head is SimCSE's, and the "
         "best is of the steps that are kept"
     )
     return [
-        theirs if scale == "paper" else ours,
+        paper_note if scale == "paper" else ours_note,
         "trained is the form of the released code, with which the paper's numbers were measured: "
         "see table 2",
         f"{RULE}",

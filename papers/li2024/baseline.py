@@ -76,12 +76,12 @@ def notes(scale: Scale, *, short: bool = False, held: bool = True) -> list[str]:
     """
     lines = []
     if scale == "cpu":
-        own = (varied(scale, "ratio", 1.0) if short else baseline(scale))[0].settings
+        settings = (varied(scale, "ratio", 1.0) if short else baseline(scale))[0].settings
         lines.append(
             "smaller than the paper's: a masked language model as anisotropic as raw BERT instead "
-            f"of BERT-base, {own['max_steps']} steps of {own['batch_size']} short sentences at "
-            f"{own['learning_rate']:g} instead of one pass over a million in batches of 128 at "
-            "1e-5, and no head"
+            f"of BERT-base, {settings['max_steps']} steps of {settings['batch_size']} short "
+            f"sentences at {settings['learning_rate']:g} instead of one pass over a million in "
+            "batches of 128 at 1e-5, and no head"
         )
     lines.append(
         "the form of the released code, with which the paper's curves were measured: both "
@@ -97,7 +97,7 @@ def _cells(
     values: Mapping[str, float],
     *,
     dissipation: str | None = None,
-    **more: Any,  # noqa: ANN401 - settings of a job
+    **more: Any,
 ) -> list[PaperJob]:
     settings: dict[str, float | str] = {
         "dissipation": dissipation or f"margin:{values['margin']:g}",

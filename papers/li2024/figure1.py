@@ -29,16 +29,16 @@ WORDS: Mapping[Answer, str | None] = {
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Trainings of table 3."""
-    every = [loss for pair in PAIRS for loss in pair]
-    return [job for base in BACKBONES for loss in every for job in loss.jobs(scale, base)]
+    losses = [loss for pair in PAIRS for loss in pair]
+    return [job for base in BACKBONES for loss in losses for job in loss.jobs(scale, base)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return before and after, paper beside ours."""
-    every = backbone_results(scale, results)
-    here = [of for of in every if of.here]
+    backbones = backbone_results(scale, results)
+    here = [of for of in backbones if of.here]
     return Rendered(
-        tables=[_table(of) for of in every],
+        tables=[_table(of) for of in backbones],
         verdicts=[_verdict(of) for of in here],
         pictures={"figure1": functools.partial(_draw, here)},
         notes=[*notes(scale), *printed(PAPER, "figure1").notes],
@@ -49,10 +49,12 @@ def _table(of: BackboneResults) -> Table:
     rows: list[list[str | None]] = []
     for before, after in PAIRS:
         paper = printed(PAPER, "figure1").rows[f"{of.base}/{before.row}"]
-        own = [format_spread(spread(of.of(loss).values())) for loss in (before, after)]
+        measured = [format_spread(spread(of.of(loss).values())) for loss in (before, after)]
         change = minus(of.of(after), of.of(before))
         word = WORDS[above(change)]
-        rows.append([before.name, *(f"{v:.2f}" for v in paper), *own, format_change(change), word])
+        rows.append(
+            [before.name, *(f"{v:.2f}" for v in paper), *measured, format_change(change), word]
+        )
     header = ["loss", "paper: before", "after", "ours: before", "after", "change", "verdict"]
     return Table(header, rows, title=of.title)
 

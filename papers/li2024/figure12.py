@@ -9,11 +9,11 @@ import torch
 from numpy.typing import NDArray
 
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.lemma import lemma1
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.plots.planes import Dots, Plane, planes
+from papers.theorems.lemma import lemma1
 
 Points = NDArray[np.float64]
 
@@ -133,8 +133,8 @@ def _drawn() -> Picture:
     for title, part in _KINDS.items():
         anchors, positives = _trained(part)
         dots = [Dots("positive", positives[:1]), Dots("negative", positives[1:])]
-        own = Dots("anchor", anchors[:1])
-        panels.append(Plane(f"a: {title}", [*dots, own], circles=[(_ANCHOR, 1.0)]))
+        anchor = Dots("anchor", anchors[:1])
+        panels.append(Plane(f"a: {title}", [*dots, anchor], circles=[(_ANCHOR, 1.0)]))
     for title, tau in _WEIGHTS.items():
         places, cosines = _negatives()
         strength = np.interp(cosines, np.sort(cosines)[[0, -1]], (0.4, 1.0)).tolist()
@@ -149,8 +149,8 @@ def _drawn() -> Picture:
 def _stepped(
     title: str, end: Points, others: list[Dots], circles: Sequence[tuple[Points, float]] = ()
 ) -> Plane:
-    own = [Dots("anchor", _ANCHOR[None]), Dots("anchor after the step", end[None])]
-    return Plane(title, [*others, *own], [(_ANCHOR, end)], circles)
+    dots = [Dots("anchor", _ANCHOR[None]), Dots("anchor after the step", end[None])]
+    return Plane(title, [*others, *dots], [(_ANCHOR, end)], circles)
 
 
 ARTIFACT = Artifact(

@@ -22,10 +22,13 @@ def render(scale: Scale, results: Results) -> Rendered:
     """Simulate with and without the gate of the released code; nothing is trained."""
     plain, gated = simulated(scale, "weight"), simulated(scale, "weight", gated=True)
     sharp = printed(PAPER, "figure3").rows["temperature where the share falls"][0]
-    low = [title for title, one in plain.items() if _temperature(one) < float(str(sharp))]
+    low = [
+        title for title, landscape in plain.items() if _temperature(landscape) < float(str(sharp))
+    ]
     high = [title for title in plain if title not in low]
     largest, gated_largest = (
-        {title: float(one.value.max()) for title, one in kind.items()} for kind in (plain, gated)
+        {title: float(landscape.value.max()) for title, landscape in kind.items()}
+        for kind in (plain, gated)
     )
     holds_gated = all(gated_largest[t] > _ALL for t in low) and all(
         gated_largest[t] < _MOST for t in high
@@ -62,10 +65,10 @@ def _readings(
 ) -> Table:
     places = list(numbers("weight", next(iter(plain.values()))))
     rows = []
-    for title, one in plain.items():
-        for kind, landscape in (("no", one), ("yes", gated[title])):
+    for title, heights in plain.items():
+        for kind, landscape in (("no", heights), ("yes", gated[title])):
             end = float(landscape.value.max())
-            paper = "1 at last" if _temperature(one) < sharp else "not 1"
+            paper = "1 at last" if _temperature(heights) < sharp else "not 1"
             same = end > _ALL if paper != "not 1" else end < _MOST
             numbers_of = [f"{share:.3f}" for share in numbers("weight", landscape).values()]
             rows.append([title, kind, paper, *numbers_of, "matches" if same else "differs"])
@@ -76,8 +79,8 @@ def _readings(
     )
 
 
-def _temperature(one: Landscape) -> float:
-    return float(one.objective.temperature)  # type: ignore[attr-defined]
+def _temperature(landscape: Landscape) -> float:
+    return float(landscape.objective.temperature)  # type: ignore[attr-defined]
 
 
 def _told(shares: Mapping[str, float]) -> str:

@@ -30,28 +30,28 @@ _FORMULA = {  # R of table 1 there
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Evaluate the formulas; nothing is drawn and nothing is trained."""
-    every = simulated(scale, "ratio")
+    landscapes = simulated(scale, "ratio")
     low, high = printed(PAPER, "figure4").rows["dynamic ratios"]
-    read = {title: numbers("ratio", every[title]) for title in _DYNAMIC}
-    inside = {title: one["from 1 to 2"] or 0.0 for title, one in read.items()}
+    read = {title: numbers("ratio", landscapes[title]) for title in _DYNAMIC}
+    inside = {title: shares["from 1 to 2"] or 0.0 for title, shares in read.items()}
     mostly = {title: share > 0.5 for title, share in inside.items()}
-    static = {title: _span(every[title].value[every[title].defined]) for title in _STATIC}
+    static = {title: _span(landscapes[title].value[landscapes[title].defined]) for title in _STATIC}
     point = Angles(np.array(_AT[:1]), np.array(_AT[1:]))
     rows = []
     for title in _DYNAMIC:
-        (one,) = ratio([every[title].objective], point)
-        ours, theirs = float(one.value[0, 0]), _FORMULA[title]
-        same = math.isclose(ours, theirs, rel_tol=1e-6)
+        (shares,) = ratio([landscapes[title].objective], point)
+        measured, formula = float(shares.value[0, 0]), _FORMULA[title]
+        same = math.isclose(measured, formula, rel_tol=1e-6)
         part, span = f"{inside[title]:.0%}", " to ".join(_told(read[title]))
         rows += [
             [title, "mostly from", f"{low} to {high}", part, _match(mostly[title])],
             [title, "from, to", "-", span, "-"],
-            [title, "at (pi/6, pi/3), table 1", f"{theirs:.4f}", f"{ours:.4f}", _match(same)],
+            [title, "at (pi/6, pi/3), table 1", f"{formula:.4f}", f"{measured:.4f}", _match(same)],
         ]
     for title, (least, most) in static.items():
         same = least == most == 1
         rows.append([title, "from, to", "1", f"{least:.4g} to {most:.4g}", _match(same)])
-    wide = {title: _span(every[title].value) for title in _DYNAMIC}
+    wide = {title: _span(landscapes[title].value) for title in _DYNAMIC}
     return Rendered(
         tables=[
             set_up(scale, _DRAWN),
@@ -79,7 +79,7 @@ def render(scale: Scale, results: Results) -> Rendered:
                 ", ".join(f"{t} {a:.4g} to {b:.4g}" for t, (a, b) in static.items()),
             ),
         ],
-        pictures={"figure4": partial(_heatmaps, {title: every[title] for title in _DYNAMIC})},
+        pictures={"figure4": partial(_heatmaps, {title: landscapes[title] for title in _DYNAMIC})},
         notes=[
             "training goes where mu_pos <= mu_neg and GD is .01 or more, as in the released code: "
             "the rest is hatched",
@@ -90,8 +90,8 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 
 def _span(values: Floats) -> tuple[float, float]:
-    known = values[np.isfinite(values)]
-    return float(known.min()), float(known.max())
+    finite = values[np.isfinite(values)]
+    return float(finite.min()), float(finite.max())
 
 
 def _told(read: Mapping[str, float | None]) -> list[str]:

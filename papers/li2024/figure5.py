@@ -36,14 +36,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     rows = []
     change = {}
     for name, (paper, digits, read) in _READ.items():
-        with_, without = (at_end(results, own, read) for own in kinds.values())
+        with_, without = (at_end(results, jobs_of_kind, read) for jobs_of_kind in kinds.values())
         change[name] = minus(without, with_)
-        own = (
+        jobs_of_kind = (
             format_by_seed(with_, digits),
             format_by_seed(without, digits),
             format_change(change[name], digits),
         )
-        rows.append([name, paper, *own])
+        rows.append([name, paper, *jobs_of_kind])
     gap, overlap = change["gap of the angles"], change["overlap of the densities"]
     return Rendered(
         tables=[
@@ -104,10 +104,12 @@ def _drawn(results: Results, kinds: Mapping[str, Sequence[PaperJob]]) -> Picture
     panels = []
     for side in _SIDES:
         lines = []
-        for kind, own in kinds.items():
-            last = [row["densities"] for row in last_rows(results, own)]
+        for kind, jobs_of_kind in kinds.items():
+            last = [row["densities"] for row in last_rows(results, jobs_of_kind)]
             if last:
-                density = np.mean(np.array([one[side] for one in last], dtype=float), axis=0)
+                density = np.mean(
+                    np.array([densities[side] for densities in last], dtype=float), axis=0
+                )
                 some = density > _FLOOR * density.max()
                 x = np.array(last[0]["cosine"])
                 lines.append(Series(kind, x[some].tolist(), density[some].tolist()))

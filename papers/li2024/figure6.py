@@ -79,7 +79,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 def _verdicts(best: Mapping[str, Curve]) -> list[Verdict]:
     margin, tau, ratio = (best[name] for name in _LETTERS)
-    low = {value: own for value, own in tau.items() if value < _SHARP}
+    low = {value: level for value, level in tau.items() if value < _SHARP}
     small, sharp = max(low), tau[_SHARP]
     falls = {b: minus(tau[a], tau[b]) for a, b in itertools.pairwise(tau)}
     others = [fall for value, fall in falls.items() if value != _SHARP]
@@ -111,7 +111,7 @@ def _curves(scale: Scale, results: Results, metric: str) -> dict[str, Curve]:
 
 def _told(curve: Curve) -> str:
     return ", ".join(
-        f"{value:g}: {format_by_seed(own) or 'not run'}" for value, own in curve.items()
+        f"{value:g}: {format_by_seed(scores) or 'not run'}" for value, scores in curve.items()
     )
 
 
@@ -119,7 +119,7 @@ def _drawn(best: Mapping[str, Curve], untrained: float | None) -> Picture:
     panels = []
     for name, letter in _LETTERS.items():
         means = {
-            value: own for value, seeds in best[name].items() if (own := spread(seeds.values()))
+            value: level for value, seeds in best[name].items() if (level := spread(seeds.values()))
         }
         marks = {} if untrained is None else {"untrained": untrained}
         log = name != "margin"

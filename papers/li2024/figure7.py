@@ -4,9 +4,9 @@ import itertools
 from collections.abc import Mapping
 from functools import partial
 
-from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
+from papers.li2024.model_statistics.hardest_negative import TEMPERATURES
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.logged import (
     ReadNumber,
@@ -41,7 +41,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         for kind in _KINDS
     }
     rows = [
-        [label, when, *(format_by_seed(own, 3) for own in shares.values())]
+        [label, when, *(format_by_seed(scores, 3) for scores in shares.values())]
         for kind, label in _KINDS.items()
         for when, shares in zip(("before", "after"), shares_by_kind[kind], strict=True)
     ]
@@ -65,7 +65,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 def _verdicts(label: str, old: Shares, new: Shares) -> list[Verdict]:
     low, high = (spread(shares[_USUAL].values()) for shares in (old, new))
     rise = minus(new[_USUAL], old[_USUAL])
-    means = {tau: own.mean for tau, seeds in new.items() if (own := spread(seeds.values()))}
+    means = {tau: level.mean for tau, seeds in new.items() if (level := spread(seeds.values()))}
     falls = {(a, b): means[a] - means[b] for a, b in itertools.pairwise(means)}
     most = max(falls, key=lambda pair: falls[pair], default=None)
     shares = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
@@ -104,8 +104,8 @@ def _drawn(shares_by_kind: Mapping[str, list[dict[float, dict[int, float]]]]) ->
         for kind, label in _KINDS.items():
             values = {
                 t: s
-                for t, own in shares_by_kind[kind][place].items()
-                if (s := spread(own.values()))
+                for t, scores in shares_by_kind[kind][place].items()
+                if (s := spread(scores.values()))
             }
             lines.append(curve(label, values))
         panels.append(Chart(title, lines, "tau", "share of the hardest negative", log_x=True))

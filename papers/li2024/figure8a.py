@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
+from papers.li2024.model_statistics.lemma_share import STEPS
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
@@ -98,7 +98,7 @@ def _drawn(results: Results, trainings: Sequence[PaperJob]) -> Picture:
                 q: spread(at(results, trainings, _quantile(step, k)).values())
                 for k, q in _QUANTILES.items()
             }
-            means = {q: one.mean for q, one in seen.items() if one}
+            means = {q: level.mean for q, level in seen.items() if level}
             lines.append(Series(f"lambda {step:g}", list(means.values()), list(means)))
         panels.append(Chart(when, lines, "minimum ratio", "part of the anchors"))
     for ratio in (_RATIOS[0], _RATIOS[-1]):

@@ -42,7 +42,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         numbers.append(spread(at_end(results, trainings, _moved(name)).values()))
         none = "-" if any(numbers) else None  # of no anchor, or not run
         paper = f"above {_BOUND}" if name in _NAMED else "-"
-        rows.append([name, paper, *(_short(one) if one else none for one in numbers)])
+        rows.append([name, paper, *(_short(level) if level else none for level in numbers)])
     verdicts = []
     for name in _NAMED:
         least = min(at_all_steps(results, trainings, _read(name, "mean")), default=None)
@@ -82,7 +82,9 @@ def render(scale: Scale, results: Results) -> Rendered:
 @cache
 def _dynamic() -> tuple[str, ...]:
     objectives = {name: registry.build(name) for name in registry.names()}
-    return tuple(name for name, one in objectives.items() if summary(one)["ratio"] == "dynamic")
+    return tuple(
+        name for name, objective in objectives.items() if summary(objective)["ratio"] == "dynamic"
+    )
 
 
 def _read(name: str, what: str) -> ReadNumber:
@@ -93,22 +95,22 @@ def _moved(name: str) -> ReadNumber:
     return lambda row: row["ratios"][name]["active"] / row["ratios"][name]["count"]
 
 
-def _short(one: Spread) -> str:
-    more = "" if one.deviation is None else f" ± {one.deviation:.2g}"
-    return f"{one.mean:.3g}{more}"
+def _short(level: Spread) -> str:
+    more = "" if level.deviation is None else f" ± {level.deviation:.2g}"
+    return f"{level.mean:.3g}{more}"
 
 
 def _drawn(results: Results, trainings: list[PaperJob]) -> Picture:
     curves = {
         name: curve(name, by_step(results, trainings, _read(name, "mean"))) for name in _dynamic()
     }
-    named = [curves[name] for name in _SHOWN]
+    shown = [curves[name] for name in _SHOWN]
     return charts(
         [
-            Chart("the paper's", named, "step", "ratio", marks={"1": 1.0}),
+            Chart("the paper's", shown, "step", "ratio", marks={"1": 1.0}),
             Chart(
                 "all",
-                [replace(one, spread=None) for one in curves.values()],
+                [replace(plotted, spread=None) for plotted in curves.values()],
                 "step",
                 "ratio",
                 log_y=True,

@@ -22,18 +22,18 @@ from papers.plots.charts import Chart, charts
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Return the trainings with each ratio: those of figure 6, where text is held out anyway."""
-    return [job for own in _trainings(scale).values() for job in own]
+    return [job for jobs_of_ratio in _trainings(scale).values() for job in jobs_of_ratio]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Compare the mean cosine of held-out positives."""
-    own = _trainings(scale)
+    trainings = _trainings(scale)
     first, last = (
-        {r: at(results, c, _cosine) for r, c in own.items()} for at in (at_start, at_end)
+        {r: at(results, c, _cosine) for r, c in trainings.items()} for at in (at_start, at_end)
     )
-    rows = [[f"{r:g}", format_by_seed(first[r], 3), format_by_seed(last[r], 3)] for r in own]
+    rows = [[f"{r:g}", format_by_seed(first[r], 3), format_by_seed(last[r], 3)] for r in trainings]
     evidence = ", ".join(
-        f"r = {r:g}: {format_by_seed(one, 3) or 'not run'}" for r, one in last.items()
+        f"r = {r:g}: {format_by_seed(scores, 3) or 'not run'}" for r, scores in last.items()
     )
     return Rendered(
         tables=[
@@ -50,7 +50,7 @@ def render(scale: Scale, results: Results) -> Rendered:
                 evidence,
             )
         ],
-        pictures={"figure8c": partial(_drawn, results, own)},
+        pictures={"figure8c": partial(_drawn, results, trainings)},
         notes=[
             *notes(scale, short=True),
             *divergence_notes(results, jobs(scale)),
@@ -69,8 +69,8 @@ def _cosine(row: Row) -> float:
     return cosine
 
 
-def _drawn(results: Results, own: Mapping[float, list[PaperJob]]) -> Picture:
-    lines = [curve(f"r = {r:g}", by_step(results, jobs, _cosine)) for r, jobs in own.items()]
+def _drawn(results: Results, trainings: Mapping[float, list[PaperJob]]) -> Picture:
+    lines = [curve(f"r = {r:g}", by_step(results, jobs, _cosine)) for r, jobs in trainings.items()]
     return charts([Chart("held-out positives", lines, "step", "mean cosine")])
 
 

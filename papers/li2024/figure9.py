@@ -3,9 +3,9 @@
 import math
 from functools import partial
 
-from isotrope.diagnostics.model_statistics.angle_statistics import ASSUMED
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
+from papers.li2024.model_statistics.angle_statistics import ASSUMED
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import ReadNumber, at_all_steps, by_step, curve, divergence_notes
@@ -25,7 +25,7 @@ _CLOSE, _NORMAL = 2.0, 0.1  # factor of sigma; Kolmogorov-Smirnov distance: ours
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Follow the statistics over the training."""
-    own = baseline(scale)
+    jobs_of_baseline = baseline(scale)
     rows, verdicts = [], []
     for side, short in _SIDES.items():
         (low, high), sigma = ASSUMED[side]
@@ -35,11 +35,14 @@ def render(scale: Scale, results: Results) -> Rendered:
             "ks": "close to normal",
         }
         for number, name in _NUMBERS.items():
-            every = list(by_step(results, own, _read(side, number)).values())
-            values = [every[0].text(3), every[-1].text(3), _span(every)] if every else [None] * 3
+            levels = list(by_step(results, jobs_of_baseline, _read(side, number)).values())
+            values = (
+                [levels[0].text(3), levels[-1].text(3), _span(levels)] if levels else [None] * 3
+            )
             rows.append([f"{name}, {side}s", paper.get(number, "-"), *values])
         means, stds, ks = (
-            at_all_steps(results, own, _read(side, number)) for number in ("mean", "std", "ks")
+            at_all_steps(results, jobs_of_baseline, _read(side, number))
+            for number in ("mean", "std", "ks")
         )
         verdicts += [
             Verdict(
@@ -67,7 +70,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             )
         ],
         verdicts=verdicts,
-        pictures={"figure9": partial(_drawn, results, own)},
+        pictures={"figure9": partial(_drawn, results, jobs_of_baseline)},
         notes=[
             *notes(scale),
             *divergence_notes(results, baseline(scale)),
@@ -85,14 +88,14 @@ def _ends(values: list[float]) -> str:
     return f"{min(values):.3f} to {max(values):.3f}" if values else "not run"
 
 
-def _span(every: list[Spread]) -> str:
-    return _ends([one.mean for one in every])
+def _span(levels: list[Spread]) -> str:
+    return _ends([level.mean for level in levels])
 
 
-def _drawn(results: Results, own: list[PaperJob]) -> Picture:
+def _drawn(results: Results, trainings: list[PaperJob]) -> Picture:
     panels = []
     for number, name in _NUMBERS.items():
-        lines = [curve(f"{s}s", by_step(results, own, _read(s, number))) for s in _SIDES]
+        lines = [curve(f"{s}s", by_step(results, trainings, _read(s, number))) for s in _SIDES]
         marks = {f"{sigma:g}": sigma for _, sigma in ASSUMED.values()} if number == "std" else {}
         unit = ", radians" if number in ("mean", "std") else ""
         panels.append(Chart(name, lines, "step", f"{name}{unit}", marks=marks))

@@ -82,8 +82,10 @@ class GridStage:
 
     def scores(self, results: Results) -> dict[Point, float]:
         """Return the best dev score after step 0, of the jobs that were run."""
-        every = {point: results.values([job], "dev best") for point, job in self.jobs.items()}
-        return {point: values[0] for point, values in every.items() if values}
+        scores_by_point = {
+            point: results.values([job], "dev best") for point, job in self.jobs.items()
+        }
+        return {point: values[0] for point, values in scores_by_point.items() if values}
 
 
 def named(names: Sequence[str], point: Point) -> str:
@@ -125,7 +127,7 @@ def _cell(scale: Scale, base: str, loss: TableLoss, values: Mapping[str, float])
     size, rate = int(values["batch_size"]), values["learning_rate"]
     components = {name: values[name] for name in COMPONENTS if name in loss.tuned[base].values}
     settings: dict[str, float | str] = {**components, **loss.more}
-    own = {**trained_with(scale, base, size, rate), **_SHORT[scale]}
-    own |= {"batch_size": size, "learning_rate": rate, "seeds": (0,), "looks": ["dev"]}
-    (job,) = text_jobs(scale, loss.objective, settings, scored=False, **own)
+    training = {**trained_with(scale, base, size, rate), **_SHORT[scale]}
+    training |= {"batch_size": size, "learning_rate": rate, "seeds": (0,), "looks": ["dev"]}
+    (job,) = text_jobs(scale, loss.objective, settings, scored=False, **training)
     return job

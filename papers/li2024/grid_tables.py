@@ -27,23 +27,23 @@ def grid_tables(scale: Scale, results: Results, base: str, table: str) -> Render
         base: backbone.
         table: of the printed numbers.
     """
-    every = stages(scale, base)
+    grids = stages(scale, base)
     tuned, same = _tuned(base, table)
     extent = {
         "smoke": "two values of one number in each stage, of mMHE alone",
         "cpu": "a part of the grid, of mMHE alone",
         "paper": "the whole grid",
     }[scale]
-    lengths = {job.settings.get("max_steps") for stage in every for job in stage.jobs.values()}
+    lengths = {job.settings.get("max_steps") for stage in grids for job in stage.jobs.values()}
     extent += "".join(f", {steps} steps of each" for steps in lengths - {None})
-    points = _points(every, results)
+    points = _points(grids, results)
     return Rendered(
         tables=[tuned, *([points] if points.rows else [])],
-        verdicts=[same, *(_verdict(stage, results) for stage in every)],
-        pictures={table: functools.partial(_draw, every, results)} if every else {},
+        verdicts=[same, *(_verdict(stage, results) for stage in grids)],
+        pictures={table: functools.partial(_draw, grids, results)} if grids else {},
         notes=[
             f"grid: {extent}; one seed, best STS-B dev after step 0"
-            if every
+            if grids
             else f"grid: not run below paper scale, nothing stands for {TITLES[base]} there",
             "in the released code that was tuned, a ratio r pulls like about 2r: see table 2",
         ],
@@ -51,21 +51,23 @@ def grid_tables(scale: Scale, results: Results, base: str, table: str) -> Render
 
 
 def _tuned(base: str, table: str) -> tuple[Table, Verdict]:
-    theirs = printed(PAPER, table)
+    paper_table = printed(PAPER, table)
     rows, different = [], []
     for loss in MODIFIED:
         tuned = loss.tuned[base]
-        ours = {
+        measured = {
             **tuned.values,
             "batch_size": tuned.batch_size,
             "learning_rate": tuned.learning_rate,
         }
-        paper = dict(zip(theirs.columns, theirs.rows[f"{base}/{loss.row}"], strict=True))
-        same = all(ours.get(name) == value for name, value in paper.items())
+        paper = dict(zip(paper_table.columns, paper_table.rows[f"{base}/{loss.row}"], strict=True))
+        same = all(measured.get(name) == value for name, value in paper.items())
         rows.append([loss.name, "paper", *_numbers(paper.values()), ""])
-        rows.append([loss.name, "ours", *_numbers(map(ours.get, paper)), "same" if same else "not"])
+        rows.append(
+            [loss.name, "ours", *_numbers(map(measured.get, paper)), "same" if same else "not"]
+        )
         different += [] if same else [loss.name]
-    header = ["loss", "whose", *theirs.columns, "verdict"]
+    header = ["loss", "whose", *paper_table.columns, "verdict"]
     return Table(header, rows, title=f"{TITLES[base]}: tuned values"), Verdict(
         f"our presets of the modified losses for {TITLES[base]} are the printed values",
         not different,
@@ -77,11 +79,11 @@ def _numbers(values: Iterable[object]) -> list[str]:
     return [f"{value:g}" if isinstance(value, int | float) else "-" for value in values]
 
 
-def _points(every: Iterable[GridStage], results: Results) -> Table:
+def _points(grids: Iterable[GridStage], results: Results) -> Table:
     rows = [
         [stage.title, stage.format_point(point), f"{score:.2f}"]
-        for stage in every
-        for point, score in sorted(stage.scores(results).items(), key=lambda one: -one[1])
+        for stage in grids
+        for point, score in sorted(stage.scores(results).items(), key=lambda pair: -pair[1])
     ]
     return Table(["stage", "values", "STS-B dev"], rows, title="the grid, best first")
 
@@ -102,7 +104,7 @@ def _verdict(stage: GridStage, results: Results) -> Verdict:
     )
 
 
-def _draw(every: Iterable[GridStage], results: Results) -> "Picture":
+def _draw(grids: Iterable[GridStage], results: Results) -> "Picture":
     from papers.plots.charts import Chart, charts
 
     panels = [
@@ -113,7 +115,7 @@ def _draw(every: Iterable[GridStage], results: Results) -> "Picture":
             y="STS-B dev",
             log_x=stage.names == TRAINING,
         )
-        for stage in every
+        for stage in grids
     ]
     return charts(panels, columns=2)
 

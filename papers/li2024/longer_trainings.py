@@ -29,9 +29,9 @@ def longer(scale: Scale, loss: TableLoss) -> list[PaperJob]:
     if scale != "cpu":
         return []
     settings = {**loss.tuned[BERT].values, **loss.more}
-    own: dict[str, Any] = {"texts": f"wiki-short:{STEPS * SIZE}", "batch_size": SIZE}
-    own |= {"max_steps": STEPS, "keep_every": EVERY, "looks": ["dev"]}
-    return text_jobs(scale, loss.objective, settings, seeds=[0], **own)
+    training: dict[str, Any] = {"texts": f"wiki-short:{STEPS * SIZE}", "batch_size": SIZE}
+    training |= {"max_steps": STEPS, "keep_every": EVERY, "looks": ["dev"]}
+    return text_jobs(scale, loss.objective, settings, seeds=[0], **training)
 
 
 def tried(of: BackboneResults) -> Table:

@@ -89,21 +89,23 @@ class TableLoss:
             return []
         tuned = self.tuned[backbone]
         settings = {**tuned.values, **self.more}
-        own = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate)
-        own["looks"] = ["dev", *(["probes"] if self.objective in _PROBED else [])]
+        training = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate)
+        training["looks"] = ["dev", *(["probes"] if self.objective in _PROBED else [])]
         if step is None:
-            return text_jobs(scale, self.objective, settings, **own, **_scores(scale))
-        return text_jobs(scale, self.objective, {**settings, "step": step}, **own, scores=["sts"])
+            return text_jobs(scale, self.objective, settings, **training, **_scores(scale))
+        return text_jobs(
+            scale, self.objective, {**settings, "step": step}, **training, scores=["sts"]
+        )
 
 
 def trained_with(scale: Scale, backbone: str, size: int, rate: float) -> dict[str, Any]:
     """Return the settings of a training that a loss has for itself, at paper scale."""
     if scale != "paper":
         return {}
-    own: dict[str, Any] = {"batch_size": size, "learning_rate": rate}
+    settings: dict[str, Any] = {"batch_size": size, "learning_rate": rate}
     if backbone == BERT:
-        return own
-    return {**own, "encoder": "roberta-base", "keep_every": _SENTENCES_PER_CHECKPOINT // size}
+        return settings
+    return {**settings, "encoder": "roberta-base", "keep_every": _SENTENCES_PER_CHECKPOINT // size}
 
 
 def untrained(scale: Scale, backbone: str = BERT) -> list[PaperJob]:
@@ -111,9 +113,15 @@ def untrained(scale: Scale, backbone: str = BERT) -> list[PaperJob]:
     if scale != "paper" and backbone != BERT:
         return []
     loss, tuned = EFFECTIVE[0], EFFECTIVE[0].tuned[backbone]
-    own = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate) | _scores(scale)
-    own |= {"seeds": (0,), "looks": ["dev"], "ends": ["first"], "max_steps": 1, "keep_every": 1}
-    return text_jobs(scale, loss.objective, tuned.values, **own)
+    settings = trained_with(scale, backbone, tuned.batch_size, tuned.learning_rate) | _scores(scale)
+    settings |= {
+        "seeds": (0,),
+        "looks": ["dev"],
+        "ends": ["first"],
+        "max_steps": 1,
+        "keep_every": 1,
+    }
+    return text_jobs(scale, loss.objective, tuned.values, **settings)
 
 
 def _scores(scale: Scale) -> dict[str, Any]:

@@ -16,8 +16,8 @@ def series(title: str, of: Mapping[str, Spread | None] | Mapping[int, Spread]) -
     return Series(
         title,
         list(of),  # type: ignore[arg-type]
-        [None if one is None else one.mean for one in of.values()],
-        [None if one is None else one.deviation for one in of.values()],
+        [None if level is None else level.mean for level in of.values()],
+        [None if level is None else level.deviation for level in of.values()],
     )
 
 

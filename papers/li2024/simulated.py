@@ -32,7 +32,7 @@ def simulated(scale: Scale, kind: Kind, *, gated: bool = False) -> dict[str, Lan
     grid, batches = _GRID[scale]
     panels = FIGURES["dissipation" if kind == "ratio" else kind]  # the static ratios too
     landscapes = figure(kind, panels, grid=grid, batches=batches, gated=gated)
-    return {panel.title: one for panel, one in zip(panels, landscapes, strict=True)}
+    return {panel.title: landscape for panel, landscape in zip(panels, landscapes, strict=True)}
 
 
 def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
@@ -44,7 +44,7 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
     """
     grid, batches = _GRID[scale]
     drawn = Angles()
-    ours: dict[str, tuple[float, ...]] = {
+    sampled: dict[str, tuple[float, ...]] = {
         "mu_pos over pi": (0.05, 0.5),
         "mu_neg over pi": (0.05, 1.0),
         "points of each axis": (grid,),
@@ -53,10 +53,10 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
         "sigma_pos": (drawn.spread_positive,),
         "sigma_neg": (drawn.spread_negative,),
     }
-    theirs = printed(PAPER, "figure2").rows
+    paper_rows = printed(PAPER, "figure2").rows
     rows = []
-    for name in names or ours:
-        paper, here = _range(theirs[name]), _range(ours[name])
+    for name in names or sampled:
+        paper, here = _range(paper_rows[name]), _range(sampled[name])
         rows.append([name, paper, here, "same" if paper == here else "smaller"])
     return Table(["setting", "paper", "ours", "verdict"], rows, title="what is drawn")
 
@@ -78,31 +78,28 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
         indicator: of the one whose GD is an indicator.
     """
     landscapes = {title: simulated(scale, "dissipation")[title] for title in (fraction, indicator)}
-    every = list(landscapes.values())
-    close = [float(one.value[one.negative <= one.positive[:, None]].min()) for one in every]
-    far = [float(one.value[:, -1].max()) for one in every]
-    half = [one.crossing(POSITIVE) for one in every]
-    falls = [_fall(one) for one in every]
-    sides = [one.value > 0.5 for one in every]
+    both = list(landscapes.values())
+    close = [float(x.value[x.negative <= x.positive[:, None]].min()) for x in both]
+    far = [float(x.value[:, -1].max()) for x in both]
+    half = [x.crossing(POSITIVE) for x in both]
+    falls = [_fall(x) for x in both]
+    sides = [x.value > 0.5 for x in both]
     alike = float((sides[0] == sides[1]).mean())
     rapid = all(parts is not None and parts[1] == min(parts) for parts in falls)
     fall = [parts and parts[1] for parts in falls]
     paper = printed(PAPER, name).rows
-    one, zero = (f"{paper[f'dissipation, {row}'][0]}" for row in ("angles close", _FAR))
+    nearest, farthest = (f"{paper[f'dissipation, {row}'][0]}" for row in ("angles close", _FAR))
     readings = Table(
         ["mean GD", "paper", *landscapes, "verdict"],
         [
-            ["smallest, mu_neg <= mu_pos", one, *_each(close), _match(min(close) > _ONE)],
-            ["largest, mu_neg = pi", zero, *_each(far), _match(max(far) < _ZERO)],
+            ["smallest, mu_neg <= mu_pos", nearest, *_each(close), _match(min(close) > _ONE)],
+            ["largest, mu_neg = pi", farthest, *_each(far), _match(max(far) < _ZERO)],
             ["range of mu_neg from .9 to .1", "rapidly", *_each(fall), _match(rapid)],
             ["mu_neg where it is .5", "drawn, no number", *_each(half), "-"],
-            ["largest standard error", "-", *_each(float(f.error.max()) for f in every), "-"],
+            ["largest standard error", "-", *_each(float(x.error.max()) for x in both), "-"],
         ],
         title="what can be read off (the third and fourth row at mu_pos = pi/6)",
     )
-
-    def named(values: Iterable[float | None]) -> str:
-        return ", ".join(f"{t} {v}" for t, v in zip(landscapes, _each(values), strict=True))
 
     return Rendered(
         tables=[set_up(scale), readings],
@@ -110,18 +107,19 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
             Verdict(
                 "GD is 1 while the negatives are as close as the positive",
                 min(close) > _ONE,
-                f"smallest where mu_neg <= mu_pos: {named(close)}; decided at {_ONE}",
+                f"smallest where mu_neg <= mu_pos: {_titled(landscapes, close)}; decided at {_ONE}",
             ),
             Verdict(
                 "GD is 0 once the negatives are far beyond the positive",
                 max(far) < _ZERO,
-                f"largest at mu_neg = pi: {named(far)}; decided at {_ZERO}",
+                f"largest at mu_neg = pi: {_titled(landscapes, far)}; decided at {_ZERO}",
             ),
             Verdict(
                 "GD falls rapidly in between",
                 rapid,
                 "radians of mu_neg from .9 to .1 at mu_pos = pi/6: "
-                f"{named(fall)}; less than it stays above .9, or below .1, in the figure's range",
+                f"{_titled(landscapes, fall)}; less than it stays above .9, or below .1, in the "
+                "figure's range",
             ),
             Verdict(
                 "fraction and indicator follow one pattern",
@@ -146,12 +144,17 @@ def _heatmaps(landscapes: Mapping[str, Landscape]) -> "Picture":
     return heatmaps(surfaces(landscapes), "gradient dissipation", limits=(0, 1), lines=(0.5,))
 
 
-def _fall(one: Landscape) -> tuple[float, float, float] | None:
+def _titled(titles: Iterable[str], values: Iterable[float | None]) -> str:
+    """Return values behind their titles, for the evidence of a verdict."""
+    return ", ".join(f"{title} {v}" for title, v in zip(titles, _each(values), strict=True))
+
+
+def _fall(landscape: Landscape) -> tuple[float, float, float] | None:
     """Radians of mu_neg with GD above .9, from there to .1, and below."""
-    high, low = one.crossing(POSITIVE, 0.9), one.crossing(POSITIVE, 0.1)
+    high, low = landscape.crossing(POSITIVE, 0.9), landscape.crossing(POSITIVE, 0.1)
     if high is None or low is None:
         return None
-    return high - float(one.negative[0]), low - high, float(one.negative[-1]) - low
+    return high - float(landscape.negative[0]), low - high, float(landscape.negative[-1]) - low
 
 
 def _each(values: Iterable[float | None]) -> list[str]:

@@ -40,11 +40,11 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return averages and single tasks, and what becomes of the order."""
-    every = backbone_results(scale, results)
-    here = [of for of in every if of.here]
+    backbones = backbone_results(scale, results)
+    here = [of for of in backbones if of.here]
     tables = [
         table
-        for of in every
+        for of in backbones
         for table in (averages(of, AVERAGE, "table3", "STS"), tasks(of, TASKS, "table3"))
     ]
     return Rendered(

@@ -26,13 +26,13 @@ METRIC = "transfer"  # mean of the tasks that a scale has
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return averages and single tasks, and how much less than STS they depend on the loss."""
-    every = backbone_results(scale, results)
-    here = [of for of in every if of.here]
+    backbones = backbone_results(scale, results)
+    here = [of for of in backbones if of.here]
     names = ", ".join(TRANSFER[scale])
     return Rendered(
         tables=[
             table
-            for of in every
+            for of in backbones
             for table in (averages(of, METRIC, "table4", "TR"), tasks(of, TASKS, "table4"))
         ],
         verdicts=[verdict for of in here for verdict in _verdicts(of)],

@@ -49,8 +49,8 @@ WORDS: Mapping[Answer, str | None] = {
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Originals and modified losses of table 3, and what lies between them."""
-    every = [job for pair in PAIRS for loss in pair for job in loss.jobs(scale)]
-    return every + [
+    jobs_of_pairs = [job for pair in PAIRS for loss in pair for job in loss.jobs(scale)]
+    return jobs_of_pairs + [
         job
         for _, after in PAIRS
         for step in between(after).values()
@@ -91,11 +91,11 @@ def _changes(walk: Walk) -> dict[str, Spread | None]:
 
 
 def _table(walks: Mapping[str, Walk]) -> Table:
-    theirs = printed(PAPER, "table5").rows
+    paper_table = printed(PAPER, "table5").rows
     rows: list[list[str | None]] = []
     for before, _ in PAIRS:
         walk = walks[before.name]
-        paper = theirs[f"{BERT}/{before.row}"]
+        paper = paper_table[f"{BERT}/{before.row}"]
         rows.append([before.name, "paper", *("-" if v is None else f"{v:.2f}" for v in paper)])
         means = [format_spread(spread(walk[c].values())) if c in walk else "-" for c in COLUMNS]
         rows.append([before.name, "ours", *means])

@@ -57,8 +57,8 @@ class Results:
 
     def spread(self, jobs: Iterable[PaperJob], metric: str) -> Spread | None:
         """Return mean and deviation of a metric over jobs; None where none of them has it."""
-        own = {job.seed: self.values([job], metric) for job in jobs}
-        return spread({seed: value for seed, values in own.items() for value in values})
+        value_by_seed = {job.seed: self.values([job], metric) for job in jobs}
+        return spread({seed: value for seed, values in value_by_seed.items() for value in values})
 
 
 @dataclass(frozen=True)
@@ -152,10 +152,15 @@ def find_artifacts(paper: str, names: Sequence[str]) -> list[Artifact]:
         owners = [a.paper for a in artifacts() if a.name == paper]
         of = f" ({paper} of which one? {', '.join(owners)})" if owners else nearest(paper, PAPERS)
         raise InputError(f"unknown paper {paper!r}{of}; papers: {', '.join(PAPERS)}")
-    own = {artifact.name: artifact for artifact in artifacts([paper])}
+    artifacts_of_paper = {artifact.name: artifact for artifact in artifacts([paper])}
     for name in names:
-        if name not in own:
+        if name not in artifacts_of_paper:
             raise InputError(
-                f"{paper} has no {name!r}{nearest(name, own)}; it has {', '.join(own)}"
+                f"{paper} has no {name!r}{nearest(name, artifacts_of_paper)}; "
+                f"it has {', '.join(artifacts_of_paper)}"
             )
-    return [own[name] for name in dict.fromkeys(names)] if names else list(own.values())
+    return (
+        [artifacts_of_paper[name] for name in dict.fromkeys(names)]
+        if names
+        else list(artifacts_of_paper.values())
+    )

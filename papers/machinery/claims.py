@@ -86,9 +86,9 @@ def differences(claim: Claim, measured: Measurements) -> dict[int, float]:
     return {seed: first[seed] - second[seed] for seed in sorted(first) if seed in second}
 
 
-def _mean(every: Sequence[Mapping[int, float]]) -> dict[int, float]:
-    seeds = set.intersection(*(set(one) for one in every)) if every else set()
-    return {seed: statistics.fmean(one[seed] for one in every) for seed in seeds}
+def _mean(effects: Sequence[Mapping[int, float]]) -> dict[int, float]:
+    seeds = set.intersection(*(set(effect) for effect in effects)) if effects else set()
+    return {seed: statistics.fmean(effect[seed] for effect in effects) for seed in seeds}
 
 
 def judge_claim(claim: Claim, measured: Measurements) -> ClaimJudgement:

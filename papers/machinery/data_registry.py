@@ -72,8 +72,8 @@ class DataRegistry:
         kind = name.partition(":")[0]
         if kind in ("docs", "scratch", *INSTALLED, "digits"):
             return None
-        known = {"wiki": _WIKIPEDIA, "wiki-short": _WIKIPEDIA}
-        return data / known.get(kind, kind)
+        sources = {"wiki": _WIKIPEDIA, "wiki-short": _WIKIPEDIA}
+        return data / sources.get(kind, kind)
 
     def _here(self, name: str) -> Path:
         lacking = self.missing(name)
@@ -89,15 +89,15 @@ class DataRegistry:
             InputError: no such data.
         """
         kind, _, count = name.partition(":")
-        named = kind not in ("wiki", "wiki-short", "docs")
-        if named and not count:
+        is_file = kind not in ("wiki", "wiki-short", "docs")
+        if is_file and not count:
             return self._here(name)
         if not count.isdecimal() or int(count) < 1:
             raise InputError(f"a corpus is {kind}:N with a number of sentences; found {name!r}")
         file = self.generated / f"{kind}-{count}.txt"
         if not file.is_file():
             sentences: Iterable[str]
-            if named:
+            if is_file:
                 sentences = (text for _, text in lines(self._here(kind)))
             else:
                 sentences = _documentation() if kind == "docs" else self._wikipedia(kind)

@@ -50,7 +50,7 @@ def by_step(results: Results, jobs: Iterable[PaperJob], read: ReadNumber) -> dic
             value = _finite(read(row))
             if value is not None:
                 values.setdefault(int(row["step"]), []).append(value)
-    return {step: own for step in sorted(values) if (own := spread(values[step]))}
+    return {step: level for step in sorted(values) if (level := spread(values[step]))}
 
 
 def at_all_steps(results: Results, jobs: Iterable[PaperJob], read: ReadNumber) -> list[float]:
@@ -61,14 +61,16 @@ def at_all_steps(results: Results, jobs: Iterable[PaperJob], read: ReadNumber) -
 
 def curve(title: str, values: Mapping[Any, Spread]) -> Series:
     """Return a line with its deviations."""
-    own = list(values.values())
-    return Series(title, list(values), [one.mean for one in own], [one.deviation for one in own])
+    levels = list(values.values())
+    return Series(
+        title, list(values), [level.mean for level in levels], [level.deviation for level in levels]
+    )
 
 
 def format_by_seed(values: BySeed, digits: int = 2) -> str | None:
     """Return mean and deviation over seeds; None where nothing was run."""
-    own = spread(values.values())
-    return None if own is None else own.text(digits)
+    level = spread(values.values())
+    return None if level is None else level.text(digits)
 
 
 def divergence_notes(results: Results, jobs: Iterable[PaperJob]) -> list[str]:
@@ -80,15 +82,19 @@ def divergence_notes(results: Results, jobs: Iterable[PaperJob]) -> list[str]:
 
 def _logged_rows(results: Results, jobs: Iterable[PaperJob]) -> dict[int, Sequence[Row]]:
     results_by_seed = {job.seed: results.get(job) for job in jobs}
-    every = {seed: r.details.get("looks") for seed, r in results_by_seed.items() if r is not None}
-    return {seed: rows for seed, rows in every.items() if rows}
+    rows_by_seed = {
+        seed: r.details.get("looks") for seed, r in results_by_seed.items() if r is not None
+    }
+    return {seed: rows for seed, rows in rows_by_seed.items() if rows}
 
 
 def _at_index(
     place: int, results: Results, jobs: Iterable[PaperJob], read: ReadNumber
 ) -> dict[int, float]:
-    every = {seed: _finite(read(rows[place])) for seed, rows in _logged_rows(results, jobs).items()}
-    return {seed: value for seed, value in every.items() if value is not None}
+    values = {
+        seed: _finite(read(rows[place])) for seed, rows in _logged_rows(results, jobs).items()
+    }
+    return {seed: value for seed, value in values.items() if value is not None}
 
 
 def _finite(value: float | None) -> float | None:

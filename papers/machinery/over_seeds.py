@@ -19,15 +19,15 @@ __all__ = [
 def by_seed(results: Results, jobs: Iterable[PaperJob], metric: str) -> dict[int, float]:
     """Return a metric of those jobs that have it, by seed."""
     values = {job.seed: results.values([job], metric) for job in jobs}
-    return {seed: value for seed, own in values.items() for value in own}
+    return {seed: value for seed, values_of_seed in values.items() for value in values_of_seed}
 
 
 def combine_by_seed(
-    pick: Callable[[Sequence[float]], float], every: Sequence[BySeed]
+    pick: Callable[[Sequence[float]], float], groups: Sequence[BySeed]
 ) -> dict[int, float]:
     """Return e.g. the ``min`` of several at each seed that all have."""
-    seeds = set.intersection(*(set(own) for own in every)) if every else set()
-    return {seed: pick([own[seed] for own in every]) for seed in sorted(seeds)}
+    seeds = set.intersection(*(set(group) for group in groups)) if groups else set()
+    return {seed: pick([group[seed] for group in groups]) for seed in sorted(seeds)}
 
 
 def format_spread(of: Spread | None) -> str | None:
@@ -45,7 +45,9 @@ def format_change(change: Spread | None, digits: int = 2) -> str | None:
 
 def format_changes(changes: Mapping[str, Spread | None], digits: int = 2) -> str:
     """Return those differences that were measured in one line, each with its name."""
-    return ", ".join(f"{name} {format_change(one, digits)}" for name, one in changes.items() if one)
+    return ", ".join(
+        f"{name} {format_change(change, digits)}" for name, change in changes.items() if change
+    )
 
 
 def metric_by_step(results: Results, jobs: Iterable[PaperJob], metric: str) -> dict[int, Spread]:
@@ -55,4 +57,4 @@ def metric_by_step(results: Results, jobs: Iterable[PaperJob], metric: str) -> d
         for row in result.details.get("looks", ()) if result else ():
             if isinstance(row.get(metric), int | float):
                 rows.setdefault(int(row["step"]), []).append(float(row[metric]))
-    return {step: own for step, values in sorted(rows.items()) if (own := spread(values))}
+    return {step: level for step, values in sorted(rows.items()) if (level := spread(values))}

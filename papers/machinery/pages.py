@@ -175,9 +175,9 @@ def _versions(result: Result) -> str:
 
 
 def _machine(result: Result) -> str:
-    known = result.provenance
-    kind = known.get("machine") or known.get("processor") or "unknown"
-    threads = known.get("threads")
+    provenance = result.provenance
+    kind = provenance.get("machine") or provenance.get("processor") or "unknown"
+    threads = provenance.get("threads")
     return f"{kind}, {threads} thread{'s' * (threads != 1)} a cell" if threads else str(kind)
 
 

@@ -118,7 +118,7 @@ def text_jobs(
     *,
     scored: bool = True,
     seeds: Sequence[int] | None = None,
-    **more: Any,  # noqa: ANN401 - any setting of a job of text
+    **more: Any,
 ) -> list[PaperJob]:
     """Return a training on text, one job for each seed.
 
@@ -130,11 +130,11 @@ def text_jobs(
         seeds: by default those of the scale.
         more: settings of the job (``papers.measurements.text``) instead of the recipe's.
     """
-    own = {"objective": objective, **_dotted("objective", settings)}
+    training = {"objective": objective, **_dotted("objective", settings)}
     base = {**_TEXT[scale], "looks": _LOOKS, **(_SCORES[scale] if scored else {})}
     chosen = SEEDS[scale] if seeds is None else seeds
     title = _title(objective, settings, base, more)
-    return [PaperJob("text", {**base, **own, **more}, seed, title) for seed in chosen]
+    return [PaperJob("text", {**base, **training, **more}, seed, title) for seed in chosen]
 
 
 def image_jobs(
@@ -144,7 +144,7 @@ def image_jobs(
     settings: Mapping[str, float | str] | None = None,
     *,
     seeds: Sequence[int] | None = None,
-    **more: Any,  # noqa: ANN401 - any setting of a job of images
+    **more: Any,
 ) -> list[PaperJob]:
     """Return a training on images, one job for each seed.
 
@@ -157,13 +157,13 @@ def image_jobs(
         more: settings of the job (``papers.measurements.images``) instead of the recipe's;
             options of the method as ``**{"method.predictor_rate": 10}``.
     """
-    own: dict[str, Any] = {"method": method, **_dotted("objective", settings)}
+    base: dict[str, Any] = {"method": method, **_dotted("objective", settings)}
     if objective is not None:
-        own["objective"] = objective
+        base["objective"] = objective
     chosen = SEEDS[scale] if seeds is None else seeds
     name = method if objective is None else f"{method} {objective}"
     title = _title(name, settings, _IMAGES[scale], more)
-    return [PaperJob("images", {**_IMAGES[scale], **own, **more}, seed, title) for seed in chosen]
+    return [PaperJob("images", {**_IMAGES[scale], **base, **more}, seed, title) for seed in chosen]
 
 
 def _title(

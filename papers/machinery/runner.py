@@ -132,11 +132,11 @@ def run(
 def _estimate(left: Iterable[PaperJob], store: JobStore, processes: int) -> str:
     """Say how long jobs will take, by those of the same work that the store has."""
     took = store.seconds
-    every = list(itertools.chain(*took.values()))
+    durations = list(itertools.chain(*took.values()))
     jobs = list(left)
-    if not every or not jobs:
+    if not durations or not jobs:
         return ""
-    total = sum(statistics.fmean(took.get(job.measurement, every)) for job in jobs)
+    total = sum(statistics.fmean(took.get(job.measurement, durations)) for job in jobs)
     return f", about {format_duration(total / processes)} to go"
 
 
@@ -182,8 +182,8 @@ def _machine() -> str:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
         lines = ""
-    named = re.search(r"model name\s*: *(.+)", lines)
-    return named.group(1).strip() if named else str(provenance()["processor"])
+    model = re.search(r"model name\s*: *(.+)", lines)
+    return model.group(1).strip() if model else str(provenance()["processor"])
 
 
 def _measurement_of(job: PaperJob) -> ModuleType:

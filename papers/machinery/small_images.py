@@ -75,8 +75,8 @@ def _decayed() -> dict[str, _Own]:
         for name in _CUTS
     }
     return trainings | {
-        f"{name}, clipped": (kind, {**own, "clip": 4})
-        for name, (kind, own) in trainings.items()
+        f"{name}, clipped": (kind, {**settings, "clip": 4})
+        for name, (kind, settings) in trainings.items()
         if kind == "SimCLR"
     }
 
@@ -102,7 +102,7 @@ def small_images(
     scale: Scale,
     name: str,
     seeds: Sequence[int] | None = None,
-    **other: Any,  # noqa: ANN401 - any setting of a job of images
+    **other: Any,
 ) -> list[PaperJob]:
     """Return the training of a name, one job for each seed.
 
@@ -118,11 +118,11 @@ def small_images(
     """
     if name not in _PLACES:
         raise InputError(f"no training on small images is named {name!r}{nearest(name, _PLACES)}")
-    kind, own = _PLACES[name]
+    kind, place = _PLACES[name]
     what = dict(_KINDS[kind])
     group = next((group for group, names in _GROUPS.items() if name in names), "")
     brief = _BRIEF.get(what.get("objective", what.get("method", "")), {})
-    more: dict[str, Any] = {**({} if scale == "paper" else brief), **own}
+    more: dict[str, Any] = {**({} if scale == "paper" else brief), **place}
     if group == "decayed":
         more["learning_rate"] = _DECAY_RATE[scale]
     if scale == "cpu":

@@ -137,11 +137,11 @@ def below(change: Spread | None) -> Answer:
     return negated(above(change))
 
 
-def ahead(one: Spread | None, other: Spread | float | None) -> Answer:
+def ahead(level: Spread | None, other: Spread | float | None) -> Answer:
     """Tell by :data:`RULE` whether one is larger than another, or than a number."""
-    if one is None or other is None:
+    if level is None or other is None:
         return None
-    return above(minus(one.by_seed, other.by_seed if isinstance(other, Spread) else other))
+    return above(minus(level.by_seed, other.by_seed if isinstance(other, Spread) else other))
 
 
 def negated(holds: Answer) -> Answer:
@@ -161,11 +161,11 @@ def all_of(holds: Iterable[Answer]) -> Answer:
 
 def any_of(holds: Iterable[Answer]) -> Answer:
     """Return True if one is, else None if one is not known, else whether none is undecided."""
-    return negated(all_of(negated(one) for one in holds))
+    return negated(all_of(negated(answer) for answer in holds))
 
 
 def trend(values: Sequence[BySeed], sign: int) -> Answer:
-    """Tell whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
+    """Return whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
 
     Args:
         values: of each training, by seed.

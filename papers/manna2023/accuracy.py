@@ -18,18 +18,18 @@ def shown(spread: Spread | None) -> str | None:
 
 
 def all_ahead(
-    claim: str, one: Spread | None, others: dict[str, Spread | None], *, name: str
+    claim: str, level: Spread | None, others: dict[str, Spread | None], *, name: str
 ) -> Verdict:
     """Return whether one is ahead of each of the others.
 
     Args:
         claim: in words.
-        one: an accuracy.
+        level: an accuracy.
         others: by name.
         name: of the one.
     """
-    known = {key: spread for key, spread in others.items() if spread is not None}
+    measured = {key: spread for key, spread in others.items() if spread is not None}
     evidence = ", ".join(
-        f"{key} {spread}" for key, spread in {name: one, **known}.items() if spread
+        f"{key} {spread}" for key, spread in {name: level, **measured}.items() if spread
     )
-    return Verdict(claim, all_of(ahead(one, other) for other in others.values()), evidence)
+    return Verdict(claim, all_of(ahead(level, other) for other in others.values()), evidence)

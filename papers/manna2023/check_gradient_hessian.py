@@ -8,9 +8,6 @@ from torch import Tensor
 
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
-from isotrope.paradigm.bounds.convergence import gradient_sum_bound
-from isotrope.paradigm.bounds.curvature import Version, hessian_norm_bound, mio_hessian
-from isotrope.paradigm.bounds.mutual_information import miov1_bound, mutual_information
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.machinery.verdicts import Verdict
 from papers.manna2023.closed_form import (
@@ -21,6 +18,9 @@ from papers.manna2023.closed_form import (
     hessian_as_printed,
     loss,
 )
+from papers.theorems.convergence import gradient_sum_bound
+from papers.theorems.curvature import Version, hessian_norm_bound, mio_hessian
+from papers.theorems.mutual_information import miov1_bound, mutual_information
 
 DRAWS: dict[Scale, int] = {"smoke": 2, "cpu": 8, "paper": 8}
 _EXACT = 1e-10  # relative: rounding of float64
@@ -44,7 +44,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         notes=[
             f"{len(problems)} random problems: N = 4, 5 features, 3 outputs, tau = .5, float64",
             "a claim that fails here is a slip of the paper; the library has the form that holds "
-            "(isotrope.paradigm.bounds). Equation numbers with S are the supplement's",
+            "(papers.theorems). Equation numbers with S are the supplement's",
         ],
     )
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.softplus import softplus
-from isotrope.paradigm.bounds.curvature import Version
+from papers.theorems.curvature import Version
 
 __all__ = ["VERSIONS", "Problem", "Way", "gradient", "hessian_as_printed", "loss"]
 

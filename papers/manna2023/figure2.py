@@ -48,7 +48,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         for name in LOSSES
     ]
     header = ("loss", "flat, paper", "flat, ours", "negative, ours")
-    every = [record for own in records.values() for record in own]
+    all_records = [record for group in records.values() for record in group]
     repeated = variants(results, "MIOv3", at_end(scale, "MIOv3")[0])
     verdicts = [
         is_ordered(
@@ -72,7 +72,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     return Rendered(
         tables=[
             Table(header, rows, "of 100 Ritz values" if scale != "smoke" else ""),
-            table(every, "spectra"),
+            table(all_records, "spectra"),
             variants_table(
                 repeated, "MIOv3 at the same weights of its first seed, asked otherwise"
             ),
@@ -80,7 +80,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         verdicts=verdicts,
         pictures={"figure2": functools.partial(_bars, records)},
         notes=[
-            *notes(scale, every),
+            *notes(scale, all_records),
             "the paper draws the negative counts without printing them; a difference must also be "
             "larger than twice the standard deviation over batches of MIOv3",
             RULE,
@@ -89,18 +89,20 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 
 def _ours(
-    own: list[SpectrumRecord] | None, count: Callable[[SpectrumRecord], float]
+    records: list[SpectrumRecord] | None, count: Callable[[SpectrumRecord], float]
 ) -> list[str | None]:
-    return [format_over_seeds(map(count, own)) if own else None]
+    return [format_over_seeds(map(count, records)) if records else None]
 
 
 def _bars(records: dict[str, list[SpectrumRecord]]) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
     def series(title: str, count: Callable[[SpectrumRecord], float]) -> Series:
-        own = [spread(map(count, records.get(name, ()))) for name in LOSSES]
-        means = [None if one is None else one.mean for one in own]
-        return Series(title, LOSSES, means, [None if one is None else one.deviation for one in own])
+        levels = [spread(map(count, records.get(name, ()))) for name in LOSSES]
+        means = [None if level is None else level.mean for level in levels]
+        return Series(
+            title, LOSSES, means, [None if level is None else level.deviation for level in levels]
+        )
 
     bars = [
         series("negative", count_negative),

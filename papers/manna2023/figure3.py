@@ -33,28 +33,30 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw, and compare what lies above the bulk."""
     records = last_spectra(results, scale, LOSSES)
-    every = [record for own in records.values() for record in own]
+    all_records = [record for group in records.values() for record in group]
     wanted = len(jobs(scale))
     return Rendered(
-        tables=[table(every)],
+        tables=[table(all_records)],
         verdicts=[
-            no_minimum(every, "none of the three losses ends in a minimum", wanted),
+            no_minimum(all_records, "none of the three losses ends in a minimum", wanted),
             _reach(records),
             _denser(records),
         ],
         pictures={"figure3": draw_densities(first_seeds(records), lambda record: record.name)},
-        notes=[*notes(scale, every), RULE],
+        notes=[*notes(scale, all_records), RULE],
     )
 
 
 def _reach(records: dict[str, list[SpectrumRecord]]) -> Verdict:
     claim = "the eigenvalues of MIOv3 reach beyond the largest of MIOv1 and MIOv2"
-    tops = {name: by_seed(own, largest_eigenvalue) for name, own in records.items()}
-    evidence = ", ".join(f"{name} {format_over_seeds(one.values())}" for name, one in tops.items())
+    tops = {name: by_seed(group, largest_eigenvalue) for name, group in records.items()}
+    evidence = ", ".join(
+        f"{name} {format_over_seeds(values.values())}" for name, values in tops.items()
+    )
     if len(tops) < len(LOSSES):
         return Verdict(claim, None, evidence)
-    own = tops.pop("MIOv3")
-    return Verdict(claim, above(minus(own, combine_by_seed(max, list(tops.values())))), evidence)
+    group = tops.pop("MIOv3")
+    return Verdict(claim, above(minus(group, combine_by_seed(max, list(tops.values())))), evidence)
 
 
 def _denser(records: dict[str, list[SpectrumRecord]]) -> Verdict:
@@ -66,29 +68,31 @@ def _denser(records: dict[str, list[SpectrumRecord]]) -> Verdict:
     if len(records) < len(LOSSES):
         return Verdict(claim, None)
     shares = {}
-    for seed in set.intersection(*({record.seed for record in own} for own in records.values())):
-        own = {
+    for seed in set.intersection(
+        *({record.seed for record in group} for group in records.values())
+    ):
+        group = {
             n: record
             for n, own_records in records.items()
             for record in own_records
             if record.seed == seed
         }
-        end = min(record.spectrum.largest[0] for record in own.values())
+        end = min(record.spectrum.largest[0] for record in group.values())
         if end <= 1:
             return Verdict(claim, False, f"one of them has none above 1 (lambda_max {end:.3g})")
-        shares[seed] = _share(own, end)
+        shares[seed] = _share(group, end)
     if not shares:
         return Verdict(claim, None)
     evidence = f"on {format_over_seeds([100 * share for share in shares.values()], '.0f')}% of it"
     return Verdict(claim, above(minus(shares, 0.5)), evidence)
 
 
-def _share(own: dict[str, SpectrumRecord], end: float) -> float:
+def _share(spectra: dict[str, SpectrumRecord], end: float) -> float:
     """Return how much of the interval from 1 to a number MIOv3's density is the largest on."""
     where = np.linspace(1.0, end, _POINTS)
     densities = {
         name: density(record.spectrum.probes, where, width=end / 100)
-        for name, record in own.items()
+        for name, record in spectra.items()
     }
     return float((densities["MIOv3"] > np.maximum(densities["MIOv1"], densities["MIOv2"])).mean())
 

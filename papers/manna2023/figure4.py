@@ -41,24 +41,24 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw the three panels and all together, and test what section 3.4 says of them."""
     records = last_spectra(results, scale, FRAMEWORKS)
-    every = [record for own in records.values() for record in own]
+    all_records = [record for group in records.values() for record in group]
     count = len(jobs(scale))
     noise = spread_of_batches(results, scale, count_negative)
-    one = {record.name: record for record in first_seeds(records)}
-    panels = {p: [one[n] for n in names if n in one] for p, names in PANELS.items()}
-    panels |= {name: [record] for name, record in one.items()}  # each on axes of its own
+    first = {record.name: record for record in first_seeds(records)}
+    panels = {p: [first[n] for n in names if n in first] for p, names in PANELS.items()}
+    panels |= {name: [record] for name, record in first.items()}  # each on axes of its own
     return Rendered(
-        tables=[table(every)],
+        tables=[table(all_records)],
         verdicts=[
-            no_minimum(every, "no framework ends in a minimum", count),
-            around_zero("most eigenvalues of every framework lie around zero", every, count),
+            no_minimum(all_records, "no framework ends in a minimum", count),
+            around_zero("most eigenvalues of every framework lie around zero", all_records, count),
             _sharp(records),
             *(_fewer(records, name, noise) for name in ("BYOL", "DCL", "DCLW")),
             *(_above(records, name) for name in ("DCL", "DCLW")),
         ],
         pictures={"figure4": draw_panels(panels, lambda record: record.name)},
         notes=[
-            *notes(scale, every),
+            *notes(scale, all_records),
             f"section 3.4 names no number for its large number of eigenvalues: {_MANY} of 100 are "
             "taken for one, in every seed; fewer than half is decided with two standard deviations "
             "over batches, too",
@@ -71,9 +71,9 @@ def _sharp(records: dict[str, list[SpectrumRecord]]) -> Verdict:
     claim = f"BYOL has eigenvalues above {SHARP:g}"
     if "BYOL" not in records:
         return Verdict(claim, None)
-    tops = {name: by_seed(own, largest_eigenvalue) for name, own in records.items()}
-    known = [name for name in ("BYOL", "MIOv3") if name in tops]
-    evidence = ", ".join(f"{name} {format_over_seeds(tops[name].values())}" for name in known)
+    tops = {name: by_seed(group, largest_eigenvalue) for name, group in records.items()}
+    measured = [name for name in ("BYOL", "MIOv3") if name in tops]
+    evidence = ", ".join(f"{name} {format_over_seeds(tops[name].values())}" for name in measured)
     return Verdict(claim, above(minus(tops["BYOL"], SHARP)), f"lambda_max: {evidence}")
 
 
@@ -81,12 +81,13 @@ def _fewer(records: dict[str, list[SpectrumRecord]], name: str, noise: float | N
     claim = f"{name} has less than half as many negative eigenvalues as MIOv3"
     if name not in records or "MIOv3" not in records:
         return Verdict(claim, None)
-    own, other = (by_seed(records[n], count_negative) for n in (name, "MIOv3"))
-    half = {seed: HALF * count for seed, count in other.items()}
+    counts, reference = (by_seed(records[n], count_negative) for n in (name, "MIOv3"))
+    half = {seed: HALF * count for seed, count in reference.items()}
     evidence = (
-        f"{format_over_seeds(own.values())} against {format_over_seeds(other.values())} Ritz values"
+        f"{format_over_seeds(counts.values())} against "
+        f"{format_over_seeds(reference.values())} Ritz values"
     )
-    return Verdict(claim, above(minus(half, own), 2 * (noise or 0.0)), evidence)
+    return Verdict(claim, above(minus(half, counts), 2 * (noise or 0.0)), evidence)
 
 
 def _above(records: dict[str, list[SpectrumRecord]], name: str) -> Verdict:

@@ -27,17 +27,21 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw, and see whether the pattern is that of CIFAR-10."""
     wanted = len(jobs(scale)) // len(OTHER[scale])
-    tables, verdicts, pictures, every = [], [], {}, []
+    tables, verdicts, pictures, all_records = [], [], {}, []
     for place, data in enumerate(OTHER[scale]):
         records = last_spectra(results, scale, FRAMEWORKS, data=data)
-        own = [record for own_records in records.values() for record in own_records]
-        every += own
-        tables.append(table(own, data))
-        verdicts.append(no_minimum(own, f"no framework ends in a minimum on {data}", wanted))
-        verdicts.append(around_zero(f"most eigenvalues lie around zero on {data}", own, wanted))
+        records_of_set = [record for own_records in records.values() for record in own_records]
+        all_records += records_of_set
+        tables.append(table(records_of_set, data))
+        verdicts.append(
+            no_minimum(records_of_set, f"no framework ends in a minimum on {data}", wanted)
+        )
+        verdicts.append(
+            around_zero(f"most eigenvalues lie around zero on {data}", records_of_set, wanted)
+        )
         name = "figure5" if place == 0 else f"figure5{'abc'[place]}"
         pictures[name] = draw_densities(first_seeds(records), lambda record: record.name)
-    remarks = notes(scale, every)
+    remarks = notes(scale, all_records)
     if scale != "paper":
         remarks.append(
             "CIFAR-100 and Tiny-ImageNet are not here: handwritten digits (1,438 of 8 x 8 pixels, "

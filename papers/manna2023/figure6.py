@@ -27,12 +27,12 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw each over the epochs; the third verdict of section 3.4."""
     records = {name: spectra_of(results, name, evolving(scale, name)) for name in FRAMEWORKS}
-    every = [record for own in records.values() for record in own]
+    all_records = [record for group in records.values() for record in group]
     return Rendered(
-        tables=[table(every)],
+        tables=[table(all_records)],
         verdicts=[
             no_minimum(
-                every,
+                all_records,
                 "neither is at a minimum at any of the epochs",
                 len(jobs(scale)) * len(EPOCHS[scale]),
             ),
@@ -44,7 +44,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         ],
         pictures={"figure6": draw_panels(first_seed_by_epoch(records), epoch)},
         notes=[
-            *notes(scale, every),
+            *notes(scale, all_records),
             "the paper sees its second bulk in a drawing; here it is the Ritz values above the "
             "threshold, its place the middle one of them, and it moves if that of the last epoch "
             "is larger than that of the first",

@@ -93,7 +93,7 @@ def trained(
     *,
     data: str | None = None,
     seeds: tuple[int, ...] | None = None,
-    **other: Any,  # noqa: ANN401 - any setting of a job of images
+    **other: Any,
 ) -> list[PaperJob]:
     """Return the training of a framework, one job for each seed.
 
@@ -108,10 +108,10 @@ def trained(
         jobs = image_jobs(scale, "mocov2", seeds=seeds)
     else:
         jobs = small_images(scale, name, seeds=seeds)
-    own: Mapping[str, Any] = (
+    settings: Mapping[str, Any] = (
         {} if data is None else {"data": data, **_DATA_SETTINGS[scale].get(data, {})}
     )
-    return [_with(job, {**own, **other}) for job in jobs]
+    return [_with(job, {**settings, **other}) for job in jobs]
 
 
 def at_end(
@@ -119,7 +119,7 @@ def at_end(
     name: str,
     *,
     data: str | None = None,
-    **other: Any,  # noqa: ANN401 - as above
+    **other: Any,
 ) -> list[PaperJob]:
     """Return the spectra of a framework after its last epoch, one job for each seed.
 
@@ -133,8 +133,8 @@ def at_end(
 
 def evolving(scale: Scale, name: str) -> list[PaperJob]:
     """Return the spectra of a framework on the way, one job for each seed."""
-    every = [_spectrum(scale, name, job) for job in _longest(scale, name)]
-    return [_with(job, {"spectrum.epochs": list(EPOCHS[scale])}) for job in every]
+    jobs = [_spectrum(scale, name, job) for job in _longest(scale, name)]
+    return [_with(job, {"spectrum.epochs": list(EPOCHS[scale])}) for job in jobs]
 
 
 def _longest(scale: Scale, name: str) -> list[PaperJob]:
@@ -145,10 +145,10 @@ def _longest(scale: Scale, name: str) -> list[PaperJob]:
 
 def _spectrum(scale: Scale, name: str, job: PaperJob) -> PaperJob:
     """The work that trains like a job of images; neighbours only at both ends."""
-    own = {**_SPECTRUM_SETTINGS[scale], "knn_every": 0, "linear": False}
+    settings = {**_SPECTRUM_SETTINGS[scale], "knn_every": 0, "linear": False}
     if name == "MIOv3" and [job] == trained(scale, name, seeds=(0,)):
-        own["spectrum.variants"] = _VARIANTS[scale]
-    return _with(replace(job, measurement="spectrum"), own)
+        settings["spectrum.variants"] = _VARIANTS[scale]
+    return _with(replace(job, measurement="spectrum"), settings)
 
 
 def _with(job: PaperJob, changes: Mapping[str, Any]) -> PaperJob:

@@ -85,8 +85,8 @@ class SpectrumRecord:
 
 def spectra_of(results: Results, name: str, jobs: Sequence[PaperJob]) -> list[SpectrumRecord]:
     """Return the spectra of those jobs that were run, seed by seed, each by epoch."""
-    every = [record for job in jobs for record in _all_records(results, name, job)]
-    return [record for record in every if not record.variant]
+    records = [record for job in jobs for record in _all_records(results, name, job)]
+    return [record for record in records if not record.variant]
 
 
 def variants(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]:
@@ -99,27 +99,27 @@ def last_spectra(
     results: Results,
     scale: Scale,
     names: tuple[str, ...],
-    **other: Any,  # noqa: ANN401 - of `at_end`
+    **other: Any,
 ) -> dict[str, list[SpectrumRecord]]:
     """Return the last spectra of each framework that was run, one for each seed."""
-    every = {name: at_end(scale, name, **other) for name in run_at(scale, names)}
+    jobs_by_name = {name: at_end(scale, name, **other) for name in run_at(scale, names)}
     lasts = {
         name: [record for job in jobs for record in spectra_of(results, name, [job])[-1:]]
-        for name, jobs in every.items()
+        for name, jobs in jobs_by_name.items()
     }
-    return {name: own for name, own in lasts.items() if own}
+    return {name: records for name, records in lasts.items() if records}
 
 
 def first_seeds(records: Mapping[str, Sequence[SpectrumRecord]]) -> list[SpectrumRecord]:
     """Return one spectrum of each framework, that of its first seed: what is drawn."""
-    return [own[0] for own in records.values()]
+    return [group[0] for group in records.values()]
 
 
 def first_seed_by_epoch(
     records: Mapping[str, Sequence[SpectrumRecord]],
 ) -> dict[str, list[SpectrumRecord]]:
     """Return the spectra of the first seed of each framework, by epoch."""
-    return {name: [x for x in own if x.seed == own[0].seed] for name, own in records.items()}
+    return {name: [x for x in group if x.seed == group[0].seed] for name, group in records.items()}
 
 
 def by_seed(
@@ -134,12 +134,17 @@ def format_over_seeds(values: Iterable[float], form: str = ".4g") -> str:
 
     Of one value, or where all are equal, the mean is written in ``form``.
     """
-    every = list(values)
-    mean, deviation = statistics.fmean(every), statistics.stdev(every) if len(every) > 1 else None
+    numbers = list(values)
+    mean, deviation = (
+        statistics.fmean(numbers),
+        statistics.stdev(numbers) if len(numbers) > 1 else None,
+    )
     if not deviation:
         return f"{mean:{form}}" if deviation is None else f"{mean:{form}} ± {deviation:g}"
     places = 1 - math.floor(math.log10(deviation))
-    return " ± ".join(f"{round(one, places):,.{max(places, 0)}f}" for one in (mean, deviation))
+    return " ± ".join(
+        f"{round(number, places):,.{max(places, 0)}f}" for number in (mean, deviation)
+    )
 
 
 def _all_records(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]:
@@ -150,14 +155,14 @@ def _all_records(results: Results, name: str, job: PaperJob) -> list[SpectrumRec
         SpectrumRecord(
             name,
             job.seed,
-            float(one["epoch"]),
-            one["hessian"],
+            float(entry["epoch"]),
+            entry["hessian"],
             _spectrum(spectrum),
-            float(one["learning_rate"]["peak"]),
-            one["variant"],
+            float(entry["learning_rate"]["peak"]),
+            entry["variant"],
         )
-        for one in result.details["spectra"]
-        for spectrum in one["spectra"]
+        for entry in result.details["spectra"]
+        for spectrum in entry["spectra"]
     ]
 
 
@@ -165,7 +170,7 @@ def _spectrum(stored: Mapping[str, Any]) -> Spectrum:
     probes = []
     for probe in stored["probes"]:
         values, errors, weights = (np.array(probe[k]) for k in ("values", "errors", "weights"))
-        probes.append(Ritz(values, errors, weights, np.full(len(values), math.nan)))
+        probes.append(Ritz(values, errors, weights))
     return Spectrum(stored["size"], stored["loss"], stored["gradient_norm"], tuple(probes))
 
 
@@ -209,8 +214,10 @@ def around_zero(claim: str, records: Sequence[SpectrumRecord], wanted: int) -> V
     shares: dict[str, list[float]] = {}
     for record in records:
         shares.setdefault(record.name, []).append(100 * share_around_zero(record))
-    evidence = ", ".join(f"{name} {format_over_seeds(own, '.1f')}" for name, own in shares.items())
-    least = min((share for own in shares.values() for share in own), default=0.0)
+    evidence = ", ".join(
+        f"{name} {format_over_seeds(values, '.1f')}" for name, values in shares.items()
+    )
+    least = min((share for values in shares.values() for share in values), default=0.0)
     holds = None if len(records) < wanted else least > 50
     return Verdict(
         claim, holds, evidence and f"percent within a hundredth of the largest: {evidence}"
@@ -277,7 +284,7 @@ def has_grown(
     for record in records:
         course.setdefault(record.epoch, {})[record.seed] = measure(record)
     evidence = ", ".join(
-        f"epoch {after:g}: {_format_measured(own)}" for after, own in course.items()
+        f"epoch {after:g}: {_format_measured(values)}" for after, values in course.items()
     )
     if len(course) < 2:
         return Verdict(claim, None, evidence)
@@ -287,15 +294,15 @@ def has_grown(
     return Verdict(claim, above(minus(after, before)), evidence)
 
 
-def _format_measured(own: Mapping[int, float | None]) -> str:
-    known = _complete(own)
-    return "none" if known is None else format_over_seeds(known.values())
+def _format_measured(values: Mapping[int, float | None]) -> str:
+    complete = _complete(values)
+    return "none" if complete is None else format_over_seeds(complete.values())
 
 
-def _complete(own: Mapping[int, float | None]) -> dict[int, float] | None:
+def _complete(values: Mapping[int, float | None]) -> dict[int, float] | None:
     """Return the numbers, unless one of them is missing."""
-    known = {seed: value for seed, value in own.items() if value is not None}
-    return known if len(known) == len(own) else None
+    complete = {seed: value for seed, value in values.items() if value is not None}
+    return complete if len(complete) == len(values) else None
 
 
 def table(records: Sequence[SpectrumRecord], title: str = "") -> Table:
@@ -303,7 +310,7 @@ def table(records: Sequence[SpectrumRecord], title: str = "") -> Table:
     groups: dict[tuple[str, float], list[SpectrumRecord]] = {}
     for record in records:
         groups.setdefault((record.name, record.epoch), []).append(record)
-    return Table(_HEADER, [_row(name, own) for (name, _), own in groups.items()], title)
+    return Table(_HEADER, [_row(name, group) for (name, _), group in groups.items()], title)
 
 
 def is_ordered(
@@ -324,7 +331,8 @@ def is_ordered(
     """
     values = {name: by_seed(records[name], count) for name in order if name in records}
     evidence = ", ".join(
-        f"{name} {format_over_seeds(own.values())}" for name, own in values.items()
+        f"{name} {format_over_seeds(by_seed_values.values())}"
+        for name, by_seed_values in values.items()
     )
     if len(values) < len(order):
         return Verdict(claim, None, evidence)
@@ -344,16 +352,16 @@ def variants_table(records: Sequence[SpectrumRecord], title: str) -> Table:
     return Table(_HEADER, rows, title)
 
 
-def _row(name: str, own: Sequence[SpectrumRecord]) -> list[str]:
+def _row(name: str, records: Sequence[SpectrumRecord]) -> list[str]:
     def mean(form: str, measure: Callable[[SpectrumRecord], float]) -> str:
-        return format_over_seeds(map(measure, own), form)
+        return format_over_seeds(map(measure, records), form)
 
     trace = mean(".3g", lambda record: record.spectrum.trace[0])
-    if len(own) == 1:
-        trace += f" ± {own[0].spectrum.trace[1]:.1g}"
+    if len(records) == 1:
+        trace += f" ± {records[0].spectrum.trace[1]:.1g}"
     return [
         name,
-        f"{own[0].epoch:g}",
+        f"{records[0].epoch:g}",
         mean(".4g", lambda record: record.spectrum.smallest[0]),
         mean(".4g", lambda record: record.spectrum.largest[0]),
         mean(".4g", count_negative),
@@ -405,8 +413,8 @@ def draw_densities(
 
 
 def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]) -> "Picture":
-    from isotrope.reports.spectra import DensityCurve, spectra
     from papers.plots.charts import Chart, charts
+    from papers.plots.spectra import DensityCurve, spectra
 
     if not records:
         return charts([Chart("", ())])
@@ -466,8 +474,8 @@ def _unlike(label: str, title: str) -> str:
 
 def _axis(records: Sequence[SpectrumRecord], points: int) -> tuple[Floats, float]:
     """Places that show all of several spectra, and the width of their Gaussians."""
-    every = [ritz for record in records for ritz in record.spectrum.probes]
-    low = min(float(ritz.values[0]) for ritz in every)
-    high = max(float(ritz.values[-1]) for ritz in every)
+    ritz_values = [ritz for record in records for ritz in record.spectrum.probes]
+    low = min(float(ritz.values[0]) for ritz in ritz_values)
+    high = max(float(ritz.values[-1]) for ritz in ritz_values)
     width = (high - low) / 200 or 1.0
-    return grid(every, width=width, points=points), width
+    return grid(ritz_values, width=width, points=points), width

@@ -26,12 +26,12 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Draw each over the epochs; the fourth verdict of section 3.4."""
     records = {name: spectra_of(results, name, evolving(scale, name)) for name in EVOLVING}
-    every = [record for own in records.values() for record in own]
+    all_records = [record for group in records.values() for record in group]
     return Rendered(
-        tables=[table(every)],
+        tables=[table(all_records)],
         verdicts=[
             no_minimum(
-                every,
+                all_records,
                 "none of the four is at a minimum at any of the epochs",
                 len(jobs(scale)) * len(EPOCHS[scale]),
             ),
@@ -39,25 +39,25 @@ def render(scale: Scale, results: Results) -> Rendered:
                 has_grown(
                     f"from the first to the last epoch the mass of {name}'s spectrum moves to "
                     "positive eigenvalues",
-                    own,
+                    group,
                     positive,
                 )
-                for name, own in records.items()
+                for name, group in records.items()
             ),
             *(
                 has_grown(
                     f"from the first to the last epoch {name}'s positive eigenvalues grow",
-                    own,
+                    group,
                     largest_eigenvalue,
                 )
-                for name, own in records.items()
+                for name, group in records.items()
             ),
         ],
         pictures={
             "supplement-figure3": draw_panels(first_seed_by_epoch(records), epoch, columns=2)
         },
         notes=[
-            *notes(scale, every),
+            *notes(scale, all_records),
             "mass on the positive side: of the sum of all eigenvalues' sizes, estimated by the "
             "weights of the Ritz values, the share of the positive ones",
             RULE,

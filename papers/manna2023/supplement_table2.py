@@ -72,8 +72,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     pulls, sums = [], []
     for name, row in PRINTED.items():
         x, y = _cosines(views, row.objective)
-        own = {} if row.repulsing is None else {"temperature": TAU}
-        objective = registry.build(row.objective, own)
+        settings = {} if row.repulsing is None else {"temperature": TAU}
+        objective = registry.build(row.objective, settings)
         attraction, repulsion = (float(part.loss(views)) for part in objective.parts)
         loss = float(objective.loss(views))
         pulled = float(row.attracting[1](x, y))

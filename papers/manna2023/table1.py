@@ -29,13 +29,18 @@ def render(scale: Scale, results: Results) -> Rendered:
     rows, verdicts = [], []
     for name, data in DATA.items():
         numbers = [float(value or 0) for value in PAPER.rows[name]]
-        own = _read(results, data)
+        accuracies = _read(results, data)
         row: list[str | None] = [name, *(f"{value:g}" for value in numbers)]
-        rows.append([*row, *([None] * len(numbers) if own is None else (f"{v:g}" for v in own))])
+        rows.append(
+            [
+                *row,
+                *([None] * len(numbers) if accuracies is None else (f"{v:g}" for v in accuracies)),
+            ]
+        )
         verdicts.append(
             Verdict(
                 f"the loader of {name} reads the sizes that the paper prints",
-                None if own is None else own == numbers,
+                None if accuracies is None else accuracies == numbers,
             )
         )
     header = ("set", *PAPER.columns, *(f"{name}, read" for name in PAPER.columns))

@@ -21,8 +21,8 @@ CONTRASTIVE = ("SimCLR", "MoCo v2", "DCL", "DCLW")
 
 def _sets(scale: Scale) -> dict[str, str | None]:
     """Names of the paper and what is trained on; CIFAR-10 is what recipes have."""
-    every: dict[str, str | None] = {**DATA, "CIFAR-10": None}
-    return every if scale == "paper" else {"CIFAR-10": None}
+    sets: dict[str, str | None] = {**DATA, "CIFAR-10": None}
+    return sets if scale == "paper" else {"CIFAR-10": None}
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
@@ -40,18 +40,18 @@ def render(scale: Scale, results: Results) -> Rendered:
     tables, verdicts = [], []
     first: dict[str, Spread | None] = {}
     for place, (title, data) in enumerate(_sets(scale).items()):
-        ours = {name: knn(results, trained(scale, name, data=data)) for name in NAMES}
-        first = first or ours
+        levels = {name: knn(results, trained(scale, name, data=data)) for name in NAMES}
+        first = first or levels
         column = PAPER.columns.index(title)
-        rows = [[n, f"{PAPER.rows[PRINTED[n]][column]:.2f}", shown(ours[n])] for n in NAMES]
-        best = [ours[n] for n in CONTRASTIVE]
+        rows = [[n, f"{PAPER.rows[PRINTED[n]][column]:.2f}", shown(levels[n])] for n in NAMES]
+        best = [levels[n] for n in CONTRASTIVE]
         gain = None
-        if ours["MIOv3"] and all(best):
-            gain = f"{ours['MIOv3'].mean - max(s.mean for s in best if s):+.2f}"
+        if levels["MIOv3"] and all(best):
+            gain = f"{levels['MIOv3'].mean - max(s.mean for s in best if s):+.2f}"
         printed_gain = GAINS.rows["gain over the best contrastive"][column]
         rows.append(["MIOv3 over the best contrastive", f"{printed_gain:+.2f}", gain])
         tables.append(Table(("framework", "paper", "ours"), rows, title))
-        verdicts += _verdicts(title, ours, first=place == 0)
+        verdicts += _verdicts(title, levels, first=place == 0)
     return Rendered(
         tables=tables,
         verdicts=verdicts,
@@ -60,10 +60,10 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdicts(title: str, ours: dict[str, Spread | None], *, first: bool) -> list[Verdict]:
+def _verdicts(title: str, levels: dict[str, Spread | None], *, first: bool) -> list[Verdict]:
     def over(claim: str, name: str, *others: str) -> Verdict:
-        chosen = {other: ours[other] for other in others}
-        return all_ahead(f"{title}: {claim}", ours[name], chosen, name=name)
+        chosen = {other: levels[other] for other in others}
+        return all_ahead(f"{title}: {claim}", levels[name], chosen, name=name)
 
     verdicts = [
         over("MIOv3 is ahead of both its predecessors", "MIOv3", "MIOv1", "MIOv2"),
@@ -97,7 +97,7 @@ def _notes(scale: Scale) -> list[str]:
     return lines
 
 
-def _bars(ours: dict[str, Spread | None]) -> "Picture":
+def _bars(levels: dict[str, Spread | None]) -> "Picture":
     from papers.plots.charts import Chart, Series, charts
 
     def series(values: list[Spread | None]) -> Series:
@@ -110,7 +110,7 @@ def _bars(ours: dict[str, Spread | None]) -> "Picture":
     return charts(
         [
             Chart("paper", [paper], y=label, kind="bars"),
-            Chart("ours", [series([ours.get(n) for n in NAMES])], y=label, kind="bars"),
+            Chart("ours", [series([levels.get(n) for n in NAMES])], y=label, kind="bars"),
         ]
     )
 

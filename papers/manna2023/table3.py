@@ -1,9 +1,10 @@
 """Table 3: accuracy with fewer parameters, and whether positive eigenvalues also decrease (H0)."""
 
 import functools
-from typing import TYPE_CHECKING
+import math
+from typing import TYPE_CHECKING, NamedTuple
 
-from isotrope.diagnostics.curvature import compare
+from isotrope.diagnostics.curvature import Spectrum
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
@@ -46,27 +47,31 @@ def _sets(scale: Scale) -> dict[str, dict[str, str | int]]:
     return {"CIFAR-10": {"epochs": EPOCHS[scale][-1]}, "CIFAR-100": {"data": "cifar100"}}
 
 
-def _measured(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[PaperJob]:
-    return at_end(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
+def _measured(
+    scale: Scale, name: str, encoder: str, settings: dict[str, str | int]
+) -> list[PaperJob]:
+    return at_end(scale, name, encoder=encoder, **settings)  # type: ignore[arg-type]
 
 
-def _trainings(scale: Scale, name: str, encoder: str, own: dict[str, str | int]) -> list[PaperJob]:
+def _trainings(
+    scale: Scale, name: str, encoder: str, settings: dict[str, str | int]
+) -> list[PaperJob]:
     """One for each seed: those of the spectra, unless table 2 has them."""
-    every = trained(scale, name, encoder=encoder, **own)  # type: ignore[arg-type]
-    if every == trained(scale, name):
-        return every
-    records = {job.seed: job for job in _measured(scale, name, encoder, own)}
-    return [records.get(job.seed, job) for job in every]
+    jobs = trained(scale, name, encoder=encoder, **settings)  # type: ignore[arg-type]
+    if jobs == trained(scale, name):
+        return jobs
+    records = {job.seed: job for job in _measured(scale, name, encoder, settings)}
+    return [records.get(job.seed, job) for job in jobs]
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Trainings of both encoders, and their spectra."""
     jobs_ = []
-    for own in _sets(scale).values():
+    for settings in _sets(scale).values():
         for name in _names(scale):
             for encoder in ENCODERS:
-                jobs_ += _measured(scale, name, encoder, own)
-                jobs_ += _trainings(scale, name, encoder, own)
+                jobs_ += _measured(scale, name, encoder, settings)
+                jobs_ += _trainings(scale, name, encoder, settings)
     return list(dict.fromkeys(jobs_))
 
 
@@ -77,11 +82,11 @@ def _names(scale: Scale) -> tuple[str, ...]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Return accuracies, counts, and what becomes of the hypotheses."""
     tables, verdicts = [], []
-    every: list[SpectrumRecord] = []
+    all_records: list[SpectrumRecord] = []
     first: tuple[_Accuracies, _Spectra] = ({}, {})
-    for title, own in _sets(scale).items():
+    for title, settings in _sets(scale).items():
         accuracies = {
-            (name, encoder): knn(results, _trainings(scale, name, encoder, own))
+            (name, encoder): knn(results, _trainings(scale, name, encoder, settings))
             for name in EVOLVING
             for encoder in ENCODERS
         }
@@ -89,10 +94,10 @@ def render(scale: Scale, results: Results) -> Rendered:
             (name, encoder): records
             for encoder in ENCODERS
             for name, records in last_spectra(
-                results, scale, EVOLVING, encoder=encoder, **own
+                results, scale, EVOLVING, encoder=encoder, **settings
             ).items()
         }
-        every += [record for records in spectra.values() for record in records]
+        all_records += [record for records in spectra.values() for record in records]
         first = first if any(first) else (accuracies, spectra)
         tables += [_accuracies(title, accuracies), _counts(title, spectra)]
         verdicts += [_worse(title, accuracies), _first(title, accuracies)]
@@ -101,16 +106,16 @@ def render(scale: Scale, results: Results) -> Rendered:
         tables=tables,
         verdicts=verdicts,
         pictures={"table3": functools.partial(_bars, first)},
-        notes=_notes(scale, every),
+        notes=_notes(scale, all_records),
     )
 
 
-def _accuracies(title: str, ours: _Accuracies) -> Table:
+def _accuracies(title: str, accuracies: _Accuracies) -> Table:
     rows = []
     for name in EVOLVING:
         column = PAPER.columns.index(PRINTED[name])
         paper = [PAPER.rows[f"{title}/{kind}"][column] for kind in (*ENCODERS, "difference")]
-        large, small = (ours[name, encoder] for encoder in ENCODERS)
+        large, small = (accuracies[name, encoder] for encoder in ENCODERS)
         less = f"{small.mean - large.mean:+.2f}" if large and small else None
         rows.append([name, *(f"{value:.2f}" for value in paper), shown(large), shown(small), less])
     header = ("framework", *(f"{k}, paper" for k in (*ENCODERS, "difference")))
@@ -150,18 +155,51 @@ def _positive(record: SpectrumRecord) -> float:
     return record.spectrum.eigenvalues(record.spectrum.zero, float("inf"))
 
 
-def _worse(title: str, ours: _Accuracies) -> Verdict:
+def _worse(title: str, accuracies: _Accuracies) -> Verdict:
     claim = f"{title}: fewer parameters cost all four frameworks accuracy"
-    pairs = {name: (ours[name, LARGER], ours[name, SMALLER]) for name in EVOLVING}
-    known = {n: (a, b) for n, (a, b) in pairs.items() if a is not None and b is not None}
-    evidence = ", ".join(f"{name} {a} to {b}" for name, (a, b) in known.items())
+    pairs = {name: (accuracies[name, LARGER], accuracies[name, SMALLER]) for name in EVOLVING}
+    measured = {n: (a, b) for n, (a, b) in pairs.items() if a is not None and b is not None}
+    evidence = ", ".join(f"{name} {a} to {b}" for name, (a, b) in measured.items())
     return Verdict(claim, all_of(ahead(a, b) for a, b in pairs.values()), evidence)
 
 
-def _first(title: str, ours: _Accuracies) -> Verdict:
-    others = {name: ours[name, SMALLER] for name in EVOLVING if name != "MIOv3"}
+def _first(title: str, accuracies: _Accuracies) -> Verdict:
+    others = {name: accuracies[name, SMALLER] for name in EVOLVING if name != "MIOv3"}
     claim = f"{title}: with the smaller encoder MIOv3 is ahead of the other three"
-    return all_ahead(claim, ours["MIOv3", SMALLER], others, name="MIOv3")
+    return all_ahead(claim, accuracies["MIOv3", SMALLER], others, name="MIOv3")
+
+
+class Compared(NamedTuple):
+    """Two networks by the paper's hypotheses about fewer parameters (section 4).
+
+    H0: fewer parameters leave fewer non-positive eigenvalues only. H1: fewer positive ones too.
+    The Ritz values of either kind decide nothing: they add up to the iterations and so cannot fall
+    together.
+
+    Attributes:
+        not_positive: estimated eigenvalues, of the larger network and of the smaller.
+        positive: the same.
+        verdict: the verdict in words.
+    """
+
+    not_positive: tuple[float, float]
+    positive: tuple[float, float]
+    verdict: str
+
+
+def compare(larger: Spectrum, smaller: Spectrum) -> Compared:
+    """Compare the spectra of two networks of different sizes."""
+    assert larger.size > smaller.size
+    pair = larger, smaller
+    not_positive = [s.eigenvalues(-math.inf, s.zero) for s in pair]
+    positive = [s.eigenvalues(s.zero, math.inf) for s in pair]
+    verdict = {
+        (True, True): "H0 rejected: non-positive and positive eigenvalues both fall (H1)",
+        (False, True): "H0 stands: only non-positive eigenvalues fall",
+        (True, False): "neither: positive eigenvalues fall, non-positive ones do not",
+        (False, False): "neither: no kind of eigenvalue falls",
+    }[positive[1] < positive[0], not_positive[1] < not_positive[0]]
+    return Compared((not_positive[0], not_positive[1]), (positive[0], positive[1]), verdict)
 
 
 def _hypothesis(title: str, name: str, spectra: _Spectra) -> Verdict:
@@ -170,17 +208,19 @@ def _hypothesis(title: str, name: str, spectra: _Spectra) -> Verdict:
     comparisons = [compare(large[s].spectrum, small[s].spectrum) for s in large if s in small]
     if not comparisons:
         return Verdict(claim, None)
-    words = "; ".join(dict.fromkeys(one.verdict for one in comparisons))
+    words = "; ".join(dict.fromkeys(comparison.verdict for comparison in comparisons))
     rather, positive = (
         " and ".join(format_over_seeds(counts, ",.0f") for counts in zip(*pairs, strict=True))
         for pairs in (
-            [one.not_positive for one in comparisons],
-            [one.positive for one in comparisons],
+            [comparison.not_positive for comparison in comparisons],
+            [comparison.positive for comparison in comparisons],
         )
     )
     evidence = f"{words}; not positive {rather}, positive {positive}"
     return Verdict(
-        claim, all(one.verdict.startswith("H0 rejected") for one in comparisons), evidence
+        claim,
+        all(comparison.verdict.startswith("H0 rejected") for comparison in comparisons),
+        evidence,
     )
 
 
@@ -190,15 +230,15 @@ def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
     accuracies, spectra = first
 
     def accuracy(encoder: str) -> Series:
-        own = [accuracies.get((name, encoder)) for name in EVOLVING]
-        means = [None if s is None else s.mean for s in own]
-        deviations = [None if s is None else s.deviation for s in own]
+        levels = [accuracies.get((name, encoder)) for name in EVOLVING]
+        means = [None if s is None else s.mean for s in levels]
+        deviations = [None if s is None else s.deviation for s in levels]
         return Series(encoder, EVOLVING, means, spread=deviations)
 
     def counted(encoder: str) -> Series:
-        own = [spread(map(_positive, spectra.get((name, encoder), ()))) for name in EVOLVING]
-        means = [None if s is None else s.mean for s in own]
-        deviations = [None if s is None else s.deviation for s in own]
+        levels = [spread(map(_positive, spectra.get((name, encoder), ()))) for name in EVOLVING]
+        means = [None if s is None else s.mean for s in levels]
+        deviations = [None if s is None else s.deviation for s in levels]
         return Series(encoder, EVOLVING, means, spread=deviations)
 
     return charts(
@@ -209,7 +249,7 @@ def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
     )
 
 
-def _notes(scale: Scale, every: list[SpectrumRecord]) -> list[str]:
+def _notes(scale: Scale, records: list[SpectrumRecord]) -> list[str]:
     large, small = (_ENCODERS.rows[encoder] for encoder in ENCODERS)
     return [
         f"encoders: {large[0]} and {small[0]} basic blocks in each of four stages, in the paper of "
@@ -219,7 +259,7 @@ def _notes(scale: Scale, every: list[SpectrumRecord]) -> list[str]:
         "add up to the iterations. The paper counts none: it rejects H0 because accuracy falls",
         "the printed 84.97 of SimCLR after 500 epochs is what table 2 has for DCL after 200",
         RULE,
-        *notes(scale, every),
+        *notes(scale, records),
     ]
 
 

@@ -1,6 +1,6 @@
-"""A latent space of two dimensions in training: ``isotrope.training.latent``.
+"""A latent space of two dimensions in training: ``papers.draganov2024.latent``.
 
-Settings of a cell: ``run``, a name of :func:`isotrope.training.latent.simclr_cells` or
+Settings of a cell: ``run``, a name of :func:`papers.draganov2024.latent.simclr_cells` or
 ``byol_cells``; ``data`` by the names of ``DataRegistry``; ``epochs``; ``limit``, most training
 images; ``shown``, the epochs whose pairs are kept, not only what is measured of them.
 """
@@ -9,8 +9,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
-from isotrope.diagnostics.latent import LatentSnapshot
-from isotrope.training.latent import byol_cells, latent, simclr_cells
+from papers.draganov2024.latent import LatentSnapshot, byol_cells, latent, simclr_cells
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 

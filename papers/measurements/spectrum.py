@@ -1,13 +1,13 @@
 """A training on images, and the spectrum of its Hessian at some of its steps.
 
 The run is ``isotrope train-images`` with checkpoints that stay (``--keep-every``), each spectrum
-``isotrope spectrum`` at one of them: by default on the batch that came next, of the size of the
+taken at one of them: by default on the batch that came next, of the size of the
 training, with its crops and batch statistics, by all parameters of encoder and head, without weight
 decay. A run that was stopped goes on: finished spectra are read, an unfinished one from its last
 minute.
 
 Settings of a job: those of a job of images, and with ``spectrum.`` before them those of
-``isotrope.training.spectrum.SpectrumSettings`` (``spectrum.iterations``, ...) and
+``papers.manna2023.run_spectrum.SpectrumSettings`` (``spectrum.iterations``, ...) and
 
 - ``epochs``: after which a spectrum is taken; by default after the last;
 - ``variants``: changes of the question (``[{"batch_norm": "running"}]``), each asked after the
@@ -25,9 +25,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.sweeps.trained import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
-from isotrope.training.spectrum import RunSpectra, SpectrumSettings, measure
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
+from papers.manna2023.run_spectrum import RunSpectra, SpectrumSettings, measure
 from papers.measurements import images
 
 __all__ = ["check", "run"]
@@ -79,7 +79,7 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     measured = []
     for step, changes in questions:
         file = run_folder / "checkpoints" / f"step-{step}.ckpt"
-        spectrum_ = measure(run_folder, _changed(request.spectrum, changes), file=file)
+        spectrum_ = measure(run_folder, _changed(request.spectrum, changes), file)
         measured.append(
             {"epoch": round(step / per_epoch, 4), "variant": changes, **_as_plain_values(spectrum_)}
         )
@@ -142,15 +142,15 @@ def _as_plain_values(spectrum: RunSpectra) -> dict[str, Any]:
     spectra = [
         {
             "seed": seed,
-            "size": one.size,
-            "loss": one.loss,
-            "gradient_norm": one.gradient_norm,
+            "size": spectrum_of_seed.size,
+            "loss": spectrum_of_seed.loss,
+            "gradient_norm": spectrum_of_seed.gradient_norm,
             "probes": [
                 {name: _rounded(getattr(ritz, name)) for name in ("values", "errors", "weights")}
-                for ritz in one.probes
+                for ritz in spectrum_of_seed.probes
             ],
         }
-        for seed, one in zip(seeds, spectrum.spectra, strict=True)
+        for seed, spectrum_of_seed in zip(seeds, spectrum.spectra, strict=True)
     ]
     return {
         "step": spectrum.result.metrics["step"],

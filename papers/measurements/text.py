@@ -38,11 +38,6 @@ from isotrope.core.views import Views
 from isotrope.data.lines import lines
 from isotrope.data.text.sts_sets import Subset
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
-from isotrope.diagnostics.model_statistics.angle_statistics import angle_statistics, densities
-from isotrope.diagnostics.model_statistics.dynamic_ratios import dynamic_ratios
-from isotrope.diagnostics.model_statistics.hardest_negative import hardest_share
-from isotrope.diagnostics.model_statistics.held_out import held_out
-from isotrope.diagnostics.model_statistics.lemma_share import lemma_share
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder, Encoder
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
@@ -55,6 +50,11 @@ from isotrope.sweeps.trained import trained
 from isotrope.training.run import read_checkpoint, try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
+from papers.li2024.model_statistics.angle_statistics import angle_statistics, densities
+from papers.li2024.model_statistics.dynamic_ratios import dynamic_ratios
+from papers.li2024.model_statistics.hardest_negative import hardest_share
+from papers.li2024.model_statistics.held_out import held_out
+from papers.li2024.model_statistics.lemma_share import lemma_share
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.whitening import WhitenedEncoder
@@ -96,8 +96,8 @@ def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     if (source := job.settings.get("held_from", "next")) not in ("next", "trained"):
         raise InputError(f"held_from is next or trained; found {source!r}")
     for end in job.settings.get("ends", ()):
-        known = ("first", "last", *(["best"] if "dev" in job.settings.get("looks", ()) else []))
-        if end not in known:
+        moments = ("first", "last", *(["best"] if "dev" in job.settings.get("looks", ()) else []))
+        if end not in moments:
             raise InputError(f"ends are first, last, and with the look dev best; found {end!r}")
     scored = job.settings.get("scored", "sts")
     names = [job.settings["texts"], scored]
@@ -206,8 +206,8 @@ def _encoder(settings: TrainSettings, precision: str) -> SentenceEncoder:
 def _load(encoder: SentenceEncoder, file: Path) -> None:
     """Give an encoder the weights that it had at a checkpoint."""
     state = read_checkpoint(file)["state_dict"]
-    own = {name[8:]: value for name, value in state.items() if name.startswith("encoder.")}
-    encoder.load_state_dict(own)
+    weights = {name[8:]: value for name, value in state.items() if name.startswith("encoder.")}
+    encoder.load_state_dict(weights)
 
 
 def _scores(
@@ -261,7 +261,7 @@ def _metrics(rows: Sequence[Row]) -> dict[str, float | int | str | None]:
     scores = [(row["step"], row["dev"]) for row in rows if math.isfinite(row.get("dev", math.nan))]
     metrics: dict[str, float | int | str | None] = {"steps": rows[-1]["step"]}
     if scores:
-        step, best = max(scores[1:] or scores, key=lambda one: one[1])
+        step, best = max(scores[1:] or scores, key=lambda score: score[1])
         metrics |= {"dev first": scores[0][1], "dev last": scores[-1][1]}
         metrics |= {"dev best": best, "best_step": step}
     return metrics
@@ -312,12 +312,12 @@ def _dev_scores(snapshot: _Snapshot) -> Row:
 
     The place is the alignment of all pairs scored above 4 and the uniformity of all sentences.
     """
-    known, dev = snapshot.known, snapshot.dev
-    score = sts_dev(known, dev)
+    encoder, dev = snapshot.known, snapshot.dev
+    score = sts_dev(encoder, dev)
     close = [i for i, gold in enumerate(dev.scores) if gold > 4]
     sentences = list(dict.fromkeys([*dev.first, *dev.second]))
     texts = ([dev.first[i] for i in close], [dev.second[i] for i in close], sentences)
-    a, b, rows = (torch.from_numpy(known.encode(part)).double() for part in texts)
+    a, b, rows = (torch.from_numpy(encoder.encode(part)).double() for part in texts)
     return {
         "dev": score,
         "dev set": {"alignment": float(alignment(a, b)), "uniformity": float(uniformity(rows))},
@@ -351,14 +351,16 @@ def _probe_losses(views: Views) -> dict[str, float]:
 def _angles(snapshot: _Snapshot) -> Row:
     """Li et al. 2024, figure 9."""
     statistics = angle_statistics(snapshot.batches)
-    return {f"{name} {k}": v for name, one in statistics.items() for k, v in asdict(one).items()}
+    return {
+        f"{name} {k}": v for name, angles in statistics.items() for k, v in asdict(angles).items()
+    }
 
 
 def _cosines(snapshot: _Snapshot) -> Row:
     """Li et al. 2024, figure 5."""
     density = densities(snapshot.batches, points=101)
-    named = {"cosine": density.cosine, "positive": density.positive, "negative": density.negative}
-    return {"densities": {name: _rounded(values) for name, values in named.items()}}
+    columns = {"cosine": density.cosine, "positive": density.positive, "negative": density.negative}
+    return {"densities": {name: _rounded(values) for name, values in columns.items()}}
 
 
 def _hardest(snapshot: _Snapshot) -> Row:
@@ -378,13 +380,13 @@ def _lemma(snapshot: _Snapshot) -> Row:
     """Li et al. 2024, figure 8a: the smallest ratios that Lemma 1 asks for, and who has them."""
     by_step: dict[str, Row] = {}
     for views in snapshot.batches[:1]:
-        for one in lemma_share(views):
-            low = one.minimum.double()
-            by_step[f"{one.step:g}"] = {
-                "share": one.share,
-                "counted": one.counted,
-                "unbounded": one.unbounded,
-                "obtuse": one.obtuse,
+        for share in lemma_share(views):
+            low = share.minimum.double()
+            by_step[f"{share.step:g}"] = {
+                "share": share.share,
+                "counted": share.counted,
+                "unbounded": share.unbounded,
+                "obtuse": share.obtuse,
                 "minimum": _rounded(low.quantile(_QUANTILES)) if len(low) else [],
                 "below": {f"{r:g}": float((low < r).double().mean()) for r in _RATIOS}
                 if len(low)

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import unit
-from isotrope.paradigm.bounds.bound import Bound
-from isotrope.paradigm.bounds.contrastive import (
+from isotrope.paradigm.proof import BATCHES, batch
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.machinery.verdicts import Verdict
+from papers.theorems.bound import Bound
+from papers.theorems.contrastive import (
     dcl_uniformity_bound,
     infonce_bounds,
     mixed_negatives_bound,
@@ -19,9 +22,6 @@ from isotrope.paradigm.bounds.contrastive import (
     spread,
     uniformity_bound,
 )
-from isotrope.paradigm.proof import BATCHES, batch
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -148,8 +148,8 @@ def checked(scale: Scale) -> list[tuple[int, float]]:
     inequalities = (*INEQUALITIES, *SLIPS)
     failures, gaps = [0] * len(inequalities), [0.0] * len(inequalities)
     for trial in trials(COUNT[scale]):
-        for i, one in enumerate(inequalities):
-            bound = one.sides(trial)
+        for i, inequality in enumerate(inequalities):
+            bound = inequality.sides(trial)
             failures[i] += not bool(bound.holds.all())
             gaps[i] += float(bound.gap.mean()) / COUNT[scale]
     return list(zip(failures, gaps, strict=True))
@@ -161,21 +161,23 @@ def render(scale: Scale, results: Results) -> Rendered:
     count = COUNT[scale]
     rows = [
         [
-            one.equation,
-            one.claim,
-            "holds" if one in INEQUALITIES else "not meant",
+            name.equation,
+            name.claim,
+            "holds" if name in INEQUALITIES else "not meant",
             f"{failed:,} of {count:,}",
-            f"{gap:.3f}" if one in INEQUALITIES else "-",
+            f"{gap:.3f}" if name in INEQUALITIES else "-",
             "fails" if failed else "holds",
         ]
-        for one, (failed, gap) in inequalities
+        for name, (failed, gap) in inequalities
     ]
     header = ["eq.", "claim", "paper", "ours: batches where it fails", "mean gap", "verdict"]
     return Rendered(
         tables=[Table(header, rows)],
         verdicts=[
-            Verdict(f"eq. {one.equation}: {one.claim}", not failed, f"fails in {failed} of {count}")
-            for one, (failed, _) in inequalities
+            Verdict(
+                f"eq. {name.equation}: {name.claim}", not failed, f"fails in {failed} of {count}"
+            )
+            for name, (failed, _) in inequalities
         ],
         pictures={"bounds": partial(_drawn, scale)},
         notes=[
@@ -194,10 +196,10 @@ def _drawn(scale: Scale) -> "Picture":
 
     batches: Sequence[RandomBatch] = list(trials(min(SHOWN, COUNT[scale])))
     steps = [infonce_bounds(x.a, x.b, x.tau) for x in batches]
-    loss = torch.cat([one.dcl_plus.left for one in steps])
+    loss = torch.cat([step.dcl_plus.left for step in steps])
     over = {
-        "log 2 + DCL+": torch.cat([one.dcl_plus.right for one in steps]) - loss,
-        "log 2 + MPT / tau": torch.cat([one.triplet.right for one in steps]) - loss,
+        "log 2 + DCL+": torch.cat([step.dcl_plus.right for step in steps]) - loss,
+        "log 2 + MPT / tau": torch.cat([step.triplet.right for step in steps]) - loss,
     }
     points = [Series(title, loss.tolist(), gap.tolist()) for title, gap in over.items()]
     marks = {"log 2": math.log(2)}

@@ -30,16 +30,16 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the ends of each path, and whether places tell scores."""
     paths = {objective: _paths(scale, results, objective) for objective in LOSSES}
-    matched = {one: _matched(paths["infonce"], paths[one]) for one in DECOUPLED}
-    run = all(paths[one].keys() & paths["infonce"].keys() for one in DECOUPLED)
-    ahead = {NAMES[one]: spread(gaps.values()) for one, gaps in matched.items()}
-    fallen = {NAMES[one]: minus(_fall(paths[one]), _fall(paths["infonce"])) for one in DECOUPLED}
-    ended = {NAMES[one]: minus(_last(paths["infonce"]), _last(paths[one])) for one in DECOUPLED}
-    seeds = {one: len(paths[one].keys() & paths["infonce"].keys()) for one in DECOUPLED}
+    matched = {name: _matched(paths["infonce"], paths[name]) for name in DECOUPLED}
+    run = all(paths[name].keys() & paths["infonce"].keys() for name in DECOUPLED)
+    ahead = {NAMES[name]: spread(gaps.values()) for name, gaps in matched.items()}
+    fallen = {NAMES[name]: minus(_fall(paths[name]), _fall(paths["infonce"])) for name in DECOUPLED}
+    ended = {NAMES[name]: minus(_last(paths["infonce"]), _last(paths[name])) for name in DECOUPLED}
+    seeds = {name: len(paths[name].keys() & paths["infonce"].keys()) for name in DECOUPLED}
     met = all_of(
-        above(spread(gaps)) if len(gaps) == seeds[one] else False for one, gaps in matched.items()
+        above(spread(gaps)) if len(gaps) == seeds[name] else False for name, gaps in matched.items()
     )
-    near = ", ".join(f"{len(gaps)} of {seeds[one]}" for one, gaps in matched.items())
+    near = ", ".join(f"{len(gaps)} of {seeds[name]}" for name, gaps in matched.items())
     return Rendered(
         tables=[_table(paths)],
         verdicts=[
@@ -77,9 +77,9 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _paths(scale: Scale, found: Results, objective: str) -> dict[int, list[Place]]:
+def _paths(scale: Scale, logged: Results, objective: str) -> dict[int, list[Place]]:
     """Where a training comes by, for each seed that was run."""
-    results = {job.seed: found.get(job) for job in longer(scale, objective)}
+    results = {job.seed: logged.get(job) for job in longer(scale, objective)}
     return {
         seed: [
             (row["dev set"]["uniformity"], row["dev set"]["alignment"], row["dev"])
@@ -91,18 +91,18 @@ def _paths(scale: Scale, found: Results, objective: str) -> dict[int, list[Place
     }
 
 
-def _matched(one: dict[int, list[Place]], other: dict[int, list[Place]]) -> dict[int, float]:
-    """Mean score of ``one`` less that of ``other`` where they are near, by seed."""
+def _matched(path: dict[int, list[Place]], other: dict[int, list[Place]]) -> dict[int, float]:
+    """Mean score of ``path`` less that of ``other`` where they are near, by seed."""
     gaps = {}
-    for seed in sorted(one.keys() & other.keys()):
-        across, up = (_range([*one[seed], *other[seed]], axis) for axis in (0, 1))
-        own = []
+    for seed in sorted(path.keys() & other.keys()):
+        across, up = (_range([*path[seed], *other[seed]], axis) for axis in (0, 1))
+        differences = []
         for u, a, score in other[seed][1:]:
-            far = [math.hypot((u - x) / across, (a - y) / up) for x, y, _ in one[seed][1:]]
+            far = [math.hypot((u - x) / across, (a - y) / up) for x, y, _ in path[seed][1:]]
             if far and min(far) < NEAR:
-                own.append(one[seed][1:][far.index(min(far))][2] - score)
-        if own:
-            gaps[seed] = statistics.fmean(own)
+                differences.append(path[seed][1:][far.index(min(far))][2] - score)
+        if differences:
+            gaps[seed] = statistics.fmean(differences)
     return gaps
 
 
@@ -139,11 +139,11 @@ def _between(paths: dict[str, dict[int, list[Place]]], *, run: bool) -> Verdict:
 def _table(paths: dict[str, dict[int, list[Place]]]) -> Table:
     rows: list[list[str | None]] = []
     for objective, path in paths.items():
-        every = [places for places in path.values() if places]
+        places_by_seed = [places for places in path.values() if places]
         ends = {
-            "untrained": [places[0] for places in every],
-            "best dev": [max(places, key=lambda place: place[2]) for places in every],
-            "last": [places[-1] for places in every],
+            "untrained": [places[0] for places in places_by_seed],
+            "best dev": [max(places, key=lambda place: place[2]) for places in places_by_seed],
+            "last": [places[-1] for places in places_by_seed],
         }
         for at, places in ends.items():
             values = [_each(places, axis) for axis in (0, 1, 2)]
@@ -160,8 +160,8 @@ def _drawn(paths: dict[str, dict[int, list[Place]]]) -> "Picture":
 
     points = []
     for objective, path in paths.items():
-        every = [place for own in path.values() for place in own]
-        u, a, score = ([place[axis] for place in every] for axis in (0, 1, 2))
+        all_places = [place for places in path.values() for place in places]
+        u, a, score = ([place[axis] for place in all_places] for axis in (0, 1, 2))
         points.append(Series(NAMES[objective], u, a, colour=score))
     return charts(
         [Chart("STS-B dev", points, "L_uniform", "L_align", kind="points", colour="Spearman")]

@@ -82,9 +82,9 @@ def _shares(at: Landscape, k: float) -> tuple[float, float]:
     """How much of InfoNCE's surface is shaded, and its mean relative difference from DCL's."""
     p, n = np.meshgrid(at.positive, at.negative, indexing="ij")
     panel = PANELS[INFONCE[0]]
-    own = equation(panel, "alignment", p, n, k)
+    value = equation(panel, "alignment", p, n, k)
     dcl = np.sin(p) / panel.settings["temperature"]
-    return shaded(own), float((1 - own / dcl).mean())
+    return shaded(value), float((1 - value / dcl).mean())
 
 
 def _falls(values: Sequence[float]) -> bool:

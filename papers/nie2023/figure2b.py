@@ -27,12 +27,12 @@ ALMOST = 0.9  # of the plane: where surfaces count as almost the same
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the surfaces, beside the paper's equations and what it says of them."""
-    own = PANELS["DCL+"]
-    same = dataclasses.replace(own, settings=INFONCE.settings)
-    close, equal = (alike(scale, INFONCE, panel) for panel in (own, same))
+    dcl_panel = PANELS["DCL+"]
+    same = dataclasses.replace(dcl_panel, settings=INFONCE.settings)
+    close, equal = (alike(scale, INFONCE, panel) for panel in (dcl_panel, same))
     area = {title: float(active(scale, PANELS[title]).mean()) for title in TITLES}
     away = {title: lost(surfaces(scale, "alignment")[title].value) for title in TITLES}
-    tau, other = (panel.settings["temperature"] for panel in (INFONCE, own))
+    tau, other = (panel.settings["temperature"] for panel in (INFONCE, dcl_panel))
     return Rendered(
         tables=[side_by_side(scale, "alignment", TITLES)],
         verdicts=[

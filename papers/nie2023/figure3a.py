@@ -32,7 +32,7 @@ Points = Mapping[str, Mapping[str, BySeed]]
 def trainings(scale: Scale) -> dict[str, list[PaperJob]]:
     """Return MPT at three margins; to stand beside them, InfoNCE and what is decoupled of it."""
     margins = {f"MPT, m = {m:.2f}": with_margin(scale, m) for m in MARGINS}
-    return margins | {NAMES[one]: trained(scale, one) for one in ("infonce", *DECOUPLED)}
+    return margins | {NAMES[name]: trained(scale, name) for name in ("infonce", *DECOUPLED)}
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
@@ -73,12 +73,12 @@ def render(scale: Scale, results: Results) -> Rendered:
 def _verdicts(margins: list[Mapping[str, BySeed]]) -> list[Verdict]:
     small, best, large = margins
     wider = {
-        f"from {a:.2f} to {b:.2f}": minus(other["gap"], one["gap"])
-        for a, b, one, other in zip(MARGINS, MARGINS[1:], margins, margins[1:], strict=False)
+        f"from {a:.2f} to {b:.2f}": minus(higher["gap"], lower["gap"])
+        for a, b, lower, higher in zip(MARGINS, MARGINS[1:], margins, margins[1:], strict=False)
     }
     ahead = {
-        f"over {m:.2f}": minus(best["average"], other["average"])
-        for m, other in zip((MARGINS[0], MARGINS[2]), (small, large), strict=True)
+        f"over {m:.2f}": minus(best["average"], higher["average"])
+        for m, higher in zip((MARGINS[0], MARGINS[2]), (small, large), strict=True)
     }
     reach = {name: _reach(margins, metric) for metric, name in list(AXES.items())[1:]}
     more = minus(reach["STS"], {seed: MUCH * values for seed, values in reach["transfer"].items()})
@@ -106,8 +106,8 @@ def _verdicts(margins: list[Mapping[str, BySeed]]) -> list[Verdict]:
 
 def _reach(margins: list[Mapping[str, BySeed]], metric: str) -> dict[int, float]:
     """The highest score of the margins less the lowest, by seed."""
-    every = [point[metric] for point in margins]
-    high, low = combine_by_seed(max, every), combine_by_seed(min, every)
+    levels = [point[metric] for point in margins]
+    high, low = combine_by_seed(max, levels), combine_by_seed(min, levels)
     return {seed: high[seed] - low[seed] for seed in high}
 
 

@@ -47,8 +47,8 @@ def render(scale: Scale, results: Results) -> Rendered:
         ]
         for objective, name in NAMES.items()
     ]
-    beyond = {NAMES[one]: minus(ends[one], ends["infonce"]) for one in DECOUPLED}
-    grown = {NAMES[one]: _late(scale, results, one) for one in DECOUPLED}
+    beyond = {NAMES[loss]: minus(ends[loss], ends["infonce"]) for loss in DECOUPLED}
+    grown = {NAMES[loss]: _late(scale, results, loss) for loss in DECOUPLED}
     return Rendered(
         tables=[Table(HEADER, rows)],
         verdicts=[

@@ -79,8 +79,8 @@ def trained(
     preset = tuned(objective, backbone)
     values = {**preset.values, **(changed or {})}
     if backbone == BERT:
-        own = {BERT: dataclasses.replace(preset, values=values)}
-        return TableLoss(NAMES[objective], objective, objective, own).jobs(scale)
+        presets = {BERT: dataclasses.replace(preset, values=values)}
+        return TableLoss(NAMES[objective], objective, objective, presets).jobs(scale)
     return text_jobs(scale, objective, values, **_own(backbone, preset))
 
 
@@ -92,9 +92,9 @@ def longer(scale: Scale, objective: str) -> list[PaperJob]:
     """
     if scale != "cpu":
         return trained(scale, objective)
-    own: dict[str, Any] = {"max_steps": 600, "keep_every": 100}
-    own |= {"looks": ["dev", "probes"], "held_from": "trained"}
-    return text_jobs(scale, objective, tuned(objective).values, scored=False, **own)
+    settings: dict[str, Any] = {"max_steps": 600, "keep_every": 100}
+    settings |= {"looks": ["dev", "probes"], "held_from": "trained"}
+    return text_jobs(scale, objective, tuned(objective).values, scored=False, **settings)
 
 
 def with_margin(scale: Scale, margin: float) -> list[PaperJob]:

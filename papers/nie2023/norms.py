@@ -106,16 +106,16 @@ def equation(
         k: number of negatives instead of the panel's.
     """
     name, values, k = panel.name, panel.settings, k or panel.negatives or COUNTS[0]
-    own = p if part == "alignment" else n
+    angle = p if part == "alignment" else n
     if name == "alignuniform" and part == "alignment":
         alpha, share = values["alpha"], (1 - values["balance"]) / (k + 1)
         slope = share * alpha * (2 * np.sin(p / 2)) ** (alpha - 2) * np.sin(p)
     elif name == "alignuniform":
         slope = values["balance"] * 2 * values["t"] * np.sin(n) / ((k + 1) * k)
     elif name in ("infonce", "dcl", "dclplus"):
-        slope = np.sin(own) / values["temperature"] / (1 if part == "alignment" else k)
+        slope = np.sin(angle) / values["temperature"] / (1 if part == "alignment" else k)
     else:
-        slope = {"mpt": np.sin(own), "met": np.cos(own / 2), "mat": np.ones_like(own)}[name]
+        slope = {"mpt": np.sin(angle), "met": np.cos(angle / 2), "mat": np.ones_like(angle)}[name]
     return np.asarray(left(name, values, p, n, k) * slope)
 
 
@@ -197,9 +197,9 @@ def active(scale: Scale, panel: FigurePanel) -> NDArray[np.bool_]:
     return left(panel.name, panel.settings, p, n, panel.negatives or COUNTS[0]) > 0.5
 
 
-def alike(scale: Scale, one: FigurePanel, other: FigurePanel) -> float:
+def alike(scale: Scale, first: FigurePanel, second: FigurePanel) -> float:
     """Return the share of the plane on which two objectives are both active, or neither is."""
-    return float((active(scale, one) == active(scale, other)).mean())
+    return float((active(scale, first) == active(scale, second)).mean())
 
 
 def lost(values: Floats) -> float:
@@ -213,8 +213,8 @@ def drawn(scale: Scale, part: Part, titles: Sequence[str]) -> "Picture":
 
     landscapes = surfaces(scale, part)
     surfaces_ = [
-        Surface(title, one.negative, one.positive, one.value, one.defined)
-        for title, one in ((title, landscapes[title]) for title in titles)
+        Surface(title, landscape.negative, landscape.positive, landscape.value, landscape.defined)
+        for title, landscape in ((title, landscapes[title]) for title in titles)
     ]
     return heatmaps(surfaces_, f"norm, {part}", labels=ANGLES)
 

@@ -122,7 +122,7 @@ def _curves(
     rows = [
         [row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results_run
     ]
-    values_by_row = [[row.get(probe) for row in own] for own in rows]
+    values_by_row = [[row.get(probe) for row in rows_of_seed] for rows_of_seed in rows]
     measured = [[float(value) for value in values if value is not None] for values in values_by_row]
     return [values for values in measured if values]
 

@@ -68,26 +68,26 @@ class BackboneScores:
     def printed(self, objective: str, metric: str = "average") -> float:
         """Return the paper's number."""
         row = "pretrained" if objective == "untrained" else objective
-        theirs = printed(PAPER, "table1")
-        return float(theirs.rows[f"{self.base}/{row}"][list(METRICS).index(metric)] or 0)
+        paper = printed(PAPER, "table1")
+        return float(paper.rows[f"{self.base}/{row}"][list(METRICS).index(metric)] or 0)
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
     """Seven losses on every backbone that a scale has, and the encoders as they were."""
-    every = []
+    jobs_of_table = []
     for base in backbones(scale):
-        every += untrained(scale, base)
-        every += [job for objective in NAMES for job in trained(scale, objective, base)]
-    return every
+        jobs_of_table += untrained(scale, base)
+        jobs_of_table += [job for objective in NAMES for job in trained(scale, objective, base)]
+    return jobs_of_table
 
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the averages beside the paper's, and what becomes of its claims."""
-    every = [BackboneScores(scale, results, base) for base in backbones(scale)]
+    backbone_scores = [BackboneScores(scale, results, base) for base in backbones(scale)]
     return Rendered(
-        tables=[_table(of) for of in every],
-        verdicts=[verdict for of in every for verdict in _verdicts(of)],
-        pictures={"table1": partial(_drawn, every)},
+        tables=[_table(of) for of in backbone_scores],
+        verdicts=[verdict for of in backbone_scores for verdict in _verdicts(of)],
+        pictures={"table1": partial(_drawn, backbone_scores)},
         notes=_notes(scale),
     )
 
@@ -166,7 +166,7 @@ def _every(claim: str, changes: Mapping[str, Spread | None], more: str = "") -> 
 def _notes(scale: Scale) -> list[str]:
     settings = trained(scale, "dcl")[0].settings
     tasks = [name for name in settings["scores"] if name != "sts"]
-    ours = (
+    ours_note = (
         f"ours: {settings['encoder']}, {settings.get('max_steps')} steps of "
         f"{settings['batch_size']} at {settings['learning_rate']:g} for every loss, "
         "hyperparameters of table 2's column bert-base, "
@@ -178,7 +178,7 @@ def _notes(scale: Scale) -> list[str]:
         "the paper's row of the untrained BERT is of another pooling than the trained encoders'"
     )
     return [
-        paper if scale == "paper" else ours,
+        paper if scale == "paper" else ours_note,
         f"TR: average of {', '.join(tasks)} ({settings['mode']} mode)",
         "the column verdict says whether a loss is on the paper's side of InfoNCE in STS",
         RULE,
@@ -196,8 +196,8 @@ def _drawn(all_scores: Sequence[BackboneScores]) -> "Picture":
     for of in all_scores:
         for metric, name in METRICS.items():
             spreads = [spread(_gain(of, objective, metric).values()) for objective in NAMES]
-            y = [None if one is None else one.mean for one in spreads]
-            error = [None if one is None else one.deviation for one in spreads]
+            y = [None if level is None else level.mean for level in spreads]
+            error = [None if level is None else level.deviation for level in spreads]
             title = f"{name}, {of.base}" if len(all_scores) > 1 else name
             bars = Series("", list(NAMES.values()), y, error)
             panels.append(Chart(title, [bars], y="gain over the untrained", kind="bars"))

@@ -12,14 +12,14 @@ RATES = {"learning_rate": "learning rate", "batch_size": "batch size"}
 
 def render(scale: Scale, results: Results) -> Rendered:
     """Return the printed values beside those of our presets."""
-    theirs = printed(PAPER, "table2")
+    paper = printed(PAPER, "table2")
     rows, wrong = [], []
-    for row, values in theirs.rows.items():
+    for row, values in paper.rows.items():
         objective, _, name = row.partition("/")
-        own = [_preset(objective, name, base) for base in BACKBONES]
-        same = all(math.isclose(a, float(b or 0)) for a, b in zip(own, values, strict=True))
+        presets = [_preset(objective, name, base) for base in BACKBONES]
+        same = all(math.isclose(a, float(b or 0)) for a, b in zip(presets, values, strict=True))
         wrong += [] if same else [row]
-        values_of_both = [f"{b:g} / {a:g}" for a, b in zip(own, values, strict=True)]
+        values_of_both = [f"{b:g} / {a:g}" for a, b in zip(presets, values, strict=True)]
         rows.append(
             [
                 NAMES[objective],
@@ -30,7 +30,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         )
     settings = trained(scale, "dcl")[0].settings
     return Rendered(
-        tables=[Table(["loss", "", *theirs.columns, "verdict"], rows, title="paper / ours")],
+        tables=[Table(["loss", "", *paper.columns, "verdict"], rows, title="paper / ours")],
         verdicts=[
             Verdict(
                 "our presets are the values of the table",
@@ -43,7 +43,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             f"{settings['batch_size']} and a learning rate of {settings['learning_rate']:g}"
             if scale != "paper"
             else "at this scale every loss is trained with its column",
-            *theirs.notes,
+            *paper.notes,
         ],
     )
 

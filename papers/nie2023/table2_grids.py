@@ -43,10 +43,10 @@ def searched(objective: str) -> Iterator[PaperJob]:
     preset = tuned(objective)
     for rate, size in itertools.product(*rates().values()):
         yield _cell(objective, preset.values, rate, int(size))
-    own = grid(objective)
-    for values in itertools.product(*own.values()):
-        named = dict(_named(name, value) for name, value in zip(own, values, strict=True))
-        changed = {**preset.values, **named}
+    axes = grid(objective)
+    for values in itertools.product(*axes.values()):
+        values_by_name = dict(_named(name, value) for name, value in zip(axes, values, strict=True))
+        changed = {**preset.values, **values_by_name}
         yield _cell(objective, changed, preset.learning_rate, preset.batch_size)
 
 
@@ -68,14 +68,14 @@ def render(scale: Scale, results: Results) -> Rendered:
             optima = ", ".join(f"{value:g}" for value in best)
             rows.append([name, key, _short(tried), optima, "no" if off else "yes"])
     header = ["loss", "hyperparameter", "grid of A.3", "table 2", "all in the grid"]
-    ours: list[list[str | None]] = [
+    table_rows: list[list[str | None]] = [
         [name, *_best(objective, results)] if scale == "paper" else [name, None, None]
         for objective, name in NAMES.items()
     ]
     return Rendered(
         tables=[
             Table(header, rows, title=f"optima of {', '.join(BACKBONES)}"),
-            Table(["loss", "best of ours", "STS-B dev"], ours, title="ours, BERT-base"),
+            Table(["loss", "best of ours", "STS-B dev"], table_rows, title="ours, BERT-base"),
         ],
         verdicts=[
             Verdict(
@@ -127,8 +127,8 @@ def _short(values: Sequence[float]) -> str:
 
 
 def _scored(objective: str, results: Results) -> dict[PaperJob, float]:
-    every = {job: results.values([job], "dev best") for job in searched(objective)}
-    return {job: values[0] for job, values in every.items() if values}
+    scores = {job: results.values([job], "dev best") for job in searched(objective)}
+    return {job: values[0] for job, values in scores.items() if values}
 
 
 def _best(objective: str, results: Results) -> tuple[str | None, str | None]:
@@ -150,8 +150,8 @@ def _found_again(scale: Scale, results: Results) -> Verdict:
         scores = _scored(objective, results) if scale == "paper" else {}
         if scores and len(scores) == len(set(searched(objective))):
             preset = tuned(objective, BERT)
-            own = _cell(objective, preset.values, preset.learning_rate, preset.batch_size)
-            again[name] = scores.get(own) == max(scores.values())
+            job = _cell(objective, preset.values, preset.learning_rate, preset.batch_size)
+            again[name] = scores.get(job) == max(scores.values())
     return Verdict(
         "the same search finds the values of table 2",
         all(again.values()) if again else None,

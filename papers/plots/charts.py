@@ -130,7 +130,7 @@ class Chart:
 
 
 def _one_kind(what: str, series: Sequence[Series]) -> None:
-    values = [value for one in series for value in one.x]
+    values = [value for line in series for value in line.x]
     name = next((value for value in values if isinstance(value, str)), None)
     number = next((value for value in values if not isinstance(value, str)), None)
     if name is not None and number is not None:
@@ -206,15 +206,15 @@ def _prepared(panels: Sequence[Chart]) -> list[_PreparedChart]:
     for chart in panels:
         places = _places(chart)
         shapes = [_shape(chart, series, places, styles[series.title]) for series in chart.series]
-        named = all(isinstance(place, str) for place in places)
-        names = list(places) if named else numbers(list(places))
+        categories = all(isinstance(place, str) for place in places)
+        names = list(places) if categories else numbers(list(places))
         prepared.append(_PreparedChart(chart, shapes, names))
     return prepared
 
 
 def _styles(panels: Sequence[Chart]) -> dict[str, SeriesStyle]:
     """One for each title, the first that no title beside it has in any panel."""
-    groups = [list(dict.fromkeys(one.title for one in chart.series)) for chart in panels]
+    groups = [list(dict.fromkeys(line.title for line in chart.series)) for chart in panels]
     taken: dict[str, int] = {}
     for title in (title for group in groups for title in group):
         if title not in taken:
@@ -225,19 +225,19 @@ def _styles(panels: Sequence[Chart]) -> dict[str, SeriesStyle]:
 
 def _places(chart: Chart) -> dict[Any, int]:
     """Names to their places, in the order given; the numbers of bars in theirs; else nothing."""
-    every = [value for one in chart.series for value in one.x]
-    if any(isinstance(value, str) for value in every):
-        return {name: place for place, name in enumerate(dict.fromkeys(every))}
+    values = [value for line in chart.series for value in line.x]
+    if any(isinstance(value, str) for value in values):
+        return {name: place for place, name in enumerate(dict.fromkeys(values))}
     if chart.kind != "bars":
         return {}
-    known = {value for value in _numbers(every, log=False).tolist() if np.isfinite(value)}
-    return {number: place for place, number in enumerate(sorted(known))}
+    places = {value for value in _numbers(values, log=False).tolist() if np.isfinite(value)}
+    return {number: place for place, number in enumerate(sorted(places))}
 
 
 def _shape(chart: Chart, series: Series, places: Mapping[Any, int], style: SeriesStyle) -> Shape:
     if places:
-        named = [x if isinstance(x, str) else _number(x) for x in series.x]
-        x = np.array([places.get(name, np.nan) for name in named], dtype=float)
+        coordinates = [x if isinstance(x, str) else _number(x) for x in series.x]
+        x = np.array([places.get(name, np.nan) for name in coordinates], dtype=float)
     else:
         x = _numbers(series.x, log=chart.log_x)
     y = _numbers(series.y, log=chart.log_y)
@@ -335,8 +335,8 @@ def _fill(axes: Axes, panel: _PreparedChart, norm: Normalize | None) -> None:
 
 def _marks(chart: Chart) -> dict[str, float]:
     heights = _numbers(list(chart.marks.values()), log=chart.log_y)
-    every = zip(chart.marks, heights.tolist(), strict=True)
-    return {label: height for label, height in every if np.isfinite(height)}
+    marks = zip(chart.marks, heights.tolist(), strict=True)
+    return {label: height for label, height in marks if np.isfinite(height)}
 
 
 def _reach(chart: Chart, panel: _PreparedChart) -> NDArray[np.float64]:
@@ -359,12 +359,12 @@ def _legends(drawn: Sequence[tuple[Axes, _PreparedChart, set[str]]]) -> dict[str
         titles.append({s.title for s in panel.shapes if panel.drawn} - beside)
     if max(titles, key=len) == set().union(*titles):
         order = dict.fromkeys(s.title for _, panel, _ in drawn for s in panel.shapes)
-        every = {
+        entries = {
             title: artist
             for handles in reversed(handles_by_panel)
             for title, artist in handles.items()
         }
-        return {title: every[title] for title in order if title in every}
+        return {title: entries[title] for title in order if title in entries}
     for (axes, _, _), handles in zip(drawn, handles_by_panel, strict=True):
         if handles:
             above_axes(axes, handles)

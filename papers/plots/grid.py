@@ -68,12 +68,14 @@ def head(axes: Axes, title: str) -> None:
     axes.set_title(wrapped_title, loc="left", pad=6 + 72 * above / figure.dpi)
 
 
-def arrange(figure: Figure, every: Sequence[Axes], columns: int, shared: dict[str, Artist]) -> None:
+def arrange(
+    figure: Figure, all_axes: Sequence[Axes], columns: int, shared: dict[str, Artist]
+) -> None:
     """Give every panel its place, with room for what surrounds it, and draw the shared legend."""
     dpi, (wide, high) = figure.dpi, figure.get_size_inches()
-    around = [_overhang(axes) for axes in every]
+    around = [_overhang(axes) for axes in all_axes]
     of_column = [around[column::columns] for column in range(columns)]
-    of_row = [around[i : i + columns] for i in range(0, len(every), columns)]
+    of_row = [around[i : i + columns] for i in range(0, len(all_axes), columns)]
     left, right = ([max(over[i] for over in overhangs) for overhangs in of_column] for i in (0, 2))
     below, above = ([max(over[i] for over in overhangs) for overhangs in of_row] for i in (1, 3))
     width = sum(left) + sum(right) + columns * (wide + _GAP)
@@ -87,7 +89,7 @@ def arrange(figure: Figure, every: Sequence[Axes], columns: int, shared: dict[st
         width = max(width, x + extent(legend).width / dpi + _GAP)
         legend.set_bbox_to_anchor((x / width, 1.0), figure.transFigure)
         figure.set_size_inches(width, height + head)
-    for i, axes in enumerate(every):
+    for i, axes in enumerate(all_axes):
         row, column = divmod(i, columns)
         x = sum(left[: column + 1]) + sum(right[:column]) + column * (wide + _GAP) + _GAP / 2
         y = sum(below[row:]) + sum(above[row + 1 :]) + (len(of_row) - 1 - row) * (high + _GAP)

@@ -55,7 +55,7 @@ def apart(
 
 
 def room(sizes: Sequence[tuple[float, float]], frame: Box) -> bool:
-    """Tell whether labels of these widths and heights certainly find places in the frame."""
+    """Return whether labels of these widths and heights certainly find places in the frame."""
     wide = max((width for width, _ in sizes), default=0.0)
     high = max((height for _, height in sizes), default=0.0)
     return wide <= frame[2] - frame[0] and len(sizes) * high <= frame[3] - frame[1]

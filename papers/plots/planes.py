@@ -128,8 +128,8 @@ def _frame(axes: Axes, panels: Sequence[Plane]) -> None:
     points = [dots.at for panel in panels for dots in panel.dots]
     for panel in panels:
         points += [np.array([at - radius, at + radius]) for at, radius in panel.circles]
-    every = np.concatenate(points)
-    low, high = every.min(axis=0), every.max(axis=0)
+    all_points = np.concatenate(points)
+    low, high = all_points.min(axis=0), all_points.max(axis=0)
     half = 0.56 * float((high - low).max()) or 1.0
     middle = (low + high) / 2
     axes.set_xlim(middle[0] - half, middle[0] + half)

@@ -104,8 +104,8 @@ def draw_points(axes: Axes, shape: Shape, norm: Normalize | None) -> None:
     _whiskers(axes, shape, x, shape.known, style.colour if shape.colour is None else INK)
     plain: dict[str, Any] = {"marker": style.marker, "s": size, "linewidths": 0.8, "zorder": 3}
     if shape.colour is None or norm is None:
-        known = shape.known
-        axes.scatter(x[known], y[known], color=style.colour, alpha=0.85, **plain)
+        finite = shape.known
+        axes.scatter(x[finite], y[finite], color=style.colour, alpha=0.85, **plain)
         return
     coloured = shape.known & np.isfinite(shape.colour)
     scaled: dict[str, Any] = {"c": shape.colour[coloured], "cmap": COLOURS, "norm": norm}
@@ -119,11 +119,11 @@ def draw_bars(axes: Axes, shapes: Sequence[Shape]) -> None:
     base = axes.get_ylim()[0] if axes.get_yscale() == "log" else 0.0
     width = _GROUP / len(shapes)
     for i, shape in enumerate(shapes):
-        style, known = shape.style, shape.known
+        style, finite = shape.style, shape.known
         x = shape.x + (i - (len(shapes) - 1) / 2) * width
         axes.bar(
-            x[known],
-            shape.y[known] - base,
+            x[finite],
+            shape.y[finite] - base,
             width * 0.88,
             bottom=base,
             facecolor=(style.colour, 0.4),
@@ -131,7 +131,7 @@ def draw_bars(axes: Axes, shapes: Sequence[Shape]) -> None:
             hatch=style.hatch,
             linewidth=0.8,
         )
-        _whiskers(axes, shape, x, known, style.colour)
+        _whiskers(axes, shape, x, finite, style.colour)
     if base == 0:
         axes.axhline(0, color=INK, lw=0.6)
 
@@ -167,7 +167,7 @@ def _whiskers(axes: Axes, shape: Shape, x: Array, where: NDArray[np.bool_], colo
         axes.vlines(x[where], low[where], high[where], color=colour, lw=1.3)
 
 
-def _alone(known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _alone(finite: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Tell which have no neighbour."""
-    padded = np.pad(known, 1)
-    return known & ~padded[:-2] & ~padded[2:]
+    padded = np.pad(finite, 1)
+    return finite & ~padded[:-2] & ~padded[2:]

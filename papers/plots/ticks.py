@@ -37,10 +37,10 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
         stride = next(s for s in _STRIDES if len(powers) <= s * most)
         return [10.0**power for power in powers if power % stride == 0]
     for between in ((1, 3), (1, 2, 5)):
-        every = (
+        candidates = (
             m * 10.0**p for p in range(math.floor(first), math.ceil(last) + 1) for m in between
         )
-        ticks = [tick for tick in every if low <= tick <= high]
+        ticks = [tick for tick in candidates if low <= tick <= high]
         if len(ticks) > 2:
             return ticks
     return linear_ticks(low, high, most)

@@ -1,4 +1,4 @@
-"""``python -m isotrope``."""
+"""Runs the command line as ``python -m isotrope``."""
 
 from isotrope.cli.main import main
 

@@ -1,4 +1,4 @@
-"""What the root offers besides training and loading: the verbs of the command line, as functions.
+"""The functions ``report``, ``compare`` and ``sweep`` of the package's root.
 
 They are thin: the work is done in the packages below, which are imported when a verb is called.
 """
@@ -50,7 +50,7 @@ def report(
     title: str = "Training report",
     pictures: str | Path | None = None,
 ) -> Path:
-    """Compare runs in one self-contained HTML file, with what ``isotrope.diagnose`` said of them.
+    """Compare runs in one self-contained HTML file, with the diagnoses of ``isotrope.diagnose``.
 
     Args:
         runs: run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.
@@ -98,7 +98,7 @@ def compare(
         scores with their intervals and each difference, ``higher``, ``lower`` or ``noise``.
 
     Raises:
-        InputError: fewer than two models, nothing to score on, or whatever evaluation refuses.
+        InputError: fewer than two models, nothing to score on, or anything that evaluation refuses.
     """
     from isotrope.evaluation.compare import compare as compared
     from isotrope.evaluation.dispatch import evaluate
@@ -128,12 +128,12 @@ def sweep(
     draws: int = 0,
     keep: Literal["all", "best"] = "all",
     report: Callable[[str], None] = lambda line: None,
-    **settings: Any,  # noqa: ANN401 - checked by the settings of the training
+    **settings: Any,
 ) -> Result:
     """Train with many settings, each with several seeds, and find the best.
 
-    The same call goes on where it was stopped, and trains nothing twice. Table, picture and result
-    are written to ``output``, each run to a folder in ``output/runs``.
+    The same call continues where it was stopped, and trains nothing twice. Table, picture and
+    result are written to ``output``, each run to a folder in ``output/runs``.
 
     Args:
         data: as for ``isotrope.fit``, or ``isotrope.fit_images``.
@@ -159,7 +159,7 @@ def sweep(
         ``details["best_command"]`` is the command that trains with them.
 
     Raises:
-        InputError: whatever is wrong, before anything is trained; or no trial has a score.
+        InputError: any error, before anything is trained; or no trial has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     try:
@@ -173,7 +173,7 @@ def sweep(
     from isotrope.training.fit_text import by_name, python_messages
 
     positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())
-    varied = [_stage(one) for one in ([vary] if isinstance(vary, Mapping) else vary)]
+    varied = [_stage(values) for values in ([vary] if isinstance(vary, Mapping) else vary)]
     base = by_name({positional: _paths(data), **settings})
     with python_messages(cls):
         spec = plan(
@@ -214,7 +214,7 @@ def _settings(*, images: bool = False) -> "type[RunSettings]":
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> str | list[str]:
-    return str(data) if isinstance(data, (str, Path)) else [str(one) for one in data]
+    return str(data) if isinstance(data, (str, Path)) else [str(path) for path in data]
 
 
 def _stage(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
@@ -235,9 +235,9 @@ def _command(
     images: bool, base: Mapping[str, Any], positional: str, stages: list[list[str]], output: Path
 ) -> str:
     """Return the command line that does the same, but for what a sweep has by default."""
-    given = base[positional]
+    paths = base[positional]
     words = ["isotrope", "sweep", "train-images" if images else "train"]
-    words += given if isinstance(given, list) else [given]
+    words += paths if isinstance(paths, list) else [paths]
     for name, value in base.items():
         if name == positional:
             continue
@@ -247,8 +247,8 @@ def _command(
         else:
             flag = f"--{name.replace('_', '-')}"
             many = value if isinstance(value, (list, tuple)) else [value]
-            words += [word for one in many for word in (flag, _word(one))]
+            words += [word for item in many for word in (flag, _word(item))]
     for place, stage in enumerate(stages):
         words += ["--then"] * (place > 0)
-        words += [word for one in stage for word in ("--vary", one)]
+        words += [word for item in stage for word in ("--vary", item)]
     return shlex.join([*words, "--output", str(output)])

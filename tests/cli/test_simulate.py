@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from isotrope.paradigm.objective import Objective
+
 QUICK = ["--grid", "12", "--negatives", "15"]
 PLUGIN = '''
 from typing import Annotated
@@ -26,6 +28,26 @@ class Steady(Objective, paper=Paper("A test", "nobody", "none")):
         weight = torch.ones_like(pairs.similarity())
         return Terms(torch.full_like(pairs.positive, self.level), weight, weight.sum(dim=1))
 '''
+
+
+HINGE = '''
+from isotrope.paradigm.objective import Objective, Paper
+
+
+class Hinge(Objective, paper=Paper("A test", "nobody", "none")):
+    """A formula alone: the hardest negative less the positive."""
+
+    def formula(self, pairs):
+        return (pairs.hardest() - pairs.positive + 0.5).relu()
+'''
+
+
+@pytest.fixture
+def plugin(tmp_path: Path):
+    file = tmp_path / "hinge.py"
+    file.write_text(HINGE)
+    yield ["--plugin", file, "--objective", "hinge"]
+    Objective.registered.pop("hinge", None)
 
 
 def names(folder: Path) -> set[str]:
@@ -92,8 +114,6 @@ def test_flags_change_what_they_name(run, tmp_path: Path) -> None:
 
 
 def test_a_plugin_is_simulated_like_any_other(run, tmp_path: Path) -> None:
-    from isotrope.paradigm.objective import Objective
-
     (tmp_path / "steady.py").write_text(PLUGIN)
     options = ["--plugin", tmp_path / "steady.py", "--objective", "steady", *QUICK]
     try:
@@ -103,6 +123,33 @@ def test_a_plugin_is_simulated_like_any_other(run, tmp_path: Path) -> None:
         assert ",0.75," in (tmp_path / "out" / "dissipation.csv").read_text()
     finally:
         Objective.registered.pop("steady", None)
+
+
+@pytest.mark.parametrize("kind", ["dissipation", "weight", "ratio", "norm"])
+def test_a_formula_alone_is_no_landscape(run, plugin, kind: str, tmp_path: Path) -> None:
+    found = run("simulate", kind, *plugin, "--output", tmp_path / "out")
+    assert found.code == 2
+    assert found.err.startswith("isotrope: error: Hinge has a formula but no components")
+    assert "isotrope.decompose(Hinge(), anchors, positives)" in found.err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["dissipation", "weight", "ratio", "norm"])
+@pytest.mark.parametrize(
+    "edited",
+    [
+        ["mhe", "dissipation", "margin:0.3", "ratio", "1.5"],
+        ["infonce", "weight", "hardest", "symmetric", "true"],
+        ["paradigm", "weight", "softmax:0.1", "ratio", "2"],
+    ],
+    ids=lambda given: given[0],
+)
+def test_compositions_have_landscapes(run, kind: str, edited: list[str], tmp_path: Path) -> None:
+    name, *settings = edited
+    flags = [f"--objective.{s}" if i % 2 == 0 else s for i, s in enumerate(settings)]
+    options = ["--grid", "3", "--negatives", "4", "--output", tmp_path]
+    found = run("simulate", kind, "--objective", name, *flags, *options)
+    assert found.code == 0, found.err
 
 
 def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
@@ -119,7 +166,6 @@ def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
     [
         ([], "the following arguments are required: KIND"),
         (["raito"], "invalid choice: 'raito'"),
-        (["--seed", "1", "latent"], "latent stands first: isotrope simulate latent ..."),
         (["ratio", "--gated"], "--gated makes no difference to ratio; it is for weight"),
         (["norm", "--seed", "1"], "--seed makes no difference to norm; it is for dissipation and"),
         (["weight", "--part", "alignment"], "--part makes no difference to weight"),

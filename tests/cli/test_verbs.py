@@ -158,22 +158,40 @@ def test_objectives_lists_and_explains(run) -> None:
     assert re.search(r"roberta-base +weight 10, variant released +1e-06 +512", card)
 
 
-def test_objectives_proves_one(run, tmp_path: Path) -> None:
-    found = run("objectives", "mpt", "--prove")
+def test_objectives_checks_one(run, tmp_path: Path) -> None:
+    found = run("objectives", "--check", "mpt")
     assert found.code == 0
-    assert re.search(r"formula = components .* \d\.\de-\d+ +holds", found.out)
+    assert re.search(r"formula = components .* \d\.\de-\d+ +ok", found.out)
     wrong = tmp_path / "wrong.py"
     wrong.write_text(TWICE)
     try:
-        found = run("objectives", "twice", "--plugin", wrong, "--prove")
+        found = run("objectives", "--check", wrong)
     finally:
         Objective.registered.pop("twice", None)
     assert found.code == 1
-    assert re.search(r"formula = components .* FAILS", found.out)
+    assert re.search(r"formula = components .* WRONG", found.out)
     assert "the pull, scale x GD x pull, is 2 times that of the formula" in found.out
-    assert re.search(r"invariance: scale .* not declared, but nothing changes +FAILS", found.out)
-    assert run("objectives", "--prove").code == 2
-    assert run("objectives", "mpt", "--prove", "--plugin", tmp_path / "none.py").code == 2
+    assert re.search(r"invariance: scale .* not declared, but nothing changes +WRONG", found.out)
+    assert run("objectives", "--check").code == 2
+    assert run("objectives", "--check", "nonsense").code == 2
+    assert run("objectives", "--check", tmp_path / "none.py").code == 2
+
+
+def test_objectives_checks_anybodys_loss(run, tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(
+        "from torch.nn.functional import normalize\n"
+        "def my_loss(anchors, positives):\n"
+        "    first = anchors / anchors.norm(dim=1, keepdim=True)\n"
+        "    return -(first * normalize(positives)).sum(1).mean()\n"
+    )
+    found = run("objectives", "--check", file)
+    assert found.code == 1
+    assert re.search(r"rows permuted +1 +\d\.\de-\d+ +ok", found.out)
+    assert re.search(r"on two processes +1 +\d\.\de-\d+ +ok", found.out)  # pairs alone add up
+    assert re.search(r"at the edge: zero rows +1 +value not finite +WRONG", found.out)
+    assert "at the edge: zero rows: one such batch ends a training" in found.out
+    assert run("objectives", "--check", f"{file}:none").code == 2
 
 
 TWICE = '''
@@ -226,7 +244,7 @@ LIMITED = "ulimit -f {blocks}; exec {python} -m isotrope {arguments}"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("blocks", [4, 200])
+@pytest.mark.parametrize("blocks", [pytest.param(4, marks=pytest.mark.nightly), 200])
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     trained: Path, tmp_path: Path, blocks: int
 ) -> None:
@@ -295,7 +313,10 @@ def test_a_second_interrupt_ends_at_once(
 
 
 @pytest.mark.slow  # a process that imports everything
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 75)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.nightly), (signal.SIGTERM, 75)],
+)
 def test_being_stopped_leaves_a_checkpoint_to_resume(
     trained: Path, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:

@@ -286,7 +286,22 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
             "no-negatives",
             "--batch-size 64",
         ),
-        ({"above_bound": 0.1}, "ratio-under-bound", "--objective.ratio 1.5"),
+        ({"above_bound": 0.1}, "losing-pull", "--objective.ratio 1.5"),
+        (
+            {
+                "start": {"hardest_share": 0.98, "dead": 0.6},
+                "parameters": {"temperature": 0.004},
+                "scores": (80.0, 80.5),
+            },
+            "temperature-too-low",
+            "--objective.temperature 0.05",
+        ),
+        ({"start": {"label_gap": -1.5}}, "unrelated-positives", "--columns"),
+        (
+            {"start": {"label_gap": 1.6}, "label_gap": 0.4, "loss": 3.5},
+            "diverging",
+            "--learning-rate 3e-06",
+        ),
         (
             {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
             "anisotropic-start",
@@ -338,6 +353,8 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
         {"settings": {"cut": 9.0}, "start": {"norm": 0.1}, "norm": 2.0},
         # weights that know no temperature
         {"objective": "modifiedmhs", "hardest_share": 0.017},
+        # labelled pairs are told apart less well in a batch, but the loss falls
+        {"start": {"label_gap": 1.6}, "label_gap": 0.4},
         {"scores": (80.0, 84.0, 83.0)},
         {"kind": "images", "scores": (60.0, 70.0, 66.0)},
     ],
@@ -367,7 +384,7 @@ def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
 
 def test_a_loss_of_ones_own_that_stops_pulling_at_a_margin_is_not_losing() -> None:
     given = case(above_bound=0.1, start={"ratio": 0.0}, ratio=0.0)
-    assert diagnose(given).verdict == ("ratio-under-bound",)
+    assert diagnose(given).verdict == ("losing-pull",)
     assert diagnose(replace(given, objective=None)).verdict == (HEALTHY,)
 
 
@@ -377,6 +394,62 @@ def test_embeddings_of_dot_products_may_be_long(start: float, verdict: str) -> N
         norm = max(300.0, start)
         given = case(start={"norm": start, "radial": radial}, norm=norm, radial=radial)
         assert diagnose(replace(given, objective=None)).verdict[0] == expected
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"scores": (80.0, 83.0)},  # it gains
+        {"parameters": {"temperature": 0.02}},  # a usual temperature of cosines
+        {"settings": {"batch-size": 8}},  # the hardest of a few is far ahead at any temperature
+        {"objective": "mhs", "parameters": {}},  # which has no temperature
+        {"start": {"hardest_share": 0.9, "dead": 0.6}},
+        {"start": {"hardest_share": 0.98, "dead": 0.2}},
+    ],
+)
+def test_what_is_no_temperature_too_low(changed: dict[str, Any]) -> None:
+    given = {
+        "start": {"hardest_share": 0.98, "dead": 0.6},
+        "parameters": {"temperature": 0.004},
+        "scores": (80.0, 80.5),
+    }
+    assert "temperature-too-low" in diagnose(case(**given)).verdict  # type: ignore[arg-type]
+    assert "temperature-too-low" not in diagnose(case(**{**given, **changed})).verdict  # type: ignore[arg-type]
+
+
+APART: dict[str, Any] = {
+    "start": {"positive_mean": 0.5, "negative_mean": 0.6},
+    "positive_mean": 0.7,
+    "negative_mean": 1.3,
+}
+"""Similarities of positives and of negatives fall."""
+
+
+def test_both_similarities_fall_while_embeddings_spread_out() -> None:
+    found = diagnose(case(**APART))
+    assert found.verdict == (HEALTHY, "spreading")
+    assert found.healthy
+    assert not found.findings
+    record = json.loads(found.to_json())
+    assert record["findings"] == []
+    assert record["remarks"][0]["change"] == "none"
+    assert "1. spreading: healthy: both similarities fall" in str(found)
+    # the same where the pull is too weak, and where positives fall further than negatives
+    assert diagnose(case(**APART, above_bound=0.1)).verdict == ("losing-pull",)
+    assert diagnose(case(**{**APART, "negative_mean": 0.65})).verdict == (HEALTHY,)
+
+
+def test_a_pull_under_the_bound_that_brings_positives_closer_is_not_losing() -> None:
+    closer = {"start": {"positive_mean": 0.9}, "above_bound": 0.1}
+    assert diagnose(case(**closer)).verdict == (HEALTHY,)  # type: ignore[arg-type]
+
+
+def test_pairs_with_one_label_are_only_pulled() -> None:
+    given = replace(case(pulled=1.0, uniformity=-0.001), objective=None)
+    assert diagnose(given).verdict == ("only-pulled",)
+    # labels differ: those that belong apart are done
+    given = replace(case(start={"label_gap": 2.0}, pulled=1.0), objective=None)
+    assert diagnose(given).verdict == (HEALTHY,)
 
 
 def test_an_objective_that_pushes_nothing_needs_no_negatives() -> None:
@@ -403,7 +476,7 @@ def test_what_a_finding_explains_is_not_told_again() -> None:
 
 def test_findings_that_explain_nothing_of_each_other_are_all_told() -> None:
     found = diagnose(case(above_bound=0.1, scores=(80.0, 70.0), false_negatives=0.9))
-    assert found.verdict == ("false-negatives", "ratio-under-bound", "overfitting")
+    assert found.verdict == ("false-negatives", "losing-pull", "overfitting")
 
 
 def test_a_model_is_judged_by_its_probe() -> None:
@@ -453,7 +526,7 @@ def test_json_has_no_infinities() -> None:
         diagnose(case(above_bound=0.1)).findings[0], evidence=(Evidence("x", float("inf")),)
     )
     record = json.loads(Diagnosis((finding,)).to_json())
-    assert record["verdict"] == ["ratio-under-bound"]
+    assert record["verdict"] == ["losing-pull"]
     assert record["findings"][0]["evidence"] == [
         {"name": "x", "number": None, "threshold": None, "unit": "", "side": ""}
     ]
@@ -461,8 +534,8 @@ def test_json_has_no_infinities() -> None:
 
 def test_every_verdict_has_a_rule_and_every_consequence_is_one() -> None:
     words = {rule.__name__.replace("_", "-") for rule in RULES}
-    # of its own rules the doctor asks one last, and one tells another's verdict
-    assert words - {"not-finite"} == set(VERDICTS) - {HEALTHY, "not-enough-seen"}
+    # the doctor asks two rules where nothing is found, and one tells another's verdict
+    assert words - {"not-finite"} == set(VERDICTS) - {HEALTHY, "spreading", "not-enough-seen"}
     assert {word for told in EXPLAINS.values() for word in told} | set(EXPLAINS) <= words
 
 

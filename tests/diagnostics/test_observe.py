@@ -12,8 +12,8 @@ from isotrope.measures.distance_gap import distance_gap
 from isotrope.measures.effective_rank import effective_rank
 from isotrope.objectives import DCL, DINO, MPT, ArcCon, BarlowTwins, InfoNCE
 from isotrope.paradigm import registry
-from isotrope.paradigm.lemma import lemma1_of
 from isotrope.paradigm.objective import Objective
+from papers.theorems.lemma import lemma1_of
 
 OF_COMPONENTS = ("dissipation", "dead", "hardest_share", "ratio", "above_bound")
 

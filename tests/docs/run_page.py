@@ -41,7 +41,6 @@ QUICK: dict[str, dict[str, int | str | None]] = {
     "train-images": {"--max-steps": 2, "--batch-size": 16, "--knn-every": 0},
     "sweep": {"--dry-run": None},
     "papers": {"--dry-run": None},
-    "spectrum": {"--iterations": 2, "--batch-size": 4},
     "simulate": {"--grid": 5},
 }
 PAPERS = ["python", "-m", "papers"]
@@ -92,8 +91,6 @@ def quickened(words: Sequence[str]) -> list[str]:
         if flag in found:
             del found[found.index(flag) : found.index(flag) + 2]
     wanted = QUICK.get(verb, {})
-    if verb == "simulate" and "latent" in words:
-        wanted = {"--epochs": 1, "--limit": 64}
     for flag, most in {**LOWERED, **wanted}.items():
         at = found.index(flag) + 1 if flag in found else 0
         if at and isinstance(most, int):

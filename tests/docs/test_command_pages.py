@@ -43,7 +43,6 @@ def test_a_page_has_what_the_help_has() -> None:
     assert "| `--mode full\\|prototyping` | of the transfer tasks [full] |" in evaluate
     simulate = command_page("simulate")
     assert "```text\ndissipation  how much of the gradient is left" in simulate
-    assert "## isotrope simulate latent" in simulate, "kinds with a parser of their own"
     assert "%" not in command_page("sweep"), "filled in as in the help"
 
 

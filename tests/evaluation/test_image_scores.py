@@ -85,7 +85,7 @@ def test_raw_pixels_of_cifar(cifar):
     assert knn_evaluation(RawPixels(cifar.train), cifar).value == pytest.approx(32.95, abs=0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_an_untrained_encoder_is_worse_than_raw_pixels(cifar):
     encoder = ImageEncoder.build("resnet18", width=16, image_size=32, seed=0)
     assert 20 < knn_evaluation(encoder, cifar).value < 32

@@ -5,7 +5,7 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText, load_labelled
+from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
 from isotrope.evaluation.knn import knn, knn_text
 
 from .conftest import Table
@@ -197,11 +197,3 @@ class TestBadBlocks:
     def test_none_at_all(self):
         with pytest.raises(InputError, match="there are no blocks of test features"):
             knn(TRAIN, Features(iter([]), TEST.labels))
-
-
-@pytest.mark.slow
-def test_questions_of_trec(shared_data, minilm):
-    """Neighbours by subject are not neighbours by kind of question: far from what a probe reads."""
-    found = knn_text(minilm, load_labelled(shared_data / "transfer" / "trec"))
-    assert 0.70 < found.metrics["knn_top1"] < 0.85
-    assert found.details["knn"]["test"] == 500

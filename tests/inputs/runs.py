@@ -1,13 +1,11 @@
 """Run folders with damaged files, for the verbs that look at them."""
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tests.inputs.case import Bench, Case
-from tests.inputs.settings import _laughs
 from tests.inputs.text import content
 
 METRICS: dict[str, tuple[bytes | str, str]] = {
@@ -120,67 +118,10 @@ def _others() -> Iterator[Case]:
             return ["report", folder]
 
         yield Case(f"runs/diagnosis of {what}", diagnosed, "diagnosis.json")
-    spectra: dict[str, dict[str, bytes | str]] = {
-        "no JSON": {"step-1.json": "{"},
-        "no table": {
-            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {}}),
-        },
-        "an empty table": {
-            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {"step": 1}}),
-            "step-1.csv": "",
-        },
-        "words in the table": {
-            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {"step": 1}}),
-            "step-1.csv": "seed,probe,ritz_value,weight\n0,0,a,b\n",
-        },
-        "bytes in the table": {
-            "step-1.json": json.dumps({"kind": "spectrum", "name": "a", "metrics": {"step": 1}}),
-            "step-1.csv": b"\xff\0",
-        },
-    }
-    for what, files in spectra.items():
-
-        def curved(
-            room: Path, bench: Bench, files: dict[str, bytes | str] = files
-        ) -> Sequence[object]:
-            folder = _of(bench.run, room)
-            for name, data in files.items():
-                content(room / folder / "spectrum" / name, data)
-            return ["report", folder]
-
-        yield Case(f"runs/spectrum of {what}", curved, "spectrum")
-    for verb in ("report", "diagnose", "spectrum"):
+    for verb in ("report", "diagnose"):
         yield Case(f"runs/{verb} nowhere", lambda room, bench, verb=verb: [verb, "./nowhere"])
         yield Case(f"runs/{verb} an empty folder", lambda room, bench, verb=verb: [verb, room])
         yield Case(f"runs/{verb} a file", lambda room, bench, verb=verb: [verb, bench.sentences])
-
-
-def _spectra() -> Iterator[Case]:
-    def changed(*lines: str, file: str = "config.yaml", data: str = "") -> Callable[..., object]:
-        def made(room: Path, bench: Bench) -> Sequence[object]:
-            folder = _of(bench.image_run, room)
-            path = room / folder / file
-            if lines:
-                content(path, path.read_text() + "\n".join(lines) + "\n")
-            else:
-                content(path, data)
-            return ["spectrum", folder, "--no-progress"]
-
-        return made
-
-    told: dict[str, tuple[Callable[..., object], str]] = {
-        "an unknown setting": (changed("speed: 3"), "unknown setting 'speed'"),
-        "a key twice": (changed("seed: 3"), "twice"),
-        "an unknown method": (changed("augment: rainbow"), "rainbow"),
-        "laughs": (changed(data=_laughs()), ""),
-        "a result of lists": (changed(file="result.json", data="[]"), "not a result"),
-        "code that the folder names": (
-            changed("plugin: [code.py]", "objective: mine"),
-            "--plugin code.py",
-        ),
-    }
-    for what, (made, says) in told.items():
-        yield Case(f"runs/spectrum with {what}", made, says)  # type: ignore[arg-type]
 
 
 def _evaluated() -> Iterator[Case]:
@@ -223,5 +164,4 @@ def cases() -> Iterator[Case]:
     """Yield them."""
     yield from _damaged()
     yield from _others()
-    yield from _spectra()
     yield from _evaluated()

@@ -22,7 +22,7 @@ def test_auto_gives_a_reason_with_the_size() -> None:
     assert small == "eager"
     assert reason.startswith("2 x 3 similarities are ")
     assert reason.endswith("MB: all are held")
-    batch = torch.empty(64, 1)
+    batch = torch.empty(182, 1)
     assert choose(Views(batch, batch))[0] == "rowblock"
     many = torch.empty(5000, 1)
     assert choose(Views(many, many)) == (

@@ -183,4 +183,3 @@ def test_gradients_of_the_statistics(against: Against) -> None:
 def test_matrices_are_formed_once() -> None:
     found = pairs(VIEWS["square"])
     assert found.similarity() is found.similarity()
-    assert found.negative("both") is found.negative("both")

@@ -12,12 +12,12 @@ from isotrope.kernels.choose import pairs
 from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.statistics import Unfused, record
 from isotrope.objectives import MixCSE, MixedInfoNCE
-from isotrope.objectives.mixing import Mixed
 from isotrope.paradigm.objective import Objective
 from tests.kernels.test_rowblock import Bytes, apart
 from tests.paradigm.batches import batch
 
 TAU = 0.2
+Mixed = MixedInfoNCE | MixCSE
 ALL: list[Mixed] = [
     MixedInfoNCE(temperature=TAU),
     MixedInfoNCE(temperature=TAU, renormalise=False),

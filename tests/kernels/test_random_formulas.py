@@ -102,21 +102,13 @@ def tries(number: int) -> Any:
     )
 
 
-@tries(300)
-@given(objective=random_objectives("batch"), given_batch=batches)
-def test_any_formula_of_the_whole_batch(objective: Random, given_batch: Batch) -> None:
-    hold(objective, given_batch)
-
-
-@tries(120)
-@given(objective=random_objectives("none"), given_batch=batches)
-def test_any_formula_of_single_anchors(objective: Random, given_batch: Batch) -> None:
-    hold(objective, given_batch)
-
-
-@pytest.mark.parametrize("coupling", ["positives", "linear", "total"])
-def test_any_formula_of_what_is_known_beforehand(coupling: Coupling) -> None:
-    @tries(60)
+@pytest.mark.parametrize("times", [1, pytest.param(3, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize(
+    ("coupling", "number"),
+    [("batch", 100), ("none", 60), ("positives", 40), ("linear", 40), ("total", 40)],
+)
+def test_any_formula(coupling: Coupling, number: int, times: int) -> None:
+    @tries(number * times)
     @given(objective=random_objectives(coupling), given_batch=batches)
     def held(objective: Random, given_batch: Batch) -> None:
         hold(objective, given_batch)

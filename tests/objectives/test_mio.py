@@ -12,7 +12,7 @@ from isotrope.kernels.choose import pairs
 from isotrope.objectives import MIOv1, MIOv2, MIOv3
 from isotrope.objectives.mio import coldest
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.bounds.curvature import mio_hessian
+from papers.theorems.curvature import mio_hessian
 from tests.paradigm.batches import batch
 
 ALL = [MIOv1, MIOv2, MIOv3]

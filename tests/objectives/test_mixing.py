@@ -8,7 +8,7 @@ import torch
 from isotrope.core.views import Views, unit
 from isotrope.objectives import InfoNCE, MixCSE, MixedInfoNCE
 from isotrope.paradigm.assemble import assemble, tangent
-from isotrope.paradigm.bounds.contrastive import mixed_negatives_bound, mixed_positive_bound
+from papers.theorems.contrastive import mixed_negatives_bound, mixed_positive_bound
 from tests.paradigm.batches import batch
 
 TAU = 0.2

@@ -34,7 +34,7 @@ def spelled(settings: dict[str, Any]) -> str:
 def short_forms(kind: type) -> list[str]:
     """Every part of a kind, with every choice of its settings."""
     forms = []
-    for name, cls in kind.known.items():
+    for name, cls in kind.by_name.items():
         fields = hypers(cls)
         for at, hyper in enumerate(fields.values()):
             before = [str(getattr(cls, f)) for f in list(fields)[:at]]
@@ -52,19 +52,26 @@ FORMS = [
     for kind in (Dissipation, Weight, Ratio)
     for form in short_forms(kind)
 ]
-EDITED = [
-    (name, {"dissipation": "margin:0.3"} | edit)
-    for name in NAMES
-    if name != "paradigm" and Objective.registered[name]().has_terms
-    for edit in ({}, {"weight": "softmax:0.05"}, {"weight": "energy:0.5", "ratio": 1.5})
-]
+EDITED, EDITED_OTHERWISE = (
+    [
+        (name, {"dissipation": "margin:0.3"} | edit)
+        for name in NAMES
+        if name != "paradigm" and Objective.registered[name]().has_terms
+        for edit in edits
+    ]
+    for edits in ([{"weight": "energy:0.5", "ratio": 1.5}], [{}, {"weight": "softmax:0.05"}])
+)
 
 
 def over(*cases: tuple[str, dict[str, Any]]) -> pytest.MarkDecorator:
-    """Over these in every run of the suite, and nightly over the presets and part forms too."""
+    """Over these in every run of the suite, and nightly over presets and part forms too.
+
+    Edited objectives come three times nightly, and else once: with everything edited.
+    """
+    often = [*PRESETS, *FORMS, *(EDITED_OTHERWISE if EDITED[0] in cases else [])]
     params = [
         pytest.param(*case, id=f"{case[0]}-{spelled(case[1])}", marks=marks)
-        for some, marks in ((cases, []), (PRESETS + FORMS, [pytest.mark.nightly]))
+        for some, marks in ((cases, []), (often, [pytest.mark.nightly]))
         for case in some
         if not (marks and case in cases)
     ]
@@ -130,7 +137,7 @@ def test_every_way_to_the_loss_is_the_same(name: str, settings: dict[str, Any]) 
 def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
     objective = built(name, settings)
     for kind in BATCHES:
-        for shape in SHAPES[:4]:
+        for shape in SHAPES[: 2 if settings else 4]:
             error = proof.parts_entry(objective, *batch(kind, *shape))
             assert error <= EXACT, (kind, shape)
     assert not objective.parts.attraction.has_terms

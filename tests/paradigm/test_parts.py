@@ -145,7 +145,7 @@ def test_every_part_without_any_negative(kind: type) -> None:
     """All rows in one group: nothing pushes, margins have nothing left to do, no NaN."""
     a, b = (unit(x) for x in batch("random", 4, 3))
     seen = pairs(Views(a, b, groups=torch.zeros(4, dtype=torch.long)))
-    for name, cls in kind.known.items():
+    for name, cls in kind.by_name.items():
         for choice in [{}, *({f: c} for f, h in hypers(cls).items() for c in h.choices)]:
             value = cls(**choice)(seen)
             assert torch.isfinite(value).all(), (name, choice)
@@ -158,7 +158,7 @@ def test_every_part_without_any_negative(kind: type) -> None:
 def test_further_negatives_are_columns_of_every_weight() -> None:
     a, b = (unit(x) for x in batch("random", 4, 3))
     more = unit(batch("random", 2, 3, seed=1)[0])
-    for name, cls in Weight.known.items():
+    for name, cls in Weight.by_name.items():
         for by, columns in (("cross", 6), ("anchors", 6), ("positives", 6), ("both", 10)):
             weight = cls(by=by)(pairs(Views(a, b, more)))
             assert weight.shape == (4, columns), (name, by)
@@ -224,7 +224,7 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
 
 @pytest.mark.parametrize("kind", [Dissipation, Weight, Ratio])
 def test_the_short_form_names_the_part(kind: type) -> None:
-    for cls in kind.known.values():
+    for cls in kind.by_name.values():
         again = compose.part(kind, compose.short(cls()))
         assert type(again) is cls
         assert compose.short(again) == compose.short(cls())

@@ -87,7 +87,8 @@ def test_pairs_have_no_in_batch_negatives(n: int, d: int, dtype: torch.dtype) ->
     found = recognise(gradient(loss, leaf), Views(anchors, positives))
     assert found.kind == "pairs"
     assert found.terms is None is found.temperature
-    assert found.apart
+    assert found.pulled is not None
+    assert found.pulled < 1
 
 
 def test_a_softmax_that_is_done_is_no_loss_of_pairs() -> None:

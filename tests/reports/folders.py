@@ -168,7 +168,7 @@ def write_image_run(
 
 
 FAULTY = {
-    "verdict": ["collapsed", "ratio-under-bound"],
+    "verdict": ["collapsed", "losing-pull"],
     "findings": [
         {
             "verdict": "collapsed",
@@ -181,7 +181,7 @@ FAULTY = {
             "detail": "All embeddings are one point.",
         },
         {
-            "verdict": "ratio-under-bound",
+            "verdict": "losing-pull",
             "evidence": [{"name": "above", "number": None, "threshold": 1500, "side": "above"}],
             "source": "paper 000, lemma 1",
             "change": "--objective.ratio 1.5",
@@ -195,29 +195,4 @@ def write_diagnosis(run: Path, record: Any = None) -> Path:
     """Write what ``isotrope diagnose`` writes: healthy, without a record."""
     record = {"verdict": ["healthy"], "findings": []} if record is None else record
     (run / "diagnosis.json").write_text(json.dumps(record), encoding="utf-8")
-    return run
-
-
-def write_spectrum(run: Path, *, step: int = 40, top: float = 12.5) -> Path:
-    """Write what ``isotrope spectrum`` writes: of 2 start vectors, 3 Ritz values each."""
-    folder = run / "spectrum"
-    folder.mkdir(exist_ok=True)
-    result = {
-        "kind": "spectrum", "name": run.name,
-        "metrics": {
-            "step": step, "lambda_max": top, "lambda_min": -1.5, "negative": 1.0, "flat": 0.0,
-            "trace": 1234.5,
-        },
-        "details": {
-            "verdict": "strict saddle", "learning_rate": {"verdict": "the rate is too high"}
-        },
-    }  # fmt: skip
-    (folder / f"step-{step}.json").write_text(json.dumps(result), encoding="utf-8")
-    rows = [
-        f"0,{probe},{value},0.1,{weight},0.0"
-        for probe in (0, 1)
-        for value, weight in ((-1.5, 0.2), (0.0, 0.7), (top, 0.1))
-    ]
-    header = "seed,probe,ritz_value,error,weight,slope"
-    (folder / f"step-{step}.csv").write_text("\n".join([header, *rows]) + "\n", encoding="utf-8")
     return run

@@ -15,7 +15,6 @@ from tests.reports.folders import (
     write_diagnosis,
     write_image_run,
     write_run,
-    write_spectrum,
 )
 from tests.reports.test_html import NASTY
 
@@ -70,7 +69,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs += [
         write_run(folder / "a run with quite a long name of many words", columns=OLD),
         write_run(folder / ("long" * 20), dev=(80.0,), finished=False),
-        write_spectrum(write_image_run(folder / "pixels", method="byol")),
+        write_image_run(folder / "pixels", method="byol"),
     ]
     return write_report(
         runs,
@@ -104,7 +103,7 @@ def test_all_is_drawn_and_nothing_overlaps(tab: Tab, page: Path, width: int, dar
     hero = "-wide" if width > 640 else ""
     # what the unfinished run's dev score measures is not known: it shares no axis with the others
     scores = [f"dev{hero}", f"dev2{hero}", f"knn{hero}"]
-    keys = [*scores, *PLOTTED[1:], f"spectrum{hero}"]
+    keys = [*scores, *PLOTTED[1:]]
     plots = tab.run(PLOTS)
     assert [plot["key"] for plot in plots] == keys
     for plot in plots:
@@ -139,8 +138,6 @@ def test_the_pointer_reads_numbers(tab: Tab, page: Path) -> None:
     assert "0.5353 \N{PLUS-MINUS SIGN} 0.2" in tab.run(TIP)
     tab.point(*place(tab, "trajectory", 0.14, 0.8))  # left: alignment at its lowest
     assert "0.1865, \N{MINUS SIGN}2.865" in tab.run(TIP)
-    tab.point(*place(tab, "spectrum-wide", 0.0, 0.5))
-    assert tab.run(TIP).startswith("eigenvalue \N{MINUS SIGN}1.78")
     tab.point(2, 2)
     assert tab.run(TIP) == ""
     assert tab.console == []

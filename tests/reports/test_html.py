@@ -71,6 +71,12 @@ def report(tmp_path: Path, *runs: Path, **extra: object) -> tuple[str, Page]:
     return source, page
 
 
+@pytest.fixture
+def words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A page without its pictures, which take most of the time to write it."""
+    monkeypatch.setattr("isotrope.reports.html.sections", lambda runs: [])
+
+
 def test_report_is_one_closed_file_with_everything_in_it(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / name) for name in ("one", "two")]
     source, page = report(tmp_path, *runs, title="My runs")
@@ -101,6 +107,7 @@ def test_same_runs_give_the_same_bytes(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.html", "b.html", "one"]
 
 
+@pytest.mark.usefixtures("words")
 def test_headline_and_verdicts(tmp_path: Path) -> None:
     better = write_run(tmp_path / "better", judgement="improved")
     worse = write_run(tmp_path / "worse", dev=(86.61, 86.0, 85.0), judgement="worse")
@@ -135,6 +142,7 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     assert "better reached dev STS" in page.text
 
 
+@pytest.mark.usefixtures("words")
 def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
     one, two = write_run(tmp_path / "one"), write_run(tmp_path / "two", dev_name="retrieval")
     source, page = report(tmp_path, one, two)
@@ -155,6 +163,7 @@ def test_missing_numbers_say_why(tmp_path: Path) -> None:
     assert "per push from the negatives. Not measured: barlow." in page.text
 
 
+@pytest.mark.usefixtures("words")
 def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     runs = [write_run(tmp_path / parent / "run") for parent in ("a", "b")]
     _, page = report(tmp_path, *runs)
@@ -162,6 +171,7 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
     assert "b/run" in page.text
 
 
+@pytest.mark.usefixtures("words")
 def test_tables_and_examples(tmp_path: Path) -> None:
     table = HtmlTable(
         "Find it", ["model", "MRR", "n"], [["old", 0.5, 1204], ["new", None, 3]], "A note."
@@ -179,12 +189,13 @@ def test_tables_and_examples(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.usefixtures("words")
 def test_diagnoses_come_first(tmp_path: Path) -> None:
     faulty = write_diagnosis(write_run(tmp_path / "faulty"), FAULTY)
     well = write_diagnosis(write_run(tmp_path / "well"))
     unknown = write_run(tmp_path / "no one looked")
     source, page = report(tmp_path, faulty, well, unknown)
-    health = "faulty: collapsed, ratio under bound. 1 of 3 runs is healthy, 1 not diagnosed."
+    health = "faulty: collapsed, losing pull. 1 of 3 runs is healthy, 1 not diagnosed."
     assert page.text.index(health) < page.text.index("is best: ")
     for words in (
         "1. Collapsed All embeddings are one point. Change --objective ntxent",
@@ -204,7 +215,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     _, page = report(tmp_path, well, unknown)
     assert "1 of 2 runs is healthy, 1 not diagnosed." in page.text
     _, page = report(tmp_path, faulty)
-    assert "Training report Collapsed, ratio under bound. faulty reached" in page.text
+    assert "Training report Collapsed, losing pull. faulty reached" in page.text
     own = tmp_path / "own"
     own.mkdir()
     (own / "metrics.csv").write_text("step,loss\n0,2\n5,1\n", encoding="utf-8")
@@ -215,8 +226,9 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     assert "Not diagnosed yet: no one looked." in page.text
 
 
+@pytest.mark.usefixtures("words")
 @pytest.mark.parametrize(
-    ("outcome", "words", "colour", "sentence"),
+    ("outcome", "pill", "colour", "sentence"),
     [
         ("worse", "healthy; worse", "faulty", "Healthy, but training made it worse."),
         ("no measurable change", "healthy; no measurable change", "even", "Healthy."),
@@ -224,15 +236,16 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     ],
 )
 def test_the_pill_is_green_only_where_verdict_and_outcome_are_good(
-    tmp_path: Path, outcome: str, words: str, colour: str, sentence: str
+    tmp_path: Path, outcome: str, pill: str, colour: str, sentence: str
 ) -> None:
     run = write_diagnosis(write_run(tmp_path / "run", judgement=outcome))
     source, page = report(tmp_path, run)
-    assert f'<strong class="{colour}">{words}</strong>' in source
+    assert f'<strong class="{colour}">{pill}</strong>' in source
     assert source.count('<strong class="') == 1
     assert sentence in page.text
 
 
+@pytest.mark.usefixtures("words")
 def test_of_healthy_runs_those_that_got_worse_are_named(tmp_path: Path) -> None:
     runs = [
         write_diagnosis(write_run(tmp_path / name, judgement=outcome))
@@ -242,6 +255,7 @@ def test_of_healthy_runs_those_that_got_worse_are_named(tmp_path: Path) -> None:
     assert "All 2 runs are healthy, but training made worse: a." in page.text
 
 
+@pytest.mark.usefixtures("words")
 def test_a_run_in_progress_is_judged_by_what_it_has_kept(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", dev=(50.0, 20.0), finished=False)
     history = DevHistory("dev MRR@10")
@@ -254,6 +268,7 @@ def test_a_run_in_progress_is_judged_by_what_it_has_kept(tmp_path: Path) -> None
     )
 
 
+@pytest.mark.usefixtures("words")
 def test_equal_weights_are_told(tmp_path: Path) -> None:
     runs = [
         write_run(tmp_path / name, weights=weights)
@@ -265,6 +280,7 @@ def test_equal_weights_are_told(tmp_path: Path) -> None:
     assert page.text.count("same weights") == 2
 
 
+@pytest.mark.usefixtures("words")
 def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
     number = {"name": "dead_early", "number": 0.25, "threshold": 0.9, "unit": "", "side": "above"}
     record = {"verdict": ["healthy"], "findings": [], "numbers": [number]}

@@ -12,7 +12,7 @@ import pytest
 from isotrope.reports.panels import ReportPanel, panel, panels, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import styles
-from isotrope.reports.quantities import QUANTITIES
+from isotrope.reports.quantities import QUANTITIES, SECTIONS
 from isotrope.reports.runs import Run, read_run
 from tests.reports.folders import COLUMNS, OLD, OLD_PLOTTED, PLOTTED, write_run
 
@@ -186,7 +186,11 @@ def test_the_axis_of_what_is_never_negative_is_not_either(key: str, values: list
     assert high > max(values)
 
 
-def test_each_dev_metric_has_a_picture_of_its_own(tmp_path: Path) -> None:
+def test_each_dev_metric_has_a_picture_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = [section for section in SECTIONS if any(q.key == "dev" for q in section.quantities)]
+    monkeypatch.setattr("isotrope.reports.panels.SECTIONS", scores)
     sts, mrr = "dev STS Spearman (dev.tsv)", "held-out MRR@10 of 155 queries"
     folders = [
         write_run(tmp_path / "a", dev_name=sts, dev=(80, 81), settings="dev: dev.tsv\n"),

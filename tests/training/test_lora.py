@@ -145,7 +145,6 @@ def test_every_verb_takes_the_run(lora: dict, tmp_path: Path, capsys) -> None:
         ["encode", run, corpus, "-o", str(tmp_path / "out.npy")],
         ["search", run, corpus, "river stone", "--top", "2"],
         ["diagnose", run],
-        ["spectrum", run, "--iterations", "2", "--batch-size", "4"],
     ):
         assert guarded(line) == 0, capsys.readouterr().err
 

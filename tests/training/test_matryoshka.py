@@ -103,15 +103,6 @@ def test_resuming_equals_never_stopping(nested: dict, tmp_path: Path) -> None:
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_the_spectrum_is_of_the_same_loss(nested: dict, capsys) -> None:
-    nested["checkpoint_every"] = 2
-    run = str(fit(**nested).output)
-    quick = ["--iterations", "2", "--batch-size", "4", "--device", "cpu"]
-    assert guarded(["spectrum", run, *quick]) == 0
-    assert guarded(["spectrum", run, "--by", "embeddings", *quick]) == 2
-    assert "a run with --matryoshka has several; take --by parameters" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -1,4 +1,4 @@
-"""MTEB: an encoder as mteb asks for one, and STS sets of this machine as tasks of mteb.
+"""Adapts encoders to mteb's interface, and turns local STS sets into mteb tasks.
 
 mteb evaluates, so the numbers are its own::
 
@@ -10,7 +10,7 @@ mteb evaluates, so the numbers are its own::
     print({r.task_name: 100 * r.get_score() for r in found.task_results})
     print(mteb.mock_run(encoder).to_markdown())  # mteb's own check of an encoder
 
-``mteb.evaluate`` keeps its results below ``~/.cache/mteb`` unless it is told ``cache=None`` or
+``mteb.evaluate`` keeps its results below ``~/.cache/mteb`` unless it has ``cache=None`` or
 ``cache=mteb.ResultCache(folder)``. Importing mteb makes that folder, empty (the environment
 variable ``MTEB_CACHE`` names another), and sets the seed of the global random generators, and so
 does every task that is made.
@@ -47,7 +47,7 @@ _PROBE = ("Isotropy", "the same in ALL directions, 1 to 10; naïve?", "again and
 
 
 class MTEBEncoder:
-    """An encoder as mteb asks for one (its ``EncoderProtocol``); similarity is the cosine.
+    """Gives an encoder the interface of mteb's ``EncoderProtocol``; similarity is the cosine.
 
     Texts reach the encoder as they are. A task for which the model has a prompt (for the task, its
     type, queries or documents) is refused: mteb puts such prompts in front, nothing here does.
@@ -151,7 +151,7 @@ class _LocalSTS(AbsTaskSTS):
 
 
 def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTaskSTS]:
-    """Make tasks of mteb of STS sets that lie on this machine.
+    """Make mteb tasks of local STS sets.
 
     Their ``cosine_spearman``, times 100, is the number of ``isotrope.evaluate`` before its
     rounding, but for the last bits of cosines that are nearly equal (less than 0.0001). The pairs
@@ -176,7 +176,7 @@ def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTask
 
 
 def _task(name: str, subsets: Sequence[Subset]) -> _LocalSTS:
-    """Return a task of a class of its own: after unloading, mteb asks the class what it is."""
+    """Return a task of a class of its own: after unloading, mteb reads the class's attributes."""
     score = np.concatenate([subset.scores for subset in subsets])
     columns = {
         "sentence1": [text for subset in subsets for text in subset.first],

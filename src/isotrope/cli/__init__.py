@@ -1,4 +1,4 @@
-"""The command line: ``main`` finds the command, and each command is parsed in a file of its own.
+"""The command line: ``main`` picks the command; each command parses its arguments in its own file.
 
 A command's file parses the arguments, calls one function and prints one table; it holds no logic.
 ``--help`` loads neither torch nor any other heavy library.

@@ -1,4 +1,4 @@
-"""Completion of verbs, flags and values in a shell, made by shtab from the parsers of all verbs."""
+"""Completes verbs, flags and values in a shell, by shtab from the parsers of all verbs."""
 
 import argparse
 import importlib

@@ -21,7 +21,7 @@ Pictures that cannot be read are left out and counted.
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, encode, say what was written."""
+    """Parse, encode, print the path and the shape."""
     parser = Parser(
         prog="isotrope encode",
         description="Encode every text of a file, or picture of a folder, into a row of a matrix.",

@@ -1,13 +1,17 @@
-"""``isotrope objectives``: list the objectives, show one, or prove one."""
+"""``isotrope objectives``: list the objectives, show one, or check anybody's loss."""
 
 import argparse
 import inspect
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser
 from isotrope.cli.table import table
+
+if TYPE_CHECKING:
+    from isotrope.paradigm.proof import Check
 
 EPILOG = """\
 examples:
@@ -15,8 +19,14 @@ examples:
   isotrope objectives --components                     what their gradients are made of
   isotrope objectives infonce                          formula, gradient, settings, presets
   isotrope objectives --plugin my_loss.py              your own among them
-  isotrope objectives myloss --plugin my_loss.py --prove
-                                                       is its gradient what its components say?
+  isotrope objectives --check my_loss.py               is your loss the same in chunks, cached, on
+                                                       two processes, permuted, in bfloat16?
+  isotrope objectives --check infonce                  is its gradient what its components say?
+
+--check takes a file with objectives, with functions of (anchors, positives) that return a scalar,
+or with modules of such a forward: all whose name contains "loss", or the one of FILE:NAME. A third
+parameter without a default gets negatives; chunk_size or mini_batch_size, as a parameter or an
+attribute, is tried with several values. On two processes each calls the loss with its rows.
 
 With --components, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0
 (it fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
@@ -29,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, print the list, one card or its proof."""
     parser = Parser(
         prog="isotrope objectives",
-        description="List the objectives with their components, show one, or prove one.",
+        description="List the objectives with their components, show one, or check a loss.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -43,25 +53,23 @@ def run(arguments: Sequence[str]) -> int:
         help="Python file with an objective of your own; may be repeated",
     )
     parser.add_argument(
-        "--prove",
-        action="store_true",
-        help="hold NAME's formula against its components in float64, and try what it declares; "
-        "exit code 1 if something does not hold",
+        "--check",
+        metavar="FILE|NAME",
+        help="whether a loss is the same by every way of training with it, and an objective's "
+        "formula by its components; exit code 1 if something is wrong",
     )
     parser.add_argument(
         "--components", action="store_true", help="list dissipation, weight and ratio of each"
     )
     options = parser.parse_args(list(arguments))
-    if options.prove and not options.name:
-        parser.error("--prove needs the NAME of an objective")
     from isotrope.paradigm import registry
 
     for plugin in options.plugin:
         registry.load_plugin(plugin)
     if options.name:
         registry.find(options.name)
-    if options.prove:
-        return _proof(options.name)
+    if options.check:
+        return _check(options.check)
     if options.name:
         return _card(options.name)
     return _components() if options.components else _list()
@@ -150,19 +158,38 @@ def _card(name: str) -> int:
     return 0
 
 
-def _proof(name: str) -> int:
-    from isotrope.paradigm import registry
-    from isotrope.paradigm.mistakes import mistakes
-    from isotrope.paradigm.proof import prove
+def _check(named: str) -> int:
+    """Print the checks of an objective, or of the losses of a file."""
+    file, _, name = named.partition(":")
+    if not file.endswith(".py"):
+        from isotrope.paradigm import registry
+        from isotrope.paradigm.proof import prove
 
-    cls = registry.find(name)
-    checks = prove(cls)
-    rows = [[c.name, str(c.tried), c.worst, "holds" if c.passed else "FAILS"] for c in checks]
-    print(table(["check", "tried", "found", ""], rows))
-    if not checks[0].passed:
+        objective = registry.find(named)
+        checked = {objective.name: prove(objective)}
+    else:
+        from isotrope.training.loss_check import check_file
+
+        checked = check_file(Path(file), name)
+    for key, checks in checked.items():
+        print(("" if key == next(iter(checked)) else "\n") + f"{key}\n")
+        marks = {True: "ok", False: "WRONG", None: "-"}
+        rows = [[c.name, str(c.tried), c.worst, marks[c.passed]] for c in checks]
+        print(table(["compared", "tried", "largest difference", ""], rows))
+        print("\n".join(f"{c.name}: {c.means}" for c in checks if c.means))
+        _explain(key, checks)
+    return 1 if any(c.passed is False for checks in checked.values() for c in checks) else 0
+
+
+def _explain(name: str, checks: "Sequence[Check]") -> None:
+    """Say by what factor an objective's components are off, if they are."""
+    from isotrope.paradigm.mistakes import mistakes
+    from isotrope.paradigm.objective import Objective
+
+    cls = Objective.registered.get(name.lower())
+    if cls is not None and checks[0].passed is False:
         print("\nformula and components on a random batch of 4 anchors, in 16 dimensions:")
         print("\n".join(mistakes(cls())))
-    return 0 if all(check.passed for check in checks) else 1
 
 
 def _parts() -> list[list[str]]:
@@ -176,7 +203,7 @@ def _parts() -> list[list[str]]:
 
     rows = []
     for kind in (Dissipation, Weight, Ratio):
-        for name, cls in sorted(kind.known.items()):
+        for name, cls in sorted(kind.by_name.items()):
             fields = hypers(cls)
             value = "".join(f":{shown(getattr(cls, field))}" for field in fields)
             meaning = (inspect.getdoc(cls) or "").splitlines()[0]

@@ -14,8 +14,8 @@ examples:
   isotrope report runs/* --diagnose
   isotrope report runs/* -o comparison.html --pictures comparison
 
-The file needs no network and no other file: send it, open it anywhere. What `isotrope diagnose`
-and `isotrope spectrum` found about a run stands in it.
+The file needs no network and no other file: send it, open it anywhere. It includes what
+`isotrope diagnose` has found about a run.
 """
 
 

@@ -25,8 +25,8 @@ def tables(result: Result) -> str:
         parts.append(_row(dev, "spearman", None, "the same on the dev split"))
     if "STS-B" in dev:
         sphere = {k: dev["STS-B"][k] for k in ("alignment", "uniformity")}
-        named = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
-        parts.append(f"STS-B dev: {named}")
+        measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
+        parts.append(f"STS-B dev: {measures}")
     if transfer:
         average = result.details.get("transfer_average")
         title = f"accuracy in percent ({result.details['mode']} mode)"

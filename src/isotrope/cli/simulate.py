@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isotrope.cli import simulate_training
 from isotrope.cli.arguments import Parser, dotted
 from isotrope.cli.output import write_files
-from isotrope.cli.simulate_training import TRAINED
 from isotrope.cli.table import table
 from isotrope.core.errors import MissingExtra
 from isotrope.core.progress import bar
@@ -47,8 +45,6 @@ examples:
   isotrope simulate weight --gated
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
-  isotrope simulate convergence --help
-  isotrope simulate latent --help
 
 Without --objective: the objectives of the paper's figure. The angle between an anchor and its
 positive is drawn around mu_pos (normally, standard deviation 0.05 rad), the angles to its
@@ -59,8 +55,6 @@ kind writes KIND.png, KIND.svg and KIND.csv.
 
 def run(arguments: Sequence[str]) -> int:
     """Parse, simulate, write picture and numbers, print a short table."""
-    if arguments and arguments[0] in TRAINED:
-        return simulate_training.run(arguments[0], arguments[1:])
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     options = _parsed(others, settings)
@@ -82,15 +76,15 @@ def run(arguments: Sequence[str]) -> int:
     grid = options.grid or 100
     total = {"dissipation": grid**2, "weight": grid}.get(options.kind, 0)
     with bar(total, options.kind, show=not options.json) as progress:
-        found = figure(
+        landscapes = figure(
             options.kind,
             panels,
             common=not options.independent,
             progress=progress,
             **figure_options,
         )
-    files = _write(options, [panel.title for panel in panels], found)
-    rows = [numbers(options.kind, landscape) for landscape in found]
+    files = _write(options, [panel.title for panel in panels], landscapes)
+    rows = [numbers(options.kind, landscape) for landscape in landscapes]
     if options.json:
         objectives = [
             {"title": p.title, "objective": p.name, "settings": {**p.settings}, **row}
@@ -109,8 +103,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
-    all_kinds = {**KINDS, **TRAINED}
-    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in all_kinds.items())
+    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in KINDS.items())
     parser = Parser(
         prog="isotrope simulate",
         description="See what objectives do to an anchor at all angles to its positive and its "
@@ -119,7 +112,7 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("kind", metavar="KIND", choices=all_kinds, help="what to simulate")
+    add("kind", metavar="KIND", choices=KINDS, help="what to simulate")
     add("--objective", metavar="NAME", help="only this; settings as --objective.SETTING VALUE")
     add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
     add("--output", metavar="DIR", type=Path, default=Path("simulation"), help="[simulation]")
@@ -142,8 +135,6 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
     add("--part", choices=("alignment", "uniformity"), help="of the norm [alignment]")
     add("--json", action="store_true", help="print JSON and nothing else")
     options = parser.parse_args(list(arguments))
-    if options.kind in TRAINED:
-        parser.error(f"{options.kind} stands first: isotrope simulate {options.kind} ...")
     if settings and not options.objective:
         parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
     for flag, kinds_of_flag in ONLY.items():
@@ -159,26 +150,26 @@ def _write(
     """Write picture and numbers; return their paths."""
     from isotrope.diagnostics.simulation.landscape import as_csv
 
-    named = list(zip(titles, landscapes, strict=True))
-    picture = _picture(options, named)
-    contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(named).encode()}
+    titled = list(zip(titles, landscapes, strict=True))
+    picture = _picture(options, titled)
+    contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(titled).encode()}
     return write_files(
         options.output,
         {f"{options.kind}.{suffix}": content for suffix, content in contents.items()},
     )
 
 
-def _picture(options: argparse.Namespace, named: "Sequence[tuple[str, Landscape]]") -> "Picture":
+def _picture(options: argparse.Namespace, titled: "Sequence[tuple[str, Landscape]]") -> "Picture":
     try:
         from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
-    shown = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in named]
+    surfaces = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in titled]
     if options.kind == "weight":
-        return curves(shown, "share of the hardest negative")
+        return curves(surfaces, "share of the hardest negative")
     if options.kind == "norm":
         quantity = f"gradient norm, {options.part or 'alignment'}"
-        return heatmaps(shown, quantity, labels=ANGLES)
+        return heatmaps(surfaces, quantity, labels=ANGLES)
     if options.kind == "ratio":
-        return heatmaps(shown, "ratio", limits=(0, 5), lines=(1.25, 1.5, 2))
-    return heatmaps(shown, "gradient dissipation", limits=(0, 1), lines=(0.5,))
+        return heatmaps(surfaces, "ratio", limits=(0, 5), lines=(1.25, 1.5, 2))
+    return heatmaps(surfaces, "gradient dissipation", limits=(0, 1), lines=(0.5,))

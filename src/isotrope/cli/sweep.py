@@ -63,18 +63,24 @@ many as there are. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same 
 """
 
 
-class _Vary(argparse.Action):
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:  # noqa: ANN401
-        namespace.stages[-1].append(values)
+class _Stages(argparse.Action):
+    """``--vary`` adds a setting to the present stage, ``--then`` begins the next."""
 
-
-class _Then(argparse.Action):
-    def __call__(self, parser: Any, namespace: Any, values: Any, option: Any = None) -> None:  # noqa: ANN401
-        namespace.stages.append([])
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if self.nargs == 0:
+            namespace.stages.append([])
+        else:
+            namespace.stages[-1].append(values)
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, train what is missing, print the table and the best."""
+    """Parse, train the missing runs, print the table and the best trial."""
     if not arguments or arguments[0] in ("-h", "--help"):
         _parser("").parse_args(list(arguments))
     verb = arguments[0] if arguments else ""
@@ -140,8 +146,8 @@ def _parser(verb: str) -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--vary", action=_Vary, metavar="NAME=VALUES", help="what differs between runs")
-    add("--then", action=_Then, nargs=0, help="begin the next stage, with the best of this one")
+    add("--vary", action=_Stages, metavar="NAME=VALUES", help="what differs between runs")
+    add("--then", action=_Stages, nargs=0, help="begin the next stage, with the best of this one")
     add("--output", type=Path, metavar="DIR", help="of the sweep: its runs, table and picture")
     add("--sampler", metavar="grid|random|tpe", help="[grid; random if there are ranges]")
     add("--trials", type=int, metavar="N", help="settings that random and tpe try [20]")
@@ -157,8 +163,8 @@ def _parser(verb: str) -> Parser:
     parser.set_defaults(stages=[[]], vary=None, then=None)
     if verb:
         cls = _settings(verb)
-        mine = {action.dest for action in parser._actions}
-        skip = {VERBS[verb], *cls.collected(), "seed", "progress", *mine}
+        flags = {action.dest for action in parser._actions}
+        skip = {VERBS[verb], *cls.collected(), "seed", "progress", *flags}
         add_fields(parser, cls.ordered(), skip=skip)
         add(VERBS[verb], nargs="*" if verb == "train" else "?")
         add("--config", metavar="FILE")

@@ -1,4 +1,4 @@
-"""Plain text tables for the terminal."""
+"""Formats plain text tables for the terminal."""
 
 import textwrap
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | 
 
 
 def _broken(row: Sequence[str], width: int) -> list[Sequence[str]]:
-    """Return a row as lines: its last cell is broken, the others stand on the first."""
+    """Return a row as lines: its last cell is broken, the others are on the first line."""
     *others, last = row
     first, *more = textwrap.wrap(last, width) or [""]
     return [[*others, first], *([*("" for _ in others), line] for line in more)]

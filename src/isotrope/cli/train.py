@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from isotrope.cli.arguments import Parser
-from isotrope.cli.training import asked_for
+from isotrope.cli.training import parsed_settings
 from isotrope.training.settings import TrainSettings
 
 EPILOG = """\
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("files", nargs="*", metavar="FILE", help=_described("files"))
-    parsed = asked_for(parser, arguments, TrainSettings, "files")
+    parsed = parsed_settings(parser, arguments, TrainSettings, "files")
     if parsed is None:
         return 0
     settings, resume = parsed

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from isotrope.cli.arguments import Parser
-from isotrope.cli.training import asked_for
+from isotrope.cli.training import parsed_settings
 from isotrope.training.images.settings import ImageSettings
 
 EPILOG = """\
@@ -39,7 +39,7 @@ def run(arguments: Sequence[str]) -> int:
     )
     described = ImageSettings.model_fields["data"].description
     parser.add_argument("data", nargs="?", metavar="DATA", help=described)
-    parsed = asked_for(parser, arguments, ImageSettings, "data")
+    parsed = parsed_settings(parser, arguments, ImageSettings, "data")
     if parsed is None:
         return 0
     settings, resume = parsed

@@ -9,12 +9,12 @@ from isotrope.cli.arguments import Parser, add_fields, dotted
 from isotrope.core.setting_aliases import ACCEPTED
 from isotrope.training.settings import RunSettings, read_yaml
 
-__all__ = ["asked_for"]
+__all__ = ["parsed_settings"]
 
 Settings = TypeVar("Settings", bound=RunSettings)
 
 
-def asked_for(
+def parsed_settings(
     parser: Parser, arguments: Sequence[str], cls: type[Settings], positional: str
 ) -> tuple[Settings, bool] | None:
     """Return the settings and whether to resume; None after printing the settings.
@@ -62,15 +62,15 @@ def asked_for(
 
 def _add_settings(parser: Parser, arguments: Sequence[str]) -> None:
     """Let the help list the settings of the objective that is named beside ``--help``."""
-    named = [word.partition("=")[2] for word in arguments if word.startswith("--objective=")]
-    named += [after for word, after in pairwise(arguments) if word == "--objective"]
-    if not named:
+    objectives = [word.partition("=")[2] for word in arguments if word.startswith("--objective=")]
+    objectives += [after for word, after in pairwise(arguments) if word == "--objective"]
+    if not objectives:
         return
     from isotrope.core.hyper import hypers
     from isotrope.paradigm import registry
     from isotrope.paradigm.portrait import shown
 
-    cls = registry.find(named[-1])
+    cls = registry.find(objectives[-1])
     group = parser.add_argument_group(f"settings of {cls.name}")
     for field, hyper in hypers(cls).items():
         text = f"{hyper.help or hyper.symbol}; {hyper.bounds} [{shown(getattr(cls, field))}]"

@@ -23,7 +23,7 @@ _SEAL = re.compile(re.escape(_NAME) + rb"[0-9a-f]{32}")
 
 
 class ChecksumMismatch(ValueError):
-    """A file is not what was written."""
+    """A file differs from what was written."""
 
 
 def add_checksum(path: Path) -> None:

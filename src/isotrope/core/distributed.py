@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.views import Views
 
 __all__ = [
@@ -186,8 +186,8 @@ def all_gather_views(views: Views) -> GlobalBatch:
 
 def _counts(*counts: int, device: torch.device) -> list[list[int]]:
     """Return these counts of every process."""
-    mine = torch.tensor(counts, device=device)
-    return [row.tolist() for row in _all_gather(mine, [len(counts)] * world_size())]
+    local = torch.tensor(counts, device=device)
+    return [row.tolist() for row in _all_gather(local, [len(counts)] * world_size())]
 
 
 def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
@@ -201,8 +201,7 @@ def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
 
 def _of_all(x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
     """Return the same as :func:`_all_gather`, with a gradient."""
-    parts: tuple[Tensor, ...] = _Gather.apply(x, rows)  # type: ignore[no-untyped-call]
-    return parts
+    return apply(_Gather, tuple[Tensor, ...], x, rows)
 
 
 class _Gather(torch.autograd.Function):

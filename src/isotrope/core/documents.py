@@ -1,4 +1,4 @@
-"""Reads small text, JSON and YAML files whole, or refuses them with one line that names the file.
+"""Reads small text, JSON and YAML files; refuses bad ones with one line that names the file.
 
 Pipes, devices, files of gigabytes, YAML aliases that multiply and repeated keys are refused with an
 :class:`InputError`. Nothing in a file is ever executed.
@@ -26,7 +26,7 @@ _MOST_VALUES = 100_000  # of settings, with all aliases written out
 
 
 def place(path: Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"``, on one line whatever the file is called."""
+    """Return ``"file, line 3"`` on one line, whatever the name of the file."""
     name = str(path) if str(path).isprintable() else repr(str(path))
     return name if line is None else f"{name}, line {line}"
 
@@ -42,7 +42,7 @@ def brief(value: object) -> str:
 
 
 def check_file(path: Path) -> None:
-    """Refuse what is not a readable regular file, without opening it (a pipe would block).
+    """Refuse anything but a readable regular file, without opening it (a pipe would block).
 
     Raises:
         InputError: nothing is there, or it is a folder, pipe, socket or device.
@@ -88,7 +88,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
 
 
 def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
-    """Return what a file of JSON holds.
+    """Read a JSON file.
 
     Raises:
         InputError: the file is not JSON, or :func:`read_text` refuses it.
@@ -150,7 +150,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
 
 
 def _check_node(node: "yaml.Node | None") -> None:
-    """Refuse keys that stand there twice, and aliases that would be written out without end."""
+    """Refuse duplicate keys, and aliases that would expand without end."""
     sizes: dict[int, int | None] = {}
 
     def size(node: "yaml.Node") -> int:

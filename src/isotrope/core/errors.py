@@ -1,4 +1,4 @@
-"""The errors that a user can cause; each says in one line what was wrong and what to do."""
+"""The errors that a user can cause: each says in one line what was wrong and what to do."""
 
 import difflib
 from collections.abc import Iterable
@@ -23,15 +23,15 @@ class InputError(ValueError):
 
 
 class CannotResume(InputError):
-    """What an earlier part of a run left cannot be gone on from: other settings, damaged files."""
+    """A run cannot be resumed: its settings differ, or its files are damaged."""
 
 
 class Diverged(InputError):
-    """A loss or a gradient is not finite: what was asked for cannot be trained."""
+    """A loss or a gradient is not finite, so the training cannot continue."""
 
 
 class LostProcess(RuntimeError):
-    """One of the processes of a run has ended without being asked to: killed, or its machine gone.
+    """One of the processes of a run has ended unexpectedly: it was killed, or its machine was lost.
 
     The command line prints it on one line and exits with 75, as when a scheduler stops a run.
     """
@@ -53,11 +53,11 @@ class MissingExtra(InputError):
 
 
 class NeedsEager(RuntimeError):
-    """A backend without second derivatives was asked for one."""
+    """A second derivative was requested from a backend that has none."""
 
 
 class NoPerAnchor(TypeError):
-    """A batch-level objective (a batch-wide statistic) was asked for one value per anchor."""
+    """One value per anchor was requested from a batch-level objective, which has one per batch."""
 
 
 class NoTerms(TypeError):

@@ -30,7 +30,7 @@ def _sync(path: Path) -> None:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a folder, if it is there and can be removed."""
+    """Remove a file or a folder, if it exists and can be removed."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -38,7 +38,7 @@ def remove(path: Path) -> None:
 
 
 def _swap(new: Path, path: Path, aside: Path) -> None:
-    """Rename ``new`` to ``path``; a folder that stands there goes aside, and back on failure."""
+    """Rename ``new`` to ``path``; an existing folder is moved aside, and back on failure."""
     if not path.is_dir() or path.is_symlink():
         new.replace(path)
         return
@@ -73,7 +73,7 @@ def os_errors_as_input_errors(path: Path) -> Iterator[None]:
 def atomic_replace(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside ``path``; on success it is synced and renamed over it.
 
-    The caller creates a file or a folder at the temporary path. A folder that stands at ``path``
+    The caller creates a file or a folder at the temporary path. A folder that exists at ``path``
     is replaced as a whole. If the body raises, the temporary path is removed and ``path`` is
     left as it was.
 
@@ -110,7 +110,7 @@ def stale_temporary_folders(folder: Path) -> list[Path]:
 
 
 def tidy(folder: Path) -> None:
-    """Remove what killed processes have left in a folder that nobody else writes into.
+    """Remove the temporary files of killed processes from a folder that no other process uses.
 
     A folder that was being exchanged when its process was killed, and so is missing, is put back.
     """

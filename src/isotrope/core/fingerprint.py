@@ -1,4 +1,4 @@
-"""Fingerprints data: a few digits that change with the content, wherever the data stand."""
+"""Fingerprints data: computes a few digits that depend on the content and not on its location."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence

@@ -7,7 +7,7 @@ import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, TypeGuard, cast
+from typing import Annotated, Literal, TypeGuard, cast
 
 __all__ = ["Hyper", "Temperature", "check", "hypers", "is_number", "value_of"]
 
@@ -35,16 +35,16 @@ class Hyper:
 
     @property
     def bounds(self) -> str:
-        """What is allowed, in words: ``"> 0"``, ``">= 0, <= 1"``, ``"cross, both"``, ..."""
+        """The allowed values in words: ``"> 0"``, ``">= 0, <= 1"``, ``"cross, both"``, ..."""
         if self.choices:
             return ", ".join(c if isinstance(c, str) else str(c).lower() for c in self.choices)
-        named = ((">", self.above), (">=", self.at_least), ("<=", self.at_most))
-        return ", ".join(f"{sign} {value:g}" for sign, value in named if value is not None) or (
+        limits = ((">", self.above), (">=", self.at_least), ("<=", self.at_most))
+        return ", ".join(f"{sign} {value:g}" for sign, value in limits if value is not None) or (
             "any number"
         )
 
     def allows(self, value: float) -> bool:
-        """Tell whether a number is within the bounds."""
+        """Return whether a number is within the bounds."""
         return not (
             not math.isfinite(value)
             or (self.above is not None and value <= self.above)
@@ -89,7 +89,7 @@ def is_number(setting: object) -> TypeGuard[float | str]:
     return True
 
 
-def value_of(hyper: Hyper, setting: object) -> Any:  # noqa: ANN401 - of the type of the field
+def value_of(hyper: Hyper, setting: object) -> float | str:
     """Return a setting (a number, or the text of a flag) as the field's own type.
 
     Raises:

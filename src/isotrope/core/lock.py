@@ -3,7 +3,7 @@
 The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
 to the open file: workers that outlive a killed process do not hold it, as they would hold flock.
 A process that starts others, one of which writes (``--devices``), holds one half of it and the
-writer the other, so that the death of either does not open the folder while the other goes on.
+writer the other, so that the death of either does not open the folder while the other continues.
 """
 
 import errno
@@ -70,7 +70,7 @@ def exclusive_lock(
     Raises:
         InputError: another process is in it, or it cannot be written.
     """
-    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - a link may not lead anywhere yet
+    folder = _absolute(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         with _looking:
@@ -93,13 +93,18 @@ def exclusive_lock(
                 place.rmdir()
 
 
+def _absolute(folder: Path) -> Path:
+    """Return the absolute path, links unresolved: one may not lead anywhere yet."""
+    return Path(os.path.abspath(folder))  # noqa: PTH100
+
+
 def ensure_not_replaced(folder: Path) -> None:
     """Do nothing for a folder that is as it was when it was locked, or was not locked at all.
 
     Raises:
         InputError: it was removed, and perhaps made anew.
     """
-    folder = Path(os.path.abspath(folder))  # noqa: PTH100 - as it was taken
+    folder = _absolute(folder)
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
         raise InputError(
@@ -109,7 +114,7 @@ def ensure_not_replaced(folder: Path) -> None:
 
 
 def is_effectively_empty(folder: Path) -> bool:
-    """Return whether a folder is not there, or holds no more than a first write cut short.
+    """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
     Data that was given by Python does not count.
     """
@@ -123,7 +128,7 @@ def is_effectively_empty(folder: Path) -> bool:
 
 
 def clear(folder: Path) -> None:
-    """Remove what is in a folder, but for the lock; what cannot be removed stays."""
+    """Empty a folder except for the lock; anything that cannot be removed stays."""
     with suppress(OSError):
         for path in folder.iterdir():
             if path.name != LOCK:
@@ -143,8 +148,8 @@ class _Busy(Exception):
 
 def _acquire(folder: Path, role: Role) -> IO[str]:
     """Return the open file, locked."""
-    ours = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
-    if any(_is_ours(folder, handle) for handle in ours):
+    handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
+    if any(_is_ours(folder, handle) for handle in handles):
         raise _Busy("this one, in fact")
     gone = FileNotFoundError(errno.ENOENT, "it does not stay")
     with os_errors_as_input_errors(folder / LOCK):

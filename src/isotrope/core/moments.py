@@ -1,9 +1,9 @@
-"""Second moments of two views, the only statistic that decorrelating objectives need."""
+"""Computes the second moments of two views, all that decorrelating objectives need."""
 
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.views import Views
 
 __all__ = ["cross_moment", "gram"]
@@ -19,8 +19,7 @@ def cross_moment(views: Views) -> Tensor:
 
 def gram(x: Tensor) -> Tensor:
     """Return sum_i x_i x_i^T, d x d, of the rows of ``x`` (n x d)."""
-    product: Tensor = _Gram.apply(x)  # type: ignore[no-untyped-call]
-    return product
+    return apply(_Gram, Tensor, x)
 
 
 class _Gram(torch.autograd.Function):

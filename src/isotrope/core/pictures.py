@@ -47,7 +47,7 @@ SUFFIXES = tuple(suffix for suffixes in _FORMATS.values() for suffix in suffixes
 
 
 class Unreadable(InputError):
-    """A file that is no picture, or a damaged one."""
+    """A file that is not a picture, or a damaged one."""
 
 
 def measure(file: Path | BinaryIO) -> tuple[int, int, int]:
@@ -112,9 +112,9 @@ def _pillow() -> ModuleType:
 
 @contextmanager
 def _refusing(what: str) -> Iterator[None]:
-    """Turn whatever fails inside into :class:`Unreadable`."""
+    """Turn any error inside into :class:`Unreadable`."""
     try:
-        # odd metadata is no reason for a warning: what matters are the pixels
+        # odd metadata is not reason for a warning: what matters are the pixels
         with warnings.catch_warnings(action="ignore"):
             yield
     except Exception as error:  # damaged bytes make a decoder fail in any way
@@ -124,7 +124,7 @@ def _refusing(what: str) -> Iterator[None]:
 
 @contextmanager
 def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
-    """Open a file by its header; whatever fails inside becomes :class:`Unreadable`."""
+    """Open a file by its header; any error inside becomes :class:`Unreadable`."""
     pillow = _pillow()
     if isinstance(file, Path):
         try:

@@ -1,4 +1,4 @@
-"""Where the doctor keeps what it has seen of somebody's training: a folder within theirs."""
+"""Finds the folder of the doctor's record inside the output folder of a training."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The Result: measured numbers with their provenance, which is all that reports read."""
+"""The Result record: measured numbers with their provenance, the only input of reports."""
 
 import functools
 import html
@@ -160,7 +160,7 @@ def _git_state_of(folder: str) -> dict[str, Any] | None:
 def provenance(
     *, seed: int | None = None, data: str | None = None, command: list[str] | None = None
 ) -> dict[str, Any]:
-    """Return what somebody needs to repeat a result.
+    """Return the versions, machine, seed and data needed to repeat a result.
 
     Args:
         seed: the seed of the run.

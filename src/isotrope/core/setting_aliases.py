@@ -1,4 +1,4 @@
-"""Maps other libraries' names of settings to ours: for ``--lr``, suggest ``--learning-rate``."""
+"""Maps setting names of other libraries to ours: for ``--lr``, suggests ``--learning-rate``."""
 
 import difflib
 import re

@@ -1,4 +1,4 @@
-"""log(1 + e^x), the function of every cross-entropy with one candidate set apart."""
+"""Computes softplus, log(1 + e^x), with exact first and second derivatives."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Terms: gradient dissipation, weight and ratio, the components of an objective's gradient."""
+"""The Terms record: gradient dissipation, weight and ratio of an objective's gradient."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,4 +1,4 @@
-"""Views: anchors, positives and further negatives, the one input of every objective."""
+"""The Views record: anchors, positives and further negatives, the input of every objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 
 __all__ = ["Views", "standard", "unit"]
 
@@ -18,31 +18,35 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN,
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
-    result: tuple[Tensor, Tensor] = _Unit.apply(x, eps)  # type: ignore[no-untyped-call]
-    return result[0]
+    if torch._C._are_functorch_transforms_active():
+        rows: Tensor = x / _lengths(x, eps)  # torch.func differentiates every operation itself
+        return rows
+    return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
+
+
+def _lengths(x: Tensor, eps: float) -> Tensor:
+    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
+    # a dead row is divided by infinity, and so is its gradient
+    return norm.masked_fill(norm > torch.finfo(x.dtype).max, torch.nan).masked_fill(dead, torch.inf)
 
 
 class _Unit(torch.autograd.Function):
     """Rows over their norms, and the norms: autograd's own gradient passes over x ten times.
 
-    Both are outputs, so that what is saved has a history: second derivatives go through it.
+    Both are outputs, so that what is saved has a history: second derivatives go through it. The
+    context is a parameter of ``forward``: with ``setup_context`` torch inspects signatures at each
+    call, which costs as much as the division of 64 rows.
     """
 
-    generate_vmap_rule = True
-
     @staticmethod
-    def forward(x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-        dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
-        # a dead row is divided by infinity, and so is its gradient
-        norm = norm.masked_fill(norm.isinf(), torch.nan).masked_fill(dead, torch.inf)
-        return x / norm, norm
-
-    @staticmethod
-    def setup_context(ctx: Context, _: object, output: tuple[Tensor, Tensor]) -> None:
+    def forward(ctx: Context, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+        norm = _lengths(x, eps)
+        result = (x / norm, norm)
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(*output)
-        ctx.save_for_forward(*output)
+        ctx.save_for_backward(*result)
+        ctx.save_for_forward(*result)
+        return result
 
     @staticmethod
     def backward(

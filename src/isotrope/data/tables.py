@@ -55,7 +55,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
     """Return a table's cell as stripped text; a missing value (null) is an empty text.
 
     Raises:
-        InputError: the cell is no text, is too long, or cannot be written as UTF-8.
+        InputError: the cell is not text, is too long, or cannot be written as UTF-8.
     """
     if value is None:
         return ""

@@ -1,10 +1,10 @@
 """Explains what an objective's gradient does to embeddings, and diagnoses runs and models.
 
 - ``simulation`` needs no model: an objective is evaluated at random or given angles (``averages``,
-  ``surfaces``), or moves free embeddings (``convergence``).
+  ``surfaces``).
 - ``anatomy`` records a training in any loop; ``observe`` measures one batch, ``catch`` records
-  embeddings and their gradients. ``latent`` follows pairs of images in the plane.
-- ``model_statistics`` measures the embeddings of a model, ``curvature`` its loss.
+  embeddings and their gradients.
+- ``curvature`` multiplies with the Hessian of a loss, and finds its eigenvalues.
 - ``doctor`` diagnoses a run or a model: ``examine`` reads it into the record of ``evidence``,
   ``rules`` holds one rule for each verdict, ``thresholds`` every number that decides, and
   ``findings`` the findings and their text.

@@ -1,4 +1,4 @@
-"""Rephrases the change that a finding proposes for other trainers; the texts are in ``rules``.
+"""Adapts the change that a finding proposes to the trainer that was used.
 
 A rule tells its change in the words of ``isotrope train``. Of a training by another trainer, which
 the setting ``trainer`` names, it is told here in arguments of that trainer and of its losses.
@@ -20,10 +20,10 @@ _CONTRASTIVE = "MultipleNegativesRankingLoss"
 def in_their_words(finding: Finding, case: RunEvidence) -> Finding:
     """Return a finding with its change in the words of the trainer of the case, if it is known."""
     trainer = case.setting("trainer")
-    own = _CHANGES.get(finding.verdict)
-    if trainer is None or own is None:
+    wording = _CHANGES.get(finding.verdict)
+    if trainer is None or wording is None:
         return finding
-    return replace(finding, change=own(case, trainer == SENTENCE_TRANSFORMERS))
+    return replace(finding, change=wording(case, trainer == SENTENCE_TRANSFORMERS))
 
 
 def _batch(case: RunEvidence, theirs: bool) -> str:
@@ -64,6 +64,25 @@ def _warmer(case: RunEvidence, theirs: bool) -> str:
     return f"a temperature of {2 * tau:.3g} (now {tau:.3g}), or harder negatives"
 
 
+def _warm(case: RunEvidence, theirs: bool) -> str:
+    tau = case.first("temperature") or _temperature(case) or 0.05
+    better = max(0.05, 4 * tau)
+    if theirs:
+        return f"scale={1 / better:.3g} (now {1 / tau:.3g})"
+    return f"a temperature of {better:.3g} (now {tau:.3g})"
+
+
+def _related(case: RunEvidence, theirs: bool) -> str:
+    if case.first("label_gap") is not None:
+        return "1 - label: labels that are larger for pairs that belong together"
+    if theirs:
+        return (
+            "columns in the order (anchor, positive, negative): use train_dataset.select_columns"
+            "([...]); if the order is right, rows whose texts belong together"
+        )
+    return "rows whose texts belong together"
+
+
 def _slower(divisor: float) -> Callable[[RunEvidence, bool], str]:
     def change(case: RunEvidence, theirs: bool) -> str:
         rate = case.setting("learning-rate")
@@ -80,8 +99,8 @@ def _said(text: str, theirs_text: str | None = None) -> Callable[[RunEvidence, b
 
 
 def _temperature(case: RunEvidence) -> float | None:
-    told = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
-    return float(told[0]) if told else case.end("temperature")
+    temperatures = [loss["temperature"] for loss in case.losses if loss.get("temperature")]
+    return float(temperatures[0]) if temperatures else case.end("temperature")
 
 
 def _name(case: RunEvidence) -> str | None:
@@ -100,11 +119,7 @@ _CHANGES: dict[str, Callable[[RunEvidence, bool], str]] = {
         "another encoder, or a loss with in-batch negatives",
         f"another base model, or {_CONTRASTIVE}(model)",
     ),
-    "unrelated-positives": _said(
-        "rows whose texts belong together",
-        "columns in the order (anchor, positive, negative): use train_dataset.select_columns([...])"
-        "; if the order is right, rows whose texts belong together",
-    ),
+    "unrelated-positives": _related,
     "false-negatives": _said(
         "batches without two rows of one text",
         "batch_sampler=BatchSamplers.NO_DUPLICATES; of near duplicates, GISTEmbedLoss(model, "
@@ -115,12 +130,18 @@ _CHANGES: dict[str, Callable[[RunEvidence, bool], str]] = {
         "models.Normalize() as the last module, or a lower learning_rate",
     ),
     "negatives-not-hard": _cooler,
+    "temperature-too-low": _warm,
+    "only-pulled": _said(
+        "a loss with in-batch negatives, or pairs that belong apart, with a label of 0",
+        f"{_CONTRASTIVE}(model) without the label column, or pairs that belong apart, with a label "
+        "of 0",
+    ),
     "nothing-left-to-learn": _said(
         "harder negatives or other data",
         "mine_hard_negatives(dataset, model, ...) for a column of hard negatives, or other data",
     ),
     "dissipated-early": _warmer,
-    "ratio-under-bound": _said(
+    "losing-pull": _said(
         "a loss with the positive in its softmax",
         f"{_CONTRASTIVE}(model), whose pull equals its push",
     ),

@@ -1,4 +1,4 @@
-"""Anatomy: a log of the effect of a loss on the embeddings, step by step, in anyone's training.
+"""The Anatomy log: measures a loss's effect on the embeddings, step by step, in any training loop.
 
 :class:`isotrope.Doctor` fills its rows. A row holds the measurements of one batch; the rows
 together are the evidence of a diagnosis.
@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
@@ -28,9 +28,10 @@ from isotrope.paradigm.softmax_fit import normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
 
-COLUMNS = columns("misfit", "radial", "negatives", "temperature", "dev")
+COLUMNS = columns("misfit", "radial", "negatives", "temperature", "pulled", "label_gap", "dev")
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
+_LEAST_PAIRS = 8  # on either side of the mean label
 _WHOLE = 1.001  # more than all of a gradient, rounding aside
 
 Row = dict[str, float | None]
@@ -56,7 +57,12 @@ class Anatomy:
       with its own pair only, and in a batch without other rows. GD, W and R are defined by
       negatives: without any they are None, which differs from a GD of 0;
     - ``temperature``: the softmax's, as the gradient shows it; if the loss gives hard negatives
-      more weight it is lower than the temperature of the loss.
+      more weight it is lower than the temperature of the loss;
+    - ``pulled``: of a loss of pairs, the share of the pairs that are pulled together, of those with
+      a gradient; the others are pushed apart;
+    - ``label_gap``: of a loss of pairs with labels, the mean angle of the pairs below the mean
+      label minus that of the pairs above it, in standard deviations of either; None with fewer than
+      8 pairs on a side, and where all labels are equal.
 
     Args:
         objective: the loss, if it is one of this library.
@@ -126,7 +132,7 @@ class Anatomy:
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
         gradient: Tensor | None = None,
-        labelled: bool = False,
+        labels: Tensor | None = None,
         step: int | None = None,
     ) -> Row | None:
         """Measure a batch, if its step is due, and return the new row.
@@ -142,7 +148,8 @@ class Anatomy:
             negatives: q x d further negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
-            labelled: the loss has labels as well: of two columns the second need not be a positive.
+            labels: n numbers, if the loss has labels as well, larger for pairs that belong
+                together: of two columns the second need not be a positive.
             step: number of the step; by default of the call, from 0.
 
         Raises:
@@ -169,7 +176,7 @@ class Anatomy:
                     if gradient is None and loss is not None and loss.requires_grad:
                         gradient = _gradient(loss, anchors)
                     paired = positives is not None
-                    numbers |= self._seen(views, gradient, paired=paired, labelled=labelled)
+                    numbers |= self._seen(views, gradient, paired=paired, labels=labels)
         row, self._looked = self._row(at), at
         row.update(numbers)
         return row
@@ -221,8 +228,11 @@ class Anatomy:
         self.rows.append({**dict.fromkeys(COLUMNS), "step": step})
         return self.rows[-1]
 
-    def _seen(self, views: Views, gradient: Tensor | None, *, paired: bool, labelled: bool) -> Row:
+    def _seen(
+        self, views: Views, gradient: Tensor | None, *, paired: bool, labels: Tensor | None
+    ) -> Row:
         """Return the measurements of a batch without NaN whose components are not known."""
+        labelled = labels is not None
         if gradient is None or not bool(gradient.isfinite().all()):
             paired_views, self.kind = paired and not labelled, "unseen"
             return measure(None, views) if paired_views else alone(views.anchors)
@@ -244,19 +254,23 @@ class Anatomy:
         temperature = self.temperature or recognised.temperature
         if temperature is not None:
             recognised = recognised.in_units_of(1 / temperature)
-        return self._components(recognised, views, labelled=labelled) | gradient_numbers
+        return self._components(recognised, views, labels) | gradient_numbers
 
-    def _components(self, recognised: Recognised, views: Views, *, labelled: bool) -> Row:
+    def _components(self, recognised: Recognised, views: Views, labels: Tensor | None) -> Row:
         """Return the components of a recognised loss, and measures of the embeddings."""
         terms, count = recognised.terms, negative_count(views)
         # some labelled pairs belong apart: their angles are not those of positives
         guessed = (
-            labelled and recognised.kind not in ("softmax", "other") and views.negatives is None
+            labels is not None
+            and recognised.kind not in ("softmax", "other")
+            and views.negatives is None
         )
-        numbers = alone(views.anchors) if recognised.apart or guessed else None
+        numbers = alone(views.anchors) if guessed or recognised.pulled not in (None, 1.0) else None
         kind: Row = {"misfit": recognised.misfit, "negatives": count}
         if recognised.kind == "pairs":
             kind["negatives"] = 0.0
+            if labels is not None:
+                kind |= {"pulled": recognised.pulled, "label_gap": _label_gap(views, labels)}
         elif terms is None and count:
             kind["negatives"] = None
         if recognised.kind == "softmax":
@@ -266,23 +280,40 @@ class Anatomy:
             numbers["ratio"] = None if terms is None else _live_ratio(terms)
         return numbers | kind
 
-    def note(self, step: int | None = None, **numbers: float) -> None:
+    def note(
+        self,
+        step: int | None = None,
+        *,
+        epoch: float | None = None,
+        loss: float | None = None,
+        learning_rate: float | None = None,
+        gradient_norm: float | None = None,
+        dev: float | None = None,
+    ) -> None:
         """Add numbers to the newest row, or to that of ``step``, which is added if missing.
 
         Args:
             step: see :meth:`observe`.
-            numbers: values by column: ``learning_rate``, ``gradient_norm``, ``epoch``, ``dev``.
+            epoch: the number of epochs so far.
+            loss: its value.
+            learning_rate: of the step.
+            gradient_norm: of all parameters together.
+            dev: score on a development set, larger is better.
 
         Raises:
-            ValueError: no such column, or no row yet.
+            ValueError: no row yet.
         """
-        for name in numbers:
-            if name not in COLUMNS:
-                raise ValueError(f"there is no column {name!r}{nearest(name, COLUMNS)}")
         if step is None and not self.rows:
             raise ValueError("no row to add to: observe() a batch first, or say which step")
         row = self.rows[-1] if step is None else self._row(step)
-        row.update(numbers)
+        numbers = {
+            "epoch": epoch,
+            "loss": loss,
+            "learning_rate": learning_rate,
+            "gradient_norm": gradient_norm,
+            "dev": dev,
+        }
+        row.update({name: value for name, value in numbers.items() if value is not None})
 
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
@@ -294,20 +325,31 @@ class Anatomy:
             before = self.load(path).rows
             self.rows = [row for row in before if row["step"] is not None and row["step"] < step]
 
-    def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
+    def diagnose(
+        self,
+        *,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        kind: Literal["text", "images"] | None = None,
+    ) -> Diagnosis:
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
         Args:
-            settings: see :meth:`case`.
+            batch_size: see :meth:`case`.
+            learning_rate: see :meth:`case`.
+            kind: see :meth:`case`.
         """
         from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
 
-        return diagnose(self.case(**settings))
+        return diagnose(self.case(batch_size=batch_size, learning_rate=learning_rate, kind=kind))
 
     def case(
         self,
         losses: Iterable[Mapping[str, Any]] = (),
-        **settings: Any,  # noqa: ANN401 - any setting
+        *,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        kind: Literal["text", "images"] | None = None,
     ) -> RunEvidence:
         """Return the evidence of the training, from which the doctor makes its diagnosis.
 
@@ -316,11 +358,13 @@ class Anatomy:
 
         Args:
             losses: the recognised properties of each loss.
-            settings: further settings of the training, named as on the command line, with
-                underscores: ``batch_size=64, learning_rate=3e-5``.
+            batch_size: of the training, instead of that in ``settings``.
+            learning_rate: of the training, likewise.
+            kind: of the inputs, likewise; without it they are taken for text.
         """
-        merged = {**self.settings, **settings}
-        settings_by_flag = {name.replace("_", "-"): value for name, value in merged.items()}
+        stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
+        settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
+        settings |= {name: value for name, value in stated.items() if value is not None}
         rows, notes = self.rows, []
         if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
@@ -330,7 +374,7 @@ class Anatomy:
                 "the loss compares an anchor with its own pair only: without in-batch negatives it "
                 "has no dissipation, weights and ratio to judge"
             ]
-        case = of_rows(rows, objective=self.objective, settings=settings_by_flag)
+        case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
             case, scores=_scores(case.rows), losses=tuple(losses), notes=(*case.notes, *notes)
         )
@@ -409,6 +453,20 @@ def _live_ratio(terms: Terms) -> float | None:
     """Return the mean R of anchors with GD >= 0.01; rounding dominates smaller gradients."""
     live = (terms.dissipation >= DEAD) & (terms.mass != 0)
     return float(terms.ratio[live].mean()) if terms.ratio is not None and bool(live.any()) else None
+
+
+def _label_gap(views: Views, labels: Tensor) -> float | None:
+    """Return the column ``label_gap``."""
+    label = labels.detach().cpu().double().flatten()
+    unit = views.detached().map(lambda x: x.cpu().double()).unit()
+    if len(label) != len(unit.anchors):
+        return None
+    angle = (unit.anchors * unit.own).sum(dim=1).clamp(-1, 1).arccos()
+    near, far = angle[label > label.mean()], angle[label < label.mean()]
+    if min(len(near), len(far)) < _LEAST_PAIRS:
+        return None
+    spread = max(float(side.std(correction=0)) for side in (near, far))
+    return float(far.mean() - near.mean()) / spread if spread else None
 
 
 def _at_least_float(dtype: torch.dtype) -> torch.dtype:

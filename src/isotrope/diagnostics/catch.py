@@ -1,4 +1,4 @@
-"""Records the embeddings of a batch in anyone's training, and the gradients that reach them.
+"""Records the embeddings of a batch, and their gradients, in any training loop.
 
 A hook on an embedding tensor receives its gradient in the backward pass that training runs anyway:
 there is no second backward pass, no graph is kept, and the loss may be any, even one that caches
@@ -28,7 +28,7 @@ class Caught:
         embeddings: n x d.
         gradient: n x d, of the loss that was computed from these embeddings themselves; None if
             none has arrived.
-        whole: whether these are all the rows that were asked for.
+        whole: whether these are all the requested rows.
     """
 
     embeddings: Tensor

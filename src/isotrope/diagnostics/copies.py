@@ -24,7 +24,7 @@ def copied(texts: Sequence[str], *, guarded: bool = False) -> float:
 
     Args:
         texts: n of them; time and memory grow with n^2, so give a sample.
-        guarded: texts that are the same up to case and punctuation are no copies of each other,
+        guarded: texts that are the same up to case and punctuation are not copies of each other,
             because training sees to them.
 
     Example:

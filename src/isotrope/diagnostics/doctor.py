@@ -11,6 +11,7 @@ from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.diagnostics.readings import crosses, later_dead, most_dimensions, negatives
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.seen import not_enough_seen
+from isotrope.diagnostics.rules.similarities import spreading
 from isotrope.diagnostics.thresholds import compared
 
 __all__ = ["diagnose"]
@@ -29,7 +30,9 @@ def diagnose(case: RunEvidence) -> Diagnosis:
         findings = [unknown]  # nothing was found, but hardly anything was measured either
     numbers = () if findings else _key_numbers(case)
     rephrased = tuple(in_their_words(finding, case) for finding in findings)
-    return Diagnosis(rephrased, case.notes, numbers, case.judgement, case.losses)
+    remark = None if findings else spreading(case)
+    remarks = () if remark is None else (remark,)
+    return Diagnosis(rephrased, case.notes, numbers, case.judgement, case.losses, remarks)
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:

@@ -1,4 +1,4 @@
-"""The evidence of a diagnosis: one record of everything known about a run or a model.
+"""The RunEvidence record: the rows, settings, scores and probes that a diagnosis is based on.
 
 It comes from a run folder (settings, metrics.csv, result.json), from the rows of a user's own
 training (``isotrope.Doctor``), and from probes: embeddings of data by the saved encoder, and by the

@@ -1,4 +1,4 @@
-"""Reads what a user names, a run or a model, into the evidence that the doctor judges.
+"""Collects the evidence on a run or a model, given by its name or folder.
 
 From a run it reads the log, the scores and the settings, and it probes the saved encoder with the
 data of the training; where the data have gone, the rest decides. Of a model there is only the

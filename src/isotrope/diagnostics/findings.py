@@ -23,14 +23,17 @@ VERDICTS = {
     "dimensional-collapse": "the embeddings lie in a few dimensions",
     "unrelated-positives": "a positive is no closer than any negative",
     "false-negatives": "copies of a text are pushed apart",
+    "only-pulled": "all pairs have the same label: they are pulled together, and none apart",
     "norms-too-large": "the embeddings are too long to be turned by their gradient",
     "negatives-not-hard": "every negative is pushed alike: the temperature is too high",
     "never-dissipating": "no anchor is ever done: a risk of overfitting",
+    "temperature-too-low": "anchors were done from the first step by a temperature that is too low",
     "nothing-left-to-learn": "most anchors were done before training began, and it gained nothing",
     "dissipated-early": "hardly an anchor learns any more, from early on",
-    "ratio-under-bound": "the pull is too weak to bring positives closer",
+    "losing-pull": "the pull is too weak to bring positives closer",
     "anisotropic-start": "all embeddings point the same way to begin with",
     "overfitting": "the dev score falls while training goes on",
+    "spreading": "healthy: both similarities fall, because the embeddings spread out",
     "not-enough-seen": "nothing was found, and hardly anything was there to look at",
 }
 """The meaning of each verdict, root causes first."""
@@ -88,6 +91,7 @@ class Diagnosis:
         notes: the evidence that was examined, and that could not be; not part of the JSON.
         numbers: the key numbers of a healthy run, with the thresholds that they have not crossed.
         judgement: whether training helped, by the dev set; None if that is unknown.
+        remarks: on a healthy run, what looks like a fault and is none.
         losses: for a user's own training, the recognised properties of each loss.
     """
 
@@ -96,17 +100,25 @@ class Diagnosis:
     numbers: tuple[Evidence, ...] = ()
     judgement: Judgement | None = None
     losses: tuple[Mapping[str, Any], ...] = ()
+    remarks: tuple[Finding, ...] = ()
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The findings' words in their order, or ``("healthy",)``."""
-        return tuple(finding.verdict for finding in self.findings) or (HEALTHY,)
+        """The findings' words in their order; or ``("healthy",)``, and what is remarkable."""
+        remarks = (remark.verdict for remark in self.remarks)
+        return tuple(finding.verdict for finding in self.findings) or (HEALTHY, *remarks)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing was found."""
+        return not self.findings
 
     def to_json(self) -> str:
         """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
 
-        The JSON of a user's own training also has ``"loss"``, with name, family, temperature and
-        misfit; it is a list if there are several. Numbers that are not finite become null.
+        A healthy run with remarks also has ``"remarks"``, in the form of findings. The JSON of a
+        user's own training also has ``"loss"``, with name, family, temperature and misfit; it is a
+        list if there are several. Numbers that are not finite become null.
         """
         record: dict[str, Any] = {
             "verdict": list(self.verdict),
@@ -114,6 +126,8 @@ class Diagnosis:
             "numbers": [_plain(asdict(number)) for number in self.numbers],
             "judgement": None if self.judgement is None else _plain(asdict(self.judgement)),
         }
+        if self.remarks:
+            record["remarks"] = [_plain(asdict(remark)) for remark in self.remarks]
         if self.losses:
             losses = [_plain(dict(loss)) for loss in self.losses]
             record["loss"] = losses[0] if len(losses) == 1 else losses
@@ -134,6 +148,7 @@ class Diagnosis:
         blocks += [] if judgement is None else [_wrapped(judgement.sentence)]
         blocks += ["\n".join(f"- {number}" for number in self.numbers)] if self.numbers else []
         blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
+        blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
         blocks += [_wrapped("looked at: " + "; ".join(self.notes))] if self.notes else []
         return "\n\n".join(blocks)
 

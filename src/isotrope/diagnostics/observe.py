@@ -1,4 +1,4 @@
-"""Measures one batch for the log: components, pull and push of the gradient, and embeddings."""
+"""Measures one batch for the log: gradient components, pull, push, and statistics of embeddings."""
 
 import dataclasses
 import math
@@ -194,12 +194,12 @@ def _embedding_gradient(objective: Objective, views: Views) -> float:
 
 def _spread(views: Views) -> dict[str, float | None]:
     """Return the measures of the embeddings that need no negatives."""
-    anchors, own = views.anchors, views.own
+    anchors, positives = views.anchors, views.own
     return {
-        "alignment": float(alignment(anchors, own)),
+        "alignment": float(alignment(anchors, positives)),
         "uniformity": float(uniformity(anchors)) if len(anchors) > 1 else None,
-        "opposite_halves": float(opposite_halves(anchors, own)),
-        "far_opposite": float(opposite_halves(anchors, own, 7 * math.pi / 8)),
+        "opposite_halves": float(opposite_halves(anchors, positives)),
+        "far_opposite": float(opposite_halves(anchors, positives, 7 * math.pi / 8)),
         "std": float(dimension_std(anchors)),
     }
 

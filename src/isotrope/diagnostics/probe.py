@@ -1,4 +1,4 @@
-"""Measures an encoder on texts or pictures of the user's, both views as training makes them.
+"""Measures an encoder on the user's texts or pictures, with both views formed as in training.
 
 The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), but of the
 encoder's own embeddings, since the head of a run is dropped when it ends. Besides them a probe has
@@ -77,7 +77,7 @@ def read_texts(
         columns: the columns to read from tables.
         views: as for ``isotrope train``.
         prompts: put before anchors and positives.
-        guarded: near-identical texts are no copies: training sees to them.
+        guarded: near-identical texts are not copies: training sees to them.
 
     Raises:
         InputError: anything wrong with the files; fewer than two texts.
@@ -137,7 +137,7 @@ def probe_texts(
         objective: an objective whose components are measured, too.
         dropout: rate that training put in place of the encoder's own; 0 makes equal views.
         max_length: the most tokens of a text; None is the encoder's own.
-        guarded: near-identical texts are no negatives of each other, as in our training.
+        guarded: near-identical texts are not negatives of each other, as in our training.
     """
     ids, _ = encoder.tokenize(
         [text for record in texts.records for text in record],

@@ -1,4 +1,4 @@
-"""Quantities derived from the evidence that several rules share."""
+"""Derives quantities from the evidence that several rules share."""
 
 import statistics
 

@@ -1,4 +1,4 @@
-"""Recording: the folder that the doctor leaves of somebody's training, written and read.
+"""Writes and reads the folder in which the doctor records a training outside isotrope.
 
 ``metrics.csv`` has the rows, ``diagnosis.json`` what ``isotrope diagnose --json`` prints, and the
 settings that were read from the trainer, so that the diagnosis can be made again.
@@ -47,5 +47,5 @@ def of_recording(folder: Path) -> RunEvidence:
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}
-    told = losses if isinstance(losses, list) else [losses]
-    return anatomy.case([loss for loss in told if isinstance(loss, Mapping)])
+    records = losses if isinstance(losses, list) else [losses]
+    return anatomy.case([loss for loss in records if isinstance(loss, Mapping)])

@@ -1,4 +1,4 @@
-"""``isotrope.diagnose``: from what a user names to a diagnosis, which a run keeps."""
+"""``isotrope.diagnose``: diagnoses a run or a model by its name, and saves a run's diagnosis."""
 
 import os
 import sys
@@ -61,7 +61,7 @@ def diagnose(
 
 
 def _keep(diagnosis: Diagnosis, path: Path) -> None:
-    """Write the diagnosis beside the run; a folder that cannot be written is no obstacle."""
+    """Write the diagnosis beside the run; a folder that cannot be written is not a obstacle."""
     try:
         with atomic_replace(path) as temporary:
             temporary.write_text(diagnosis.to_json(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Every threshold that the doctor decides by, in one table with its source.
+"""Lists every threshold of the doctor's rules in one table, with its source.
 
 What no paper gives was set on the tuning parts of a benchmark of small trainings, most of them
 broken on purpose (benchmarks/zoo), and judged on its last part.
@@ -123,6 +123,14 @@ THRESHOLDS: dict[str, Threshold] = {
         "diverging: deviation of the dimensions in the first third of the run over that of step 0",
         ZOO,
     ),
+    "lost_gap": Threshold(
+        0.5,
+        "of the start",
+        "below",
+        "diverging, of labelled pairs, together with `loss_rise`: `label_gap` at the end over that "
+        "of the first logged step",
+        "our choice, after one of the questions on docs/questions.md had been called healthy",
+    ),
     "loss_rise": Threshold(
         1.0,
         "of the start",
@@ -232,6 +240,60 @@ THRESHOLDS: dict[str, Threshold] = {
         "dissipated-early: anchors with GD < 0.01, median of the whole run after its first fifth",
         "GD below 0.01 as in the released code of Li et al., 2024; share " + OURS,
     ),
+    "hardest_at_first": Threshold(
+        0.95,
+        "of the push",
+        "above",
+        "temperature-too-low: share of the hardest negative at the first logged step",
+        "Li et al., 2024, section 3.2.2: a temperature near 0 is the hardest negative alone; of "
+        "all-MiniLM-L6-v2 on docstrings 0.38 to 0.58 at 0.05, 0.96 and more from 0.005 down "
+        "(31 to 255 negatives)",
+    ),
+    "temperature_of_cosines": Threshold(
+        0.01,
+        "",
+        "below",
+        "temperature-too-low, of a loss of cosines: temperature; of other scores any may be",
+        "0.01 to 0.05 is what embedding models are trained with; " + NEWER,
+    ),
+    "done_by_temperature": Threshold(
+        0.3,
+        "of the anchors",
+        "above",
+        "temperature-too-low: anchors with GD < 0.01 at the first logged step",
+        "as hardest_at_first: 0.07 to 0.16 at 0.05, 0.6 and more from 0.005 down",
+    ),
+    "pulled": Threshold(
+        0.99,
+        "of the pairs",
+        "above",
+        "only-pulled: labelled pairs that are pulled together, of those with a gradient, where all "
+        "labels of a batch are equal",
+        "nothing to set: with labels of one kind it is 1",
+    ),
+    "label_gap": Threshold(
+        -1.0,
+        "standard deviations",
+        "below",
+        "unrelated-positives, of labelled pairs: mean angle of those below the mean label minus "
+        "that of the others, at the first logged step",
+        "two standard errors of 8 pairs on either side; " + NEWER,
+    ),
+    "both_fall": Threshold(
+        0.05,
+        "rad",
+        "above",
+        "spreading: mean angle of positives at the end minus that at the first logged step, where "
+        "that of negatives has risen by more",
+        "our choice; it decides between two words for healthy",
+    ),
+    "positive_closer": Threshold(
+        -0.02,
+        "rad",
+        "below",
+        "losing-pull, not found below it: the same difference, of positives that come closer",
+        NEWER,
+    ),
     "gain": Threshold(
         1.0,
         "points",
@@ -243,14 +305,14 @@ THRESHOLDS: dict[str, Threshold] = {
         0.5,
         "of the active anchors",
         "below",
-        "ratio-under-bound: anchors whose ratio exceeds the lower bound of Lemma 1",
+        "losing-pull: anchors whose ratio exceeds the lower bound of Lemma 1",
         "Li et al., 2024, Lemma 1 and figure 8; share " + OURS,
     ),
     "pull": Threshold(
         0.01,
         "",
         "below",
-        "ratio-under-bound, of a loss that is not one of ours, is not found below it: R at the "
+        "losing-pull, of a loss that is not one of ours, is not found below it: R at the "
         "end; a loss that stops pulling at a margin loses nothing by it",
         OURS,
     ),

@@ -1,4 +1,4 @@
-"""The device that encoders compute on: found by its name, and what a pass through it costs."""
+"""Finds the device to compute on by its name, and the cost of a forward pass on it."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Heads between encoder and objective, which are used in training and dropped afterwards."""
+"""Heads between encoder and objective, used in training and dropped afterwards."""
 
 import torch
 from torch import Tensor, nn

@@ -1,4 +1,4 @@
-"""The image encoder: pictures in, embeddings out, around a network of transformers or your own.
+"""The image encoder: maps pictures to embeddings by a network of transformers or your own.
 
 Three jobs, as the sentence encoder's:
 
@@ -48,7 +48,7 @@ class ImageEncoder(nn.Module):
         std: the standard deviation of the same, by which pixels are then divided.
 
     Attributes:
-        name: what the user asked for.
+        name: as the user gave it.
         model: the network; its weights are all the state there is.
         dimension: d, of the embeddings.
         image_size: S.
@@ -186,13 +186,13 @@ class ImageEncoder(nn.Module):
     @classmethod
     def _around(
         cls,
-        model: Any,  # noqa: ANN401 - a model of transformers
+        model: nn.Module,
         name: str,
         image_size: int,
         mean: Sequence[float],
         std: Sequence[float],
     ) -> "ImageEncoder":
-        config = model.config
+        config: Any = model.config  # of transformers
         sizes = getattr(config, "hidden_sizes", None)
         return cls(
             model,
@@ -235,8 +235,8 @@ class ImageEncoder(nn.Module):
             n x d.
 
         Raises:
-            InputError: something that is no picture, a batch size below 1, or embeddings that are
-                not finite.
+            InputError: something that is not a picture, a batch size below 1, or embeddings that
+                are not finite.
         """
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")
@@ -326,7 +326,8 @@ def _three(values: object) -> bool:
 
 def _output(model: nn.Module, x: Tensor) -> Tensor:
     """What a user's module gives."""
-    return model(x)  # type: ignore[no-any-return]
+    output: Tensor = model(x)
+    return output
 
 
 def _device(model: nn.Module) -> torch.device:

@@ -42,7 +42,7 @@ _LARGEST_SIDE = 8192  # of pictures as an encoder sees them
 
 
 class Stored(NamedTuple):
-    """What a folder holds.
+    """The contents of an encoder folder.
 
     Attributes:
         model: a model of transformers, or any module when writing.
@@ -127,7 +127,7 @@ def _transformers(folder: Path, kind: str) -> nn.Module:
 
 
 def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
-    """Return the side, mean and standard deviation that a folder asks for."""
+    """Return the side, mean and standard deviation of a folder's preprocessing."""
     processor = _json(folder / "preprocessor_config.json")
     size = processor.get("crop_size") or processor.get("size") or config.get("image_size") or 224
     if isinstance(size, dict):

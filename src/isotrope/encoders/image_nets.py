@@ -121,18 +121,20 @@ def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
     return channels_last(cifar_resnet(config) if stem == "cifar" else ResNetModel(config))
 
 
-def channels_last(net: Any) -> nn.Module:  # noqa: ANN401 - torch's types know of tensors only
+def channels_last(net: nn.Module) -> nn.Module:
     """Lay out the kernels of ``net`` as fast convolutions want them, in place."""
-    return cast("nn.Module", net.to(memory_format=_layout(net)))
+    convert: Callable[..., nn.Module] = net.to  # torch's types know of tensors only
+    return convert(memory_format=_layout(net))
 
 
-def _layout(net: Any) -> torch.memory_format:  # noqa: ANN401 - a ResNet of transformers
+def _layout(net: nn.Module) -> torch.memory_format:
     """Channels last, unless a stage has fewer than 16 of them.
 
     There, on a CPU, torch's (2.13) backward pass of a 1 x 1 convolution of stride 2 writes beyond
     its memory from 56 x 56 pixels on, and the process dies.
     """
-    narrow = min(net.config.hidden_sizes) < 16
+    config: Any = net.config  # of transformers
+    narrow = min(config.hidden_sizes) < 16
     return torch.contiguous_format if narrow else torch.channels_last
 
 
@@ -204,14 +206,15 @@ def _first_token(net: nn.Module, x: Tensor) -> Tensor:
     return cast("Tensor", net(pixel_values=x).last_hidden_state[:, 0])
 
 
-def _vit_token(net: Any, x: Tensor) -> Tensor:  # noqa: ANN401 - a ViTModel
+def _vit_token(net: nn.Module, x: Tensor) -> Tensor:
     """The same; positions are interpolated for crops of another size, as DINO's local ones."""
-    patch = net.config.patch_size
+    config: Any = net.config  # of transformers
+    patch = config.patch_size
     if x.shape[-2] % patch or x.shape[-1] % patch:
         raise InputError(
             f"images of {x.shape[-2]} x {x.shape[-1]} cannot be cut into patches of {patch}"
         )
-    other = x.shape[-2:] != (net.config.image_size,) * 2
+    other = x.shape[-2:] != (config.image_size,) * 2
     output = net(pixel_values=x, interpolate_pos_encoding=other)
     return cast("Tensor", output.last_hidden_state[:, 0])
 

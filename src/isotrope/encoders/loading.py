@@ -1,4 +1,4 @@
-"""Loads the encoder that a folder holds, whether it encodes text or images."""
+"""Loads the encoder in a folder, of text or of images."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING

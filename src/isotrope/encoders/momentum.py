@@ -1,4 +1,4 @@
-"""The momentum encoder: a copy whose parameters follow those of the trained module."""
+"""The momentum encoder: a copy of a module, updated as a moving average of its parameters."""
 
 import copy
 
@@ -37,7 +37,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> object:
-        """Return what the copy makes of ``inputs``, without history."""
+        """Apply the copy to ``inputs``, without history."""
         return self.module(*inputs)
 
     @torch.no_grad()
@@ -52,8 +52,8 @@ class Momentum(nn.Module):
             InputError: a decay outside [0, 1].
         """
         decay = self.decay if decay is None else _checked(decay)
-        for mine, its in zip(self.module.parameters(), source.parameters(), strict=True):
-            mine.lerp_(its.to(mine.dtype), 1 - decay)
+        for average, parameter in zip(self.module.parameters(), source.parameters(), strict=True):
+            average.lerp_(parameter.to(average.dtype), 1 - decay)
 
 
 def _checked(decay: float) -> float:

@@ -1,4 +1,4 @@
-"""Resolves what a user calls an encoder to a folder on this machine: path, cache or hub.
+"""Resolves the name of an encoder to a folder on this machine: a path, the cache or the hub.
 
 A name is tried as a path, then as one of the aliases of the weights that are installed as a
 package, then as an id of the Hugging Face hub: in the local cache first, and over the network only
@@ -66,7 +66,7 @@ def resolve(name: str | Path) -> Path:
 
 
 def hub_name(name: str) -> str | None:
-    """Return what the hub calls the model that ``name`` means; None for what is not from there."""
+    """Return the model's name on the hub; None for a model from elsewhere."""
     if Path(name).expanduser().exists():
         return None
     if name.lower() in {alias.lower() for alias in INSTALLED}:
@@ -313,11 +313,11 @@ def _download(name: str) -> Path:
 
 
 def _cache() -> str | None:
-    """Return the cache that sentence-transformers was told to use, None for the hub's own."""
+    """Return the cache set for sentence-transformers, None for the hub's own."""
     return os.environ.get("SENTENCE_TRANSFORMERS_HOME")
 
 
 def first_line(error: Exception) -> str:
-    """Return what an error of a library says, on one line of bounded length."""
+    """Return the message of a library's error on one line of bounded length."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else type(error).__name__)[:200]

@@ -1,4 +1,4 @@
-"""Projectors and predictors: the heads of the image methods, thrown away after training.
+"""Projectors and predictors: the heads of the image methods, dropped after training.
 
 How the papers' heads are written, D being the dimension of the encoder:
 

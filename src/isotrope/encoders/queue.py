@@ -1,4 +1,4 @@
-"""The queue of MoCo: embeddings of earlier batches that serve as negatives."""
+"""The queue of MoCo: holds embeddings of earlier batches as negatives."""
 
 import torch
 from torch import Tensor, nn

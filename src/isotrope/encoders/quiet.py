@@ -1,4 +1,4 @@
-"""Silences the bars and reports of libraries, and keeps their random draws from affecting ours."""
+"""Silences the progress bars and reports of libraries, and isolates our random state from them."""
 
 import logging
 import re

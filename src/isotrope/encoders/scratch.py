@@ -1,4 +1,4 @@
-"""Makes an untrained encoder: a WordPiece vocabulary from the text, and a small random BERT.
+"""Makes a randomly initialised encoder: a WordPiece vocabulary from the text, and a small BERT.
 
 It is what tests and offline first steps use, and a starting point for text in no known language.
 """

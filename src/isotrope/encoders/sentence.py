@@ -1,4 +1,4 @@
-"""The sentence encoder: text in, embeddings out, around a sentence-transformers model.
+"""The sentence encoder: maps texts to embeddings by a sentence-transformers model.
 
 Three jobs, each with its own path through the same modules:
 
@@ -51,7 +51,7 @@ POOLINGS = {
     "lasttoken": "lasttoken",
     "last": "lasttoken",
 }
-"""Pooling names that can be asked for (of SimCSE and sentence-transformers), and what they mean."""
+"""Names of poolings (of SimCSE and sentence-transformers), and their meaning."""
 
 _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
 """Entries of a configuration, beside its private ones, that say nothing that the modules and their
@@ -71,7 +71,7 @@ class SentenceEncoder(nn.Module):
         name: what the user called it.
 
     Attributes:
-        name: what the user asked for.
+        name: as the user gave it.
         model: the wrapped model; its modules are this module's parameters.
         tokenizer: the model's own.
         dimension: d, of the embeddings.
@@ -216,16 +216,18 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def freeze_embeddings(self) -> None:
-        """Take what stands below the first layer out of the training.
+        """Freeze everything below the first layer.
 
         That is the module ``embeddings`` of the transformer, vectors of words, positions and types
         and the norm on them; of a transformer without one, the table of word vectors.
         """
         transformer = cast("Transformer", self.model[0]).model
         table = transformer.get_input_embeddings()
-        named = getattr(transformer, "embeddings", None)
-        if isinstance(named, nn.Module) and any(part is table for part in named.modules()):
-            table = named
+        embeddings = getattr(transformer, "embeddings", None)
+        if isinstance(embeddings, nn.Module) and any(
+            part is table for part in embeddings.modules()
+        ):
+            table = embeddings
         table.requires_grad_(False)
 
     def checkpoint_activations(self) -> None:
@@ -283,7 +285,7 @@ class SentenceEncoder(nn.Module):
                 max_length=max_length,
                 return_attention_mask=False,
                 return_token_type_ids=False,
-                verbose=False,  # a text beyond the limit is no news: it is counted and cut
+                verbose=False,  # a text beyond the limit is not news: it is counted and cut
             )
         except (TypeError, UnicodeEncodeError) as error:
             raise _unwritable(texts) or error from error
@@ -476,7 +478,7 @@ def _checked(texts: Sequence[str]) -> list[str]:
 
 
 def _unwritable(texts: list[str]) -> InputError | None:
-    """Return what to say of texts that are no UTF-8: half of a surrogate pair is in one of them."""
+    """Return the message on texts that are not UTF-8: one of them has half of a surrogate pair."""
     for index, text in enumerate(texts):
         if text.encode("utf-8", "ignore").decode("utf-8") != text:
             return InputError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.distributed import all_reduce_sum, world_size
 
 __all__ = ["SharedBatchNorm", "share_statistics"]
@@ -52,20 +52,22 @@ class SharedBatchNorm(_BatchNorm):
         self._buffers.update(norm._buffers)
         self.train(norm.training)
 
-    def _check_input_dim(self, input: Tensor) -> None:  # noqa: A002 - torch's name
-        if input.ndim < 2:
-            raise ValueError(f"a batch norm needs n x d or n x d x ...; found {tuple(input.shape)}")
+    def _check_input_dim(self, x: Tensor) -> None:
+        if x.ndim < 2:
+            raise ValueError(f"a batch norm needs n x d or n x d x ...; found {tuple(x.shape)}")
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002 - torch's name
-        """Return ``input`` (n x d or n x d x ...) with every feature shifted and scaled."""
+    def forward(self, x: Tensor) -> Tensor:
+        """Return ``x`` (n x d or n x d x ...) with every feature shifted and scaled."""
         alone = world_size() == 1
         if alone or not (self.training or self.running_mean is None):
-            return super().forward(input)
-        self._check_input_dim(input)
-        output, mean, variance, count = _Norm.apply(input, self.weight, self.bias, self.eps)  # type: ignore[no-untyped-call]
+            return super().forward(x)
+        self._check_input_dim(x)
+        output, mean, variance, count = apply(
+            _Norm, tuple[Tensor, ...], x, self.weight, self.bias, self.eps
+        )
         if self.training and self.running_mean is not None and self.running_var is not None:
             self._remember(mean, variance * (count / (count - 1)))
-        return output  # type: ignore[no-any-return]
+        return output
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:

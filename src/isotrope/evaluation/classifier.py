@@ -1,4 +1,4 @@
-"""The classifier of the transfer tasks: one linear layer, trained as SentEval trains it.
+"""Trains the classifier of the transfer tasks: one linear layer, fitted as SentEval does.
 
 After every few passes over the training set the weights are scored on the development set, and the
 best are kept. Training ends when more than ``tenacity`` scores in all were no improvement (an

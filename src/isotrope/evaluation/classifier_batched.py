@@ -1,4 +1,4 @@
-"""Many fits of the transfer classifier at once, as one tensor program.
+"""Fits many transfer classifiers at once, as one tensor program.
 
 Training sets of one size draw the same orders, so F of them go through their batches in step. The
 fits of one training set with its R regularisations see the same examples: these are gathered once
@@ -39,7 +39,7 @@ def fit_batched(
     protocol: ClassifierProtocol,
     done: Callable[[int], object] = lambda count: None,
 ) -> list[Fitted]:
-    """Train what ``fit_sequential`` trains, and return what it returns but for rounding.
+    """Fit the classifiers of ``fit_sequential`` at once, equal but for rounding.
 
     Args:
         x: features, n x d.

@@ -1,4 +1,4 @@
-"""Measures how a model's embeddings of any texts lie, without labels or a task.
+"""Measures the geometry of a model's embeddings of any texts, without labels or a task.
 
 The texts are encoded block by block. What is a sum over rows is exact whatever their number
 (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs); what compares
@@ -60,7 +60,7 @@ def corpus(
     batch_size: int = 128,
     progress: bool = False,
 ) -> Result:
-    """Measure how an encoder's embeddings of a corpus lie.
+    """Measure the geometry of an encoder's embeddings of a corpus.
 
     - ``norm_mean``, ``norm_std``, ``norm_min``, ``norm_max`` of the embeddings, as encoded.
     - ``std_mean``, ``std_min``, ``std_max``: over the dimensions, of the standard deviation of

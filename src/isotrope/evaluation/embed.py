@@ -1,4 +1,4 @@
-"""What an evaluation asks of an encoder: a method ``encode``, ours or anybody's."""
+"""Embeds texts by any object with a method ``encode``, the only requirement of an evaluation."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -75,7 +75,7 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
 
 
 class CachedEncoder:
-    """An encoder that embeds each text once, however often and in however many calls it is asked.
+    """An encoder that embeds each text once, in however many calls it occurs.
 
     It holds every vector, so it is for the sentences of a few tasks, not for a corpus.
 
@@ -140,12 +140,12 @@ class Truncated:
         return np.ascontiguousarray(vectors[:, : self._dimension])
 
     def fingerprint(self) -> str | None:
-        """Return what identifies the embeddings; None if the encoder has nothing of the kind."""
+        """Return an identifier of the embeddings; None if the encoder has none."""
         full = getattr(self._encoder, "fingerprint", None)
         return f"{full()}, {self._dimension} dimensions" if callable(full) else None
 
 
 def encoder_name(encoder: Encoder) -> str:
-    """Return what the user calls the encoder, or the name of its class."""
+    """Return the encoder's name, or that of its class."""
     name = getattr(encoder, "name", None)
     return name if isinstance(name, str) else type(encoder).__name__

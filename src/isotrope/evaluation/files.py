@@ -1,10 +1,11 @@
 """Encodes and searches the texts of a file (``isotrope encode`` and ``isotrope search``)."""
 
+import functools
 import os
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack, overload
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.nearest import nearest_rows
 
-__all__ = ["Hit", "SearchOptions", "encode_file", "search"]
+__all__ = ["Hit", "encode_file", "search"]
 
 _BLOCK = 20_000  # texts encoded, and rows written, at a time
 _HELD_AGAINST = 8  # texts of a corpus that are encoded to recognise its embeddings
@@ -36,46 +37,6 @@ class Hit(NamedTuple):
     score: float
     place: int
     text: str
-
-
-class SearchOptions(TypedDict, total=False):
-    """How :func:`search` searches.
-
-    Attributes:
-        top: how many results a query has [10]; fewer if the corpus is smaller.
-        columns: the one column of a table that holds the texts.
-        embeddings: an .npy file that ``isotrope encode`` wrote of this corpus: only the query is
-            encoded then, and a few texts, which must agree with their rows.
-        query_prompt: put before every query; None: the one that the model was saved with.
-        passage_prompt: put before every text of the corpus, likewise.
-        pooling: instead of the model's own; only for a name or folder.
-        device: ``auto`` (the default), ``cpu``, ``cuda`` or ``mps``; only for a name or folder.
-        batch_size: texts a batch [128].
-        progress: show a bar on stderr.
-    """
-
-    top: int
-    columns: Sequence[str] | None
-    embeddings: str | Path | None
-    query_prompt: str | None
-    passage_prompt: str | None
-    pooling: str | None
-    device: str
-    batch_size: int
-    progress: bool
-
-
-_DEFAULTS: dict[str, Any] = {
-    "top": 10,
-    "columns": None,
-    "embeddings": None,
-    "query_prompt": None,
-    "passage_prompt": None,
-    "pooling": None,
-    "device": "auto",
-    "batch_size": 128,
-    "progress": False,
-}
 
 
 def _records(file: Path, columns: Sequence[str] | None) -> Iterator[Record]:
@@ -154,7 +115,16 @@ def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: str,
-    **options: Unpack[SearchOptions],
+    *,
+    top: int = ...,
+    columns: Sequence[str] | None = ...,
+    embeddings: str | Path | None = ...,
+    query_prompt: str | None = ...,
+    passage_prompt: str | None = ...,
+    pooling: str | None = ...,
+    device: str = ...,
+    batch_size: int = ...,
+    progress: bool = ...,
 ) -> list[Hit]: ...
 
 
@@ -163,7 +133,16 @@ def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: list[str] | tuple[str, ...],
-    **options: Unpack[SearchOptions],
+    *,
+    top: int = ...,
+    columns: Sequence[str] | None = ...,
+    embeddings: str | Path | None = ...,
+    query_prompt: str | None = ...,
+    passage_prompt: str | None = ...,
+    pooling: str | None = ...,
+    device: str = ...,
+    batch_size: int = ...,
+    progress: bool = ...,
 ) -> list[list[Hit]]: ...
 
 
@@ -171,28 +150,79 @@ def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: str | list[str] | tuple[str, ...],
-    **options: Unpack[SearchOptions],
+    *,
+    top: int = 10,
+    columns: Sequence[str] | None = None,
+    embeddings: str | Path | None = None,
+    query_prompt: str | None = None,
+    passage_prompt: str | None = None,
+    pooling: str | None = None,
+    device: str = "auto",
+    batch_size: int = 128,
+    progress: bool = False,
 ) -> list[Hit] | list[list[Hit]]:
-    """Return what is closest to a query by cosine, best first; a list for each of several queries.
+    """Return the texts closest to a query by cosine, best first; for several queries, a list each.
 
     Args:
         model: a name or folder for ``isotrope.load``, a finished run, or anything with ``encode``.
         corpus: file of texts, m texts, or their embeddings (m x d). For an encoder of images: a
             folder of pictures.
         query: a text or several; for an encoder of images the path of a picture.
-        options: see :class:`SearchOptions`.
+        top: how many results a query has; fewer if the corpus is smaller.
+        columns: the one column of a table that holds the texts.
+        embeddings: an .npy file that ``isotrope encode`` wrote of this corpus: only the query is
+            encoded then, and a few texts, which must agree with their rows.
+        query_prompt: put before every query; None: the one that the model was saved with.
+        passage_prompt: put before every text of the corpus, likewise.
+        pooling: instead of the model's own; only for a name or folder.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``; only for a name or folder.
+        batch_size: texts a batch.
+        progress: show a bar on stderr.
 
     Raises:
         InputError: an empty query or corpus, ``top`` below 1, embeddings that are not those of this
             model and these texts, or anything wrong with the model or the file.
     """
     queries = [query] if isinstance(query, str) else list(query)
-    settings = {**_DEFAULTS, **options}
-    _check_queries(queries, settings["top"])
+    _check_queries(queries, top)
     if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
-        hits = _search_pictures(os.fspath(model), corpus, queries, settings)
+        _check_no_text(os.fspath(model), columns, pooling)
+        if any(option is not None for option in (query_prompt, passage_prompt, embeddings)):
+            raise InputError(
+                f"{model} takes images: prompts and embeddings are of text; leave them out"
+            )
+        if not isinstance(corpus, (str, Path)):
+            raise InputError(f"{model} takes images: give a folder of pictures to search in")
+        from isotrope.evaluation.image_files import search_pictures
+
+        look_up = functools.partial(search_pictures, top=top, device=device, progress=progress)
+        hits = [
+            [Hit(*hit) for hit in look_up(os.fspath(model), Path(corpus), picture)]
+            for picture in queries
+        ]
     else:
-        hits = _search_texts(model, corpus, queries, settings)
+        places, texts = _places_and_texts(corpus, columns, queries)
+        encoder: Encoder = (
+            SentenceEncoder.load(os.fspath(model), pooling=pooling, device=device)
+            if isinstance(model, (str, os.PathLike))
+            else model
+        )
+        before_query, before_passage = _prompts(encoder, query_prompt, passage_prompt)
+        passages = [before_passage + text for text in texts]
+        encode = functools.partial(embed, encoder, batch_size=batch_size, progress=progress)
+        vectors = encode([before_query + query for query in queries])
+        if isinstance(corpus, np.ndarray):
+            rows = corpus
+            _check_shape(rows, len(texts), vectors.shape[1], encoder)
+        elif embeddings is not None:
+            rows = _stored(Path(embeddings), encoder, passages)
+        else:
+            rows = encode(passages)
+        nearest, cosines = nearest_rows(vectors, rows, top)
+        hits = [
+            [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]
+            for neighbours in zip(nearest.tolist(), cosines.tolist(), strict=True)
+        ]
     return hits[0] if isinstance(query, str) else hits
 
 
@@ -203,76 +233,29 @@ def _check_queries(queries: Sequence[str], top: int) -> None:
         raise InputError("the query is empty; give some words to search for")
 
 
-def _search_pictures(
-    model: str,
+def _places_and_texts(
     corpus: str | Path | Sequence[str] | np.ndarray,
+    columns: Sequence[str] | None,
     queries: Sequence[str],
-    settings: dict[str, Any],
-) -> list[list[Hit]]:
-    from isotrope.evaluation.image_files import search_pictures
-
-    _check_no_text(model, settings["columns"], settings["pooling"])
-    prompts = [name for name in ("query_prompt", "passage_prompt") if settings[name] is not None]
-    if prompts or settings["embeddings"] is not None:
-        raise InputError(
-            f"{model} takes images: prompts and embeddings are of text; leave them out"
-        )
-    if not isinstance(corpus, (str, Path)):
-        raise InputError(f"{model} takes images: give a folder of pictures to search in")
-    options = {name: settings[name] for name in ("top", "device", "progress")}
-    return [
-        [Hit(*hit) for hit in search_pictures(model, Path(corpus), query, **options)]
-        for query in queries
-    ]
-
-
-def _search_texts(
-    model: str | os.PathLike[str] | Encoder,
-    corpus: str | Path | Sequence[str] | np.ndarray,
-    queries: Sequence[str],
-    settings: dict[str, Any],
-) -> list[list[Hit]]:
+) -> tuple[list[int], list[str]]:
+    """Return the texts of a corpus with their lines in the file, or their indices."""
     for query in queries:
         if query.encode("utf-8", "ignore").decode("utf-8") != query:
             raise InputError(f"the query is no UTF-8 text: {query!r:.60}; write it as UTF-8")
     if isinstance(corpus, np.ndarray):
         places, texts = list(range(len(corpus))), [""] * len(corpus)
     elif isinstance(corpus, (str, Path)):
-        records = list(_records(Path(corpus), settings["columns"]))
+        records = list(_records(Path(corpus), columns))
         places, texts = [record.line for record in records], [record.texts[0] for record in records]
     else:
         texts, places = list(corpus), list(range(len(corpus)))
     if not texts:
         raise InputError("the corpus is empty, so there is nothing to search")
-    encoder: Encoder
-    if isinstance(model, (str, os.PathLike)):
-        name = os.fspath(model)
-        encoder = SentenceEncoder.load(name, pooling=settings["pooling"], device=settings["device"])
-    else:
-        encoder = model
-    how = {"batch_size": settings["batch_size"], "progress": settings["progress"]}
-    query_prompt, passage_prompt = _prompts(
-        encoder, settings["query_prompt"], settings["passage_prompt"]
-    )
-    vectors = embed(encoder, [query_prompt + query for query in queries], **how)
-    if isinstance(corpus, np.ndarray):
-        rows = corpus
-        _check_shape(rows, len(texts), vectors.shape[1], encoder)
-    elif settings["embeddings"] is not None:
-        rows = _stored(
-            Path(settings["embeddings"]), encoder, [passage_prompt + text for text in texts]
-        )
-    else:
-        rows = embed(encoder, [passage_prompt + text for text in texts], **how)
-    nearest, cosines = nearest_rows(vectors, rows, settings["top"])
-    return [
-        [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]
-        for neighbours in zip(nearest.tolist(), cosines.tolist(), strict=True)
-    ]
+    return places, texts
 
 
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
-    """Return what stands before queries and passages: as given, else as the model was trained."""
+    """Return the prompts of queries and passages: as given, else those of the model."""
     if isinstance(encoder, SentenceEncoder):
         prompts = {} if encoder.prompt else encoder.model.prompts
         if encoder.prompt and (query or passage):
@@ -294,7 +277,7 @@ def _check_shape(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None
 
 
 def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
-    """Return the rows of an .npy file, some of which are held against the texts.
+    """Return the rows of an .npy file, some of which are compared with the texts.
 
     Raises:
         InputError: no such file, or not the embeddings of these texts by this encoder.

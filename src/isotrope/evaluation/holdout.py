@@ -9,7 +9,7 @@ What it measures: whether embeddings keep enough of a text's subject to recognis
 among a few hundred others, on the user's own kind of text. It notices when training destroys a
 model, and when it stops helping. What it does not measure: graded similarity as people see it (a
 paraphrase and a contradiction on the same subject look alike to it), and anything about text of
-another kind. Shared words make it easy, so a high value is no proof of understanding; compare it
+another kind. Shared words make it easy, so a high value is not a proof of understanding; compare it
 only with itself, on the same records and with the same seed.
 """
 

@@ -30,7 +30,7 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
 
     Args:
         model: a name or folder, or an encoder: one that has an ``image_size`` takes pictures.
-        ask_hub: look for a name that is no folder here in the hub, too.
+        ask_hub: look up a name on the hub if it is not a folder here.
 
     Raises:
         InputError: the hub was asked for something that it does not have.

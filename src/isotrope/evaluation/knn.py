@@ -43,7 +43,7 @@ def knn(
     first by name wins. A class that no neighbour is of is never among the five.
 
     Args:
-        train: n rows; where they are blocks they are asked for once.
+        train: n rows; blocks are read once.
         test: m rows; blocks are collected.
         k: neighbours. If n is smaller all n vote, and the result says so.
         temperature: t of the weighted vote; the smaller, the more the nearest decide.

@@ -1,4 +1,4 @@
-"""Shared by kNN and the linear probe: class indices, features of texts, top-k accuracy."""
+"""Prepares labelled texts for kNN and the linear probe: class indices, features, top-k accuracy."""
 
 from dataclasses import dataclass
 

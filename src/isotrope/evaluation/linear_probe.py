@@ -1,4 +1,4 @@
-"""The linear probe: softmax regression on frozen features.
+"""Fits the linear probe: softmax regression on frozen features.
 
 Two ways to fit it. ``sgd`` is the protocol of image papers (momentum 0.9, cosine schedule to 0, no
 weight decay), from a start at 0, so that only the order of the rows depends on the seed. ``exact``

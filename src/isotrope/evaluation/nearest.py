@@ -1,4 +1,4 @@
-"""Finds the nearest rows by cosine: an exact search in tiles, whose order no tile changes.
+"""Finds the nearest rows by cosine: an exact search in tiles, whatever their size.
 
 Scores are cosines in float64, rounded to nine decimals; ties go to the lower index in the corpus.
 So the order is the same for every size of tile and every linear algebra library, and duplicate rows
@@ -60,7 +60,7 @@ def nearest_rows(
 def nearest_rows_by(
     search: Search, queries: np.ndarray, corpus: np.ndarray, top: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return what :func:`nearest_rows` returns, with the given implementation.
+    """Run :func:`nearest_rows` with the given implementation.
 
     faiss compares in float32: where cosines differ by less than 1e-6 it may return other rows;
     their cosines and their order are computed as by :func:`nearest_rows`.

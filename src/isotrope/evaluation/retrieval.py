@@ -24,7 +24,7 @@ def retrieval(
     progress: bool = False,
     batch_size: int = 128,
 ) -> Result:
-    """Score an encoder by what it finds.
+    """Score an encoder on a retrieval task.
 
     For each query the corpus is ranked by cosine. ``mrr@k`` is the mean of 1/place of the first
     relevant text, 0 beyond place k; ``recall@k`` the mean share of the relevant texts within

@@ -1,4 +1,4 @@
-"""Keeps finished tasks on disk: what was scored once is not scored again.
+"""Stores the scores of finished tasks on disk, so that no task is scored twice.
 
 A task is one file of JSON, written whole as soon as the task is finished, so a run that is killed
 loses only the task it was at. Its name holds a fingerprint of everything that decides the numbers:
@@ -22,7 +22,7 @@ from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
 
-__all__ = ["Store", "finished", "store_folder"]
+__all__ = ["Store", "store_folder"]
 
 
 def store_folder(model: object) -> Path:
@@ -45,32 +45,6 @@ def store_folder(model: object) -> Path:
 
 
 _RUN = ("result.json", "config.yaml")
-
-
-def finished(folder: Path, model: str) -> list[Result]:
-    """Return the finished tasks of a folder that are of one model, without their items.
-
-    Args:
-        folder: the folder of a :class:`Store`; files that cannot be read count as absent.
-        model: its fingerprint. Of a task that was scored on several data the newest counts.
-    """
-    newest: dict[tuple[str, str, str], Result] = {}
-    for path in folder.glob("*.json"):
-        try:
-            result = Result.load(path)
-        except InputError:
-            continue
-        key = result.provenance.get("key")
-        if not isinstance(key, dict) or key.get("model") != model:
-            continue
-        task = (result.kind, str(key.get("task")), str(key.get("settings")))
-        if task not in newest or _time(newest[task]) < _time(result):
-            newest[task] = result
-    return [newest[task] for task in sorted(newest)]
-
-
-def _time(result: Result) -> str:
-    return str(result.provenance.get("time"))
 
 
 class Store:

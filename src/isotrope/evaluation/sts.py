@@ -1,4 +1,4 @@
-"""Semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
+"""Scores semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
 
 A pair's score is the cosine of its two embeddings as the encoder gives them; a task's is the
 Spearman correlation of these with the human scores, over all pairs of the year concatenated
@@ -55,8 +55,8 @@ def sts(
 
     Returns:
         A Result of kind ``sts``; its ``details`` are
-        ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``, what stands in a task
-        is said by :func:`score_task`. Of a file there is no average.
+        ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``, each task as
+        :func:`score_task` returns it. A single file has no average.
 
     Raises:
         InputError: a task is absent, or has human scores that rank nothing.

@@ -1,4 +1,4 @@
-"""The tasks of ``isotrope.evaluate``, each scored and stored by itself, then joined."""
+"""Scores and stores each task of ``isotrope.evaluate`` by itself, then joins them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -134,7 +134,7 @@ def labelled_tasks(
 
 
 def corpus_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
-    """Read a corpus once, to see whether it can be read, and what it holds."""
+    """Read a corpus once, to check it and to fingerprint its content."""
     from isotrope.evaluation.corpus import corpus, corpus_records
 
     content = fingerprint(corpus_records(path))

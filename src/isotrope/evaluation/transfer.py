@@ -1,4 +1,4 @@
-"""The seven transfer tasks by the protocol of SentEval as SimCSE uses it.
+"""Scores the seven transfer tasks by the protocol of SentEval as SimCSE uses it.
 
 A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
 SUBJ and MPQA have no split: ten outer folds, in each an inner cross-validation chooses the strength
@@ -77,7 +77,7 @@ class TaskScore:
     f1: float | None = None
 
     def numbers(self) -> dict[str, float]:
-        """Return what ``details`` of a Result hold of this task."""
+        """Return the numbers of this task for the ``details`` of a Result."""
         values = {"accuracy": self.accuracy, "devacc": self.devacc}
         return values if self.f1 is None else values | {"f1": self.f1}
 
@@ -98,7 +98,7 @@ def transfer(
         encoder: anything with ``encode``.
         data: the folder of the tasks, or what ``load_transfer`` made of it.
         mode: one of :data:`MODES`.
-        tasks: only these; None stands for all seven, and only of these there is an average.
+        tasks: only these; None means all seven, and only of these there is an average.
         fit: one of :data:`FITS`; the other is slow, and the same but for rounding.
         progress: show bars on stderr.
         batch_size: texts a batch of the encoder.
@@ -186,7 +186,7 @@ def transfer_task(
 
 
 def check_task(task: TransferTask, mode: str, fit: str = "batched") -> None:
-    """Refuse what cannot be scored, before minutes go into embeddings.
+    """Refuse a task that cannot be scored, before minutes are spent on embeddings.
 
     Raises:
         InputError: an unknown mode or fit, or too few examples of a class for the folds.

@@ -1,4 +1,4 @@
-"""The whole job on text that every machine has: find the function by what it does.
+"""Runs the demo: trains and evaluates a search of Python functions by their descriptions.
 
 The docstrings of the installed packages are the corpus: the first sentence of each is a query, the
 rest its target. Real pretrained weights are trained on pairs (query, target) of some functions
@@ -131,7 +131,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Demo:
-    """What one run of the demo came to.
+    """The outcome of the demo.
 
     Attributes:
         rows: untrained first, then one for each objective.
@@ -158,11 +158,11 @@ class _StaticVectors:
     def __init__(self, encoder: SentenceEncoder, recipe: DemoRecipe, texts: Sequence[str]) -> None:
         matrix = encoder.encode(texts, max_length=recipe.search_length)
         self.name = encoder.name
-        self.known = dict(zip(texts, matrix, strict=True))
+        self.rows = dict(zip(texts, matrix, strict=True))
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return the rows of known texts."""
-        return np.stack([self.known[text] for text in texts])
+        return np.stack([self.rows[text] for text in texts])
 
 
 def demo(
@@ -195,11 +195,7 @@ def demo(
     with atomic_replace(output / "pairs.tsv") as temporary:
         lines = (f"{_cell(item.query)}\t{_cell(item.target)}\n" for item in rest)
         temporary.write_text("".join(lines), encoding="utf-8")
-    data = RetrievalSet(
-        queries=[item.query for item in heldout],
-        corpus=[item.target for item in heldout],
-        relevant=[{i: 1.0} for i in range(len(heldout))],
-    )
+    data = _retrieval(heldout)
     texts = [*data.queries, *data.corpus]
     before = _StaticVectors(encoder, recipe, texts)
     rows = [_row("untrained", before, before, data, None, recipe)]
@@ -241,6 +237,15 @@ def demo(
     ).save(output / "demo.json")
     model = None if best == "untrained" else output / best / "model"
     return Demo(rows, best, model, report, examples, diagnoses, len(items))
+
+
+def _retrieval(items: Sequence[Documented]) -> RetrievalSet:
+    """Return the task of finding each function by its description."""
+    return RetrievalSet(
+        queries=[item.query for item in items],
+        corpus=[item.target for item in items],
+        relevant=[{i: 1.0} for i in range(len(items))],
+    )
 
 
 def _train(name: str, output: Path, seed: int, recipe: DemoRecipe) -> Outcome:
@@ -356,8 +361,8 @@ def _row(
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return statistics.fmean(known) if known else None
+    measured = [value for value in values if value is not None]
+    return statistics.fmean(measured) if measured else None
 
 
 def _examples(

@@ -1,4 +1,4 @@
-"""Row statistics of the similarity matrix, with four backends: eager, rowblock, bfloat16, triton.
+"""Computes row statistics of similarities: eager, rowblock, bfloat16 and triton backends.
 
 ``eager`` computes them from the whole matrix and is the reference. ``rowblock`` needs linear
 memory: it goes through the matrix in the blocks of ``tiles``, in the precision of the embeddings.

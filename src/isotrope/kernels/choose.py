@@ -1,6 +1,7 @@
-"""Which backend computes the row statistics, and why.
+"""Chooses the backend that computes the row statistics, and gives the reason.
 
-Value and gradients together (``kernels.fused``) are quickest in blocks from about 64 rows on. A
+Value and gradients together (``kernels.fused``) are quickest in blocks from about 180 rows on;
+below, the calls count, of which one matrix and autograd need fewer. A
 formula that cannot be computed so asks for statistics one by one, and those are quickest from one
 matrix as long as there is room for it.
 
@@ -8,14 +9,14 @@ matrix as long as there is room for it.
 float32: about twice as fast where a processor multiplies bfloat16 (Zen 4, Sapphire Rapids, GPUs).
 A similarity is rounded to eight bits, so an exponential is wrong by up to 1/(256 tau) of itself,
 at random: gradients and values by up to 0.8% (benchmarks/bfloat16.py, 1,024 embeddings of 768
-numbers; the table is docs/results/bfloat16.csv). It is never chosen, only asked for, and where the
-hardest negative is asked nothing is rounded.
+numbers; the table is docs/results/bfloat16.csv). It is never chosen, only taken on request, and
+nothing is rounded for a formula that uses the hardest negative.
 
 ``triton`` are kernels of our own for NVIDIA GPUs from Ampere on (``kernels.triton``): tiles
 of similarities that never reach the GPU's memory. bfloat16 embeddings go through its matrix units
 as they are, summed in float32; float32 only does where torch may round it to TensorFloat-32. On a
 CPU they run through Triton's interpreter, to look at them. They have not been run on a GPU yet: so
-they are never chosen either, only asked for.
+they are never chosen either, only taken on request.
 """
 
 import functools
@@ -45,7 +46,7 @@ __all__ = [
 BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 
 # of similarities: below the first, all are held; up to the second, by formulas that are not fused
-EAGER_BYTES, HELD_BYTES = 1 << 14, 1 << 26
+EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26
 SHARED_BYTES = (
     1 << 17
 )  # and up to here where both directions share the blocks (kernels.surrogate_sums)
@@ -104,10 +105,10 @@ def _why_no_triton(x: Tensor) -> InputError | None:
             "move them there, ask for backend='rowblock', or, to look at the kernels on a CPU, set "
             "TRITON_INTERPRET=1 before Python starts"
         )
-    if (found := torch.cuda.get_device_capability(x.device)) < _AMPERE:
+    if (capability := torch.cuda.get_device_capability(x.device)) < _AMPERE:
         return InputError(
             "the triton backend needs compute capability 8.0 (Ampere) or more; found "
-            f"{found[0]}.{found[1]}: ask for backend='rowblock'"
+            f"{capability[0]}.{capability[1]}: ask for backend='rowblock'"
         )
     return None
 

@@ -1,4 +1,4 @@
-"""How the anchors of a batch depend on each other: what an objective declares, and its check.
+"""Declares how the anchors of a batch depend on each other, and checks the declaration.
 
 The declaration chooses how value and gradients are computed (``kernels.fused``). What it promises
 shows in numbers that every pass has at its end, one for each anchor: the derivatives that the
@@ -24,7 +24,7 @@ _ROUNDINGS = 1000
 
 
 def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
-    """Hold what was assumed of each anchor, values or derivatives, against the truth.
+    """Compare assumed values or derivatives of the anchors with the true ones.
 
     Args:
         assumed: n.

@@ -1,4 +1,4 @@
-"""The eager backend: the whole similarity matrix and autograd.
+"""The eager backend: forms the whole similarity matrix and leaves gradients to autograd.
 
 The other backends are tested against it. Memory is O(n m). It is the only backend with second
 derivatives.
@@ -9,6 +9,8 @@ from torch import Tensor
 
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
+from isotrope.core.views import Views
+from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
 
 __all__ = ["EagerPairs"]
@@ -19,23 +21,43 @@ class EagerPairs(Pairs):
 
     backend = "eager"
 
+    def __init__(self, views: Views, swapped: "EagerPairs | None" = None) -> None:
+        super().__init__(views)
+        self._swapped = swapped
+
+    def swapped(self) -> "EagerPairs":
+        return EagerPairs(self.views.swapped(), self)
+
+    def _similarity(self, against: Against) -> Tensor:
+        # one product for both directions, so that rounding breaks a tie the same way in both;
+        # further negatives are no part of the transposed matrix: they are beside either direction
+        if self._swapped is None or against != "cross" or self.views.negatives is not None:
+            return super()._similarity(against)
+        return self._swapped.similarity(against).T
+
     def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
-        negative = self.negative(against)
-        some = negative.any(dim=1)
+        exponents = self.similarity(against) / temperature
+        mask = Mask(self.views, against)
+        if mask.is_diagonal and not torch._C._are_functorch_transforms_active():
+            return torch.logsumexp(exponents.fill_diagonal_(-torch.inf), dim=1)
+        excluded = self._excluded(against)
+        exponents = exponents.masked_fill(excluded, -torch.inf)
+        if mask.each_has_negatives:
+            return torch.logsumexp(exponents, dim=1)
+        none = excluded.all(dim=1)
         # a row without negatives is computed on zeros and then set to -inf: its softmax would
         # otherwise be 0/0 in the backward pass
-        masked = (self.similarity(against) / temperature).masked_fill(~negative, -torch.inf)
-        masked = masked.masked_fill(~some[:, None], 0.0)
-        return torch.logsumexp(masked, dim=1).masked_fill(~some, -torch.inf)
+        exponents = exponents.masked_fill(none[:, None], 0.0)
+        return torch.logsumexp(exponents, dim=1).masked_fill(none, -torch.inf)
 
     def _softplus(self, temperature: float | Tensor, against: Against) -> Tensor:
         values = softplus(self.similarity(against) / temperature)
-        return values.masked_fill(~self.negative(against), 0.0).sum(dim=1)
+        return values.masked_fill(self._excluded(against), 0.0).sum(dim=1)
 
     def _count(self, against: Against) -> Tensor:
-        return self.negative(against).sum(dim=1).to(self.views.anchors.dtype)
+        return (~self._excluded(against)).sum(dim=1).to(self.views.anchors.dtype)
 
     def _hardest(self, against: Against) -> Tensor:
-        masked = self.similarity(against).masked_fill(~self.negative(against), -torch.inf)
+        masked = self.similarity(against).masked_fill(self._excluded(against), -torch.inf)
         # argmax takes the first index at ties and sends the whole gradient there; max would share
         return masked.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)

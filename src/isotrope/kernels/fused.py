@@ -1,4 +1,4 @@
-"""Value and gradients of a whole objective in one or two passes over blocks of similarities.
+"""Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
 A formula sees vectors of length n only. So it can be called on the statistics of a block as soon
 as they are known, differentiated there by autograd (d value / d log-sum-exp is the gradient
@@ -29,7 +29,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
@@ -80,8 +80,7 @@ def fused(
     job = Job(views, formula, questions, coupling, mean=mean, learnt=learnt, half=half)
     inputs = (views.anchors, views.positives, views.negatives, learnt)
     sweep = _on_a_gpu if backend == "triton" else _sweep
-    found: Tensor = _Ready.apply(sweep(job, both_directions), backend, *inputs)  # type: ignore[no-untyped-call]
-    return found
+    return apply(_Ready, Tensor, sweep(job, both_directions), backend, *inputs)
 
 
 def _on_a_gpu(job: Job, both_directions: bool) -> Sweep:
@@ -102,13 +101,13 @@ def _sweep(job: Job, both_directions: bool) -> Sweep:
     Raises:
         Unfused: not in this way at all.
     """
-    one = one_pass.takes(job)
-    if one and not both_directions:
+    single_pass = one_pass.takes(job)
+    if single_pass and not both_directions:
         return functools.partial(one_pass.one_pass, job)
     try:
         check(job)
     except Unfused:
-        if not one:
+        if not single_pass:
             raise
         return functools.partial(_each_way, job)
     return functools.partial(two_passes, job, directions=2 if both_directions else 1)
@@ -119,8 +118,8 @@ def _each_way(job: Job) -> tuple[Tensor, Gradients]:
     value, (anchors, positives, *others) = one_pass.one_pass(job)
     other, (swapped, back, *also) = one_pass.one_pass(replace(job, views=job.views.swapped()))
     pairs = zip((anchors, positives, *others), (back, swapped, *also), strict=True)
-    found = [x if x is None or y is None else x.add_(y).div_(2) for x, y in pairs]
-    return (value + other) / 2, found
+    means = [x if x is None or y is None else x.add_(y).div_(2) for x, y in pairs]
+    return (value + other) / 2, means
 
 
 class _Ready(torch.autograd.Function):
@@ -134,7 +133,7 @@ class _Ready(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: somebody will differentiate this again
+        if torch.is_grad_enabled():  # create_graph: this will be differentiated again
             raise NeedsEager(
                 f"the {ctx.backend} backend has no second derivatives; ask for backend='eager'"
             )

@@ -1,4 +1,4 @@
-"""The input of a pass over similarities: views, formula and the statistics that it needs."""
+"""The Job record: views, formula and required statistics, the input of a pass over similarities."""
 
 import math
 from dataclasses import dataclass
@@ -27,12 +27,12 @@ UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N fits, s
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be computed: raw views, a formula, what it asks, and how values are reduced.
+    """A computation: raw views, a formula, the statistics it uses, and the reduction of its values.
 
     Attributes:
         coupling: how the anchors depend on each other, as the objective declares.
-        learnt: what wants a gradient besides the embeddings; ``questions.learnt`` is the same
-            where it is the temperature of the statistics.
+        learnt: a number that wants a gradient, in addition to the embeddings; ``questions.learnt``
+            is the same where it is the temperature of the statistics.
         half: products in bfloat16, of sums of functions; what chooses a column is never rounded.
     """
 
@@ -57,10 +57,12 @@ class Job:
         Raises:
             Unfused: there are two.
         """
-        found = {t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"}
-        if len(found) > 1:
+        temperatures = {
+            t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"
+        }
+        if len(temperatures) > 1:
             raise Unfused("two temperatures")
-        return found.pop() if found else 1.0
+        return temperatures.pop() if temperatures else 1.0
 
     @property
     def by_temperature(self) -> bool:
@@ -68,12 +70,12 @@ class Job:
         return self.questions.learnt is not None
 
     def counts(self) -> dict[Against, Tensor]:
-        """The number of negatives of each row, by what is asked."""
+        """The number of negatives of each row, for each kind of comparison."""
         return {against: Mask(self.views, against).counts() for against in self.questions.counts}
 
     @property
     def base(self) -> float:
-        """Of what :meth:`exponents` are, its logarithm: 2 where exponentials are wanted, or e."""
+        """The base of :meth:`exponents`: 2 where exponentials are wanted, else e."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
@@ -95,18 +97,20 @@ class Job:
             statistics in order, and that by ``learnt`` where nothing but the formula has it.
 
         Raises:
-            Unfused: there are no derivatives, or the formula asks what it did not ask before.
+            Unfused: there are no derivatives, or the formula uses other statistics than before.
         """
         leaves = [x.detach().requires_grad_() for x in (positive, *values.values())]
-        given = dict(zip(values, leaves[1:], strict=True))
+        statistics = dict(zip(values, leaves[1:], strict=True))
         wanted = leaves if self.learnt is None else [*leaves, self.learnt]
         with torch.enable_grad():
-            found = self.formula(StatisticsOnly(leaves[0], Known(self.questions, given, counts)))
-        if not found.requires_grad:
+            value = self.formula(
+                StatisticsOnly(leaves[0], Known(self.questions, statistics, counts))
+            )
+        if not value.requires_grad:
             raise Unfused("nothing of the formula has a derivative")
-        shared = rows if self.mean and found.ndim else 1
-        each = torch.full_like(found, 1 / shared)
-        by = torch.autograd.grad(found, wanted, each, allow_unused=True)
+        shared = rows if self.mean and value.ndim else 1
+        each = torch.full_like(value, 1 / shared)
+        by = torch.autograd.grad(value, wanted, each, allow_unused=True)
         filled = [torch.zeros_like(x) if g is None else g for x, g in zip(wanted, by, strict=True)]
         learnt = None if self.learnt is None else filled.pop()
-        return found.detach() / shared, filled, learnt
+        return value.detach() / shared, filled, learnt

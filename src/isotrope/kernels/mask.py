@@ -1,4 +1,4 @@
-"""Which columns are negatives of an anchor: one definition for matrices, blocks and counts.
+"""The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
 A negative is every column that is neither the anchor itself, nor its positive, nor a row of the
 same group; where ``Views.in_batch`` is False, only the further negatives are. The kernels for GPUs
@@ -33,7 +33,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Mask:
-    """The columns that the anchors are compared with, and which of them are no negatives."""
+    """The columns that the anchors are compared with, and which of them are not negatives."""
 
     views: Views
     against: Against
@@ -61,7 +61,7 @@ class Mask:
         return parts
 
     def excluded(self, rows: slice, first: int = 0) -> Tensor:
-        """Return B x c booleans, True where a column is no negative of the row.
+        """Return B x c booleans, True where a column is not a negative of the row.
 
         Args:
             rows: which anchors, B of them.
@@ -84,7 +84,7 @@ class Mask:
         return torch.cat([excluded, further], dim=1)
 
     def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
-        """Fill what is no negative with -inf, in place; the arguments are those of ``excluded``."""
+        """Fill all but the negatives with -inf, in place; arguments as for ``excluded``."""
         views = self.views
         if views.groups is not None or not views.in_batch:
             tile.masked_fill_(self.excluded(rows, first), -torch.inf)
@@ -94,6 +94,28 @@ class Mask:
         for width, own, _ in self._parts():
             tile[:, start + own : start + own + len(tile)].fill_diagonal_(-torch.inf)
             start += width
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether every column but the diagonal is a negative, and there is one."""
+        views = self.views
+        return (
+            self.against != "both"
+            and views.offset == 0
+            and views.groups is None
+            and views.negatives is None
+            and views.in_batch
+            and len(views.positives) > 1
+            and len(views.anchors) > 1
+        )
+
+    @property
+    def each_has_negatives(self) -> bool:
+        """Whether it is certain, without a look at the groups, that every anchor has a negative."""
+        views = self.views
+        if views.negatives is not None and len(views.negatives):
+            return True
+        return views.groups is None and views.in_batch and all(p.width > 1 for p in self._parts())
 
     def counts(self) -> Tensor:
         """Return n, the number of negatives of each anchor, without forming the mask."""

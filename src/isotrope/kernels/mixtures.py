@@ -1,4 +1,4 @@
-"""Mixtures: for each anchor one constant vector made of two of the columns it is compared with.
+"""Mixes, for each anchor, two of its columns into one constant further negative.
 
 ``Mixing`` says which columns and how much of each, before any similarity is known; ``Mixture``
 holds the result for some anchors. Backends differ only in how they find the nearest columns.
@@ -22,7 +22,7 @@ _CANCELLED = 1e-6  # the length under which a mixture has no direction
 
 @dataclass(frozen=True)
 class Mixing:
-    """What the mixture of an anchor is made of.
+    """The two columns that an anchor's mixture is made of, and their shares.
 
     Attributes:
         of: guest and host: its second hardest negative or its positive, and its hardest negative
@@ -44,12 +44,14 @@ class Mixing:
             nearest: gives the columns of their k hardest negatives, as ``Pairs.nearest``.
         """
         if self.of == "second and hardest":
-            found = nearest(2).flip(1)
-            return torch.nn.functional.pad(found, (2 - found.shape[1], 0), value=-1)
+            columns = nearest(2).flip(1)
+            return torch.nn.functional.pad(columns, (2 - columns.shape[1], 0), value=-1)
         first, last = rows.start + views.offset, rows.stop + views.offset
-        own = torch.arange(first, last, device=views.anchors.device)
+        rows_at = torch.arange(first, last, device=views.anchors.device)
         hardest = self.of == "positive and hardest"
-        return torch.stack([own, nearest(1)[:, 0] if hardest else _following(views, own)], dim=1)
+        return torch.stack(
+            [rows_at, nearest(1)[:, 0] if hardest else _following(views, rows_at)], dim=1
+        )
 
     def mixture(self, columns: Tensor, parts: Tensor) -> "Mixture":
         """Return the mixtures of some anchors.
@@ -97,11 +99,11 @@ class Mixture:
         return logits.masked_fill(~self.exists, -torch.inf)
 
 
-def _following(views: Views, own: Tensor) -> Tensor:
-    """The row after each one's own, in a circle; -1 where it is no negative."""
+def _following(views: Views, rows: Tensor) -> Tensor:
+    """The row after each one's own, in a circle; -1 where it is not a negative."""
     if not views.in_batch or len(views.positives) == 1:
-        return torch.full_like(own, -1)
-    found = (own + 1) % len(views.positives)
+        return torch.full_like(rows, -1)
+    following = (rows + 1) % len(views.positives)
     if views.groups is None:
-        return found
-    return found.masked_fill(views.groups[found] == views.groups[own], -1)
+        return following
+    return following.masked_fill(views.groups[following] == views.groups[rows], -1)

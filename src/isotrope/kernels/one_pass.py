@@ -1,4 +1,4 @@
-"""One pass over blocks of rows, if each block can be differentiated as soon as it is formed.
+"""Computes value and gradients in one pass over blocks of rows, each differentiated when formed.
 
 A block of rows is compared with all columns and reduced; the formula is called on it and
 differentiated; two matrix products turn the block into gradients. 6 n c d floating-point
@@ -11,7 +11,7 @@ operations. The coupling that the objective declares (``Coupling``) says why thi
   multiplied in the end;
 - ``batch``: nothing; but where one block has all rows, nothing is missing.
 
-At the end all statistics are known, and the derivatives are held against the true ones.
+At the end all statistics are known, and the derivatives are compared with the true ones.
 """
 
 import functools
@@ -36,7 +36,7 @@ _TOTAL: Key = ("logsumexp", "cross")
 
 
 def takes(job: Job) -> bool:
-    """Tell whether a job can be done so, by what it declares and asks.
+    """Return whether a job can be done in one pass, by its coupling and its statistics.
 
     Where all rows are one block there is nothing to assume: every coupling is as good.
     """
@@ -50,7 +50,7 @@ def takes(job: Job) -> bool:
 
 
 def one_pass(job: Job) -> tuple[Tensor, Gradients]:
-    """Return value and gradients of a formula of which :func:`takes` is true.
+    """Compute value and gradients in one pass over the similarities, if :func:`takes` the job.
 
     The columns are the positives and the further negatives.
 
@@ -83,8 +83,8 @@ class _OnePass:
         self.job, self.n, self.alone = job, len(views.anchors), job.coupling == "none"
         self.whole = False
         self.anchors = Vectors(views.anchors)
-        given = (x for x in (views.positives, views.negatives) if x is not None)
-        self.sources = job.columns(*given)
+        others = (x for x in (views.positives, views.negatives) if x is not None)
+        self.sources = job.columns(*others)
         self.gradients = [torch.empty_like(views.anchors)]
         self.gradients += [torch.zeros_like(x.raw) for x in self.sources]
         self.counts = job.counts()
@@ -94,8 +94,8 @@ class _OnePass:
         self.values = {key: torch.zeros_like(none) for key in job.questions.temperatures}
         self.by = {key: torch.zeros_like(none) for key in self.values}
         for rows in () if self.alone else blocks(0, self.n, 2048):
-            own = self.sources[0].rows(self._own(rows))
-            self.positive[rows] = (self.anchors.rows(rows) * own).sum(dim=1)
+            positives = self.sources[0].rows(self._own(rows))
+            self.positive[rows] = (self.anchors.rows(rows) * positives).sum(dim=1)
 
     def _own(self, rows: slice) -> slice:
         """The positives of some anchors."""
@@ -109,34 +109,38 @@ class _OnePass:
             a: their unit vectors.
             tile: B x c exponents, which are used up.
         """
-        tau, own = self.job.temperature, self._own(rows)
-        found = self._statistics(tile, a, rows)
-        mine = self.gradients[0][rows]
+        tau, positives = self.job.temperature, self._own(rows)
+        statistics = self._statistics(tile, a, rows)
+        gradient = self.gradients[0][rows]
         if self.alone:
-            p = self.sources[0].rows(own)
-            self._differentiate_alone(rows, found, (a * p).sum(dim=1))
+            p = self.sources[0].rows(positives)
+            self._differentiate_alone(rows, statistics, (a * p).sum(dim=1))
             by_positive = self.by_positive[rows, None]
-            torch.mul(by_positive, p, out=mine)
-            self.gradients[1][own].addcmul_(by_positive, a)
+            torch.mul(by_positive, p, out=gradient)
+            self.gradients[1][positives].addcmul_(by_positive, a)
         else:
-            self._differentiate(rows, found)
-            mine.zero_()
+            self._differentiate(rows, statistics)
+            gradient.zero_()
         for kind, against in self.values:
             g = self.by[kind, against][rows]
-            if found.first is not None and kind == "hardest":
-                _one_column(found.first, g, a, self.sources, mine, self.gradients[1:])
-            elif found.mixture is not None and kind == "mixed":  # constant: only the anchor moves
-                pushed = (g / tau)[:, None] * found.mixture.vectors
-                mine += pushed
+            if statistics.first is not None and kind == "hardest":
+                _one_column(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
+            elif (
+                statistics.mixture is not None and kind == "mixed"
+            ):  # constant: only the anchor moves
+                pushed = (g / tau)[:, None] * statistics.mixture.vectors
+                gradient += pushed
                 self._by_similarity(pushed, a)
             else:
-                self._push(tile, a, found.over_mass(g)[:, None] / tau, mine)
+                self._push(tile, a, statistics.over_mass(g)[:, None] / tau, gradient)
         if self.alone:
-            self.anchors.project(mine, a, rows)
+            self.anchors.project(gradient, a, rows)
 
-    def _differentiate_alone(self, rows: slice, found: "_Statistics", positive: Tensor) -> None:
+    def _differentiate_alone(
+        self, rows: slice, statistics: "_Statistics", positive: Tensor
+    ) -> None:
         counts = {key: value[rows] for key, value in self.counts.items()}
-        values = {key: found.values[key] for key in self.values}
+        values = {key: statistics.values[key] for key in self.values}
         each, by, learnt = self.job.evaluate(positive, values, counts, self.n)
         self._add_learnt(learnt)
         if len(positive) == self.n:  # nothing to put beside it
@@ -148,39 +152,41 @@ class _OnePass:
         for key, g in zip(values, by[1:], strict=True):
             self.values[key][rows], self.by[key][rows] = values[key], g
 
-    def _differentiate(self, rows: slice, found: "_Statistics") -> None:
+    def _differentiate(self, rows: slice, statistics: "_Statistics") -> None:
         for key, value in self.values.items():
-            value[rows] = found.values[key]
+            value[rows] = statistics.values[key]
         if self.job.coupling == "total":
-            assert found.mass is not None  # of the logarithm that is asked for
-            self.by[_TOTAL][rows] = found.mass
+            assert statistics.mass is not None  # of the logarithm that the formula uses
+            self.by[_TOTAL][rows] = statistics.mass
             return
         _, (_, *by), _ = self.job.evaluate(self.positive, self.values, self.counts, self.n)
         for key, g in zip(self.values, by, strict=True):
             self.by[key][rows] = g[rows]
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
-        """Find what the formula asks of a block of exponents, which becomes its slopes."""
+        """Compute the formula's statistics of a block of exponents, which becomes its slopes."""
         questions, tau = self.job.questions, self.job.temperature
-        found = _Statistics({})
+        statistics = _Statistics({})
         if "hardest" in questions.kinds:
             top, first = chunked_topk(tile, 1)
-            found.first = first.squeeze(1)
-            found.values["hardest", "cross"] = top.squeeze(1) * tau * self.job.base
+            statistics.first = first.squeeze(1)
+            statistics.values["hardest", "cross"] = top.squeeze(1) * tau * self.job.base
         if (mixing := questions.mixing) is not None:
             views = self.job.views
             chosen = mixing.columns(views, rows, functools.partial(_nearest, tile))
             parts = _gathered(views, self.sources, chosen.clamp_min(0))
-            found.mixture = mixing.mixture(chosen, parts)
-            found.values["mixed", "cross"] = found.mixture.logits(a, tau)
+            statistics.mixture = mixing.mixture(chosen, parts)
+            statistics.values["mixed", "cross"] = statistics.mixture.logits(a, tau)
         if "logsumexp" in questions.kinds:
-            found.mass, found.values["logsumexp", "cross"] = _exponentials(tile, tau, a.dtype)
+            statistics.mass, statistics.values["logsumexp", "cross"] = _exponentials(
+                tile, tau, a.dtype
+            )
         elif "softplus" in questions.kinds:
-            found.values["softplus", "cross"] = total(softplus(tile.mul_(LN2)), 1, a.dtype)
+            statistics.values["softplus", "cross"] = total(softplus(tile.mul_(LN2)), 1, a.dtype)
             tile.sigmoid_()
-        return found
+        return statistics
 
-    def _push(self, tile: Tensor, a: Tensor, scaled: Tensor, mine: Tensor) -> None:
+    def _push(self, tile: Tensor, a: Tensor, scaled: Tensor, gradient: Tensor) -> None:
         """Add what a block of slopes, each row times a number, does to columns and anchors."""
         at = 0
         for x, into in zip(self.sources, self.gradients[1:], strict=True):
@@ -188,7 +194,7 @@ class _OnePass:
             at += len(x)
             add_product(into, part, scaled * a)
             pushed = x.combine(part)
-            mine.addcmul_(scaled, pushed)
+            gradient.addcmul_(scaled, pushed)
             if self.job.by_temperature:
                 self._by_similarity(scaled * pushed, a)
 
@@ -197,9 +203,9 @@ class _OnePass:
         if self.job.by_temperature:
             self._add_learnt(-(pushed * a).sum() / self.job.temperature)
 
-    def _add_learnt(self, found: Tensor | None) -> None:
-        if self.learnt is not None and found is not None:
-            self.learnt += found
+    def _add_learnt(self, gradient: Tensor | None) -> None:
+        if self.learnt is not None and gradient is not None:
+            self.learnt += gradient
 
     def finish(self) -> tuple[Tensor, Gradients]:
         """Check what was assumed, and turn what the vectors received into gradients of raw ones."""
@@ -225,16 +231,16 @@ class _OnePass:
             return
         positive, *values = (_among(x, others) for x in (self.positive, *self.values.values()))
         counts = {key: _among(x, others, apart=0.0) for key, x in self.counts.items()}
-        given = dict(zip(self.values, values, strict=True))
-        each, by, _ = self.job.evaluate(positive, given, counts, self.n)
+        statistics = dict(zip(self.values, values, strict=True))
+        each, by, _ = self.job.evaluate(positive, statistics, counts, self.n)
         seen = (self.each, self.by_positive, *self.by.values())
         for assumed, true in zip(seen, (each, *by), strict=True):
             agree(assumed, true[: self.n], "the loss of an anchor changes with other anchors")
 
     def _complete(self) -> None:
         """Call the formula on everything, scale what was put off, add the positives."""
-        found = self.job.evaluate(self.positive, self.values, self.counts, self.n)
-        self.each, by, learnt = found
+        evaluated = self.job.evaluate(self.positive, self.values, self.counts, self.n)
+        self.each, by, learnt = evaluated
         if self.job.coupling == "total":
             whole = self.by[_TOTAL].sum()
             factor = torch.where(whole > 0, by[1].sum() / whole.where(whole > 0, 1.0), 0.0)
@@ -246,9 +252,9 @@ class _OnePass:
         for assumed, true in zip(self.by.values(), by[1:], strict=True):
             agree(assumed, true, _REASONS.get(self.job.coupling, ""))
         for rows in blocks(0, self.n, 2048):
-            own, weight = self._own(rows), by[0][rows, None]
-            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(own))
-            self.gradients[1][own].addcmul_(weight, self.anchors.rows(rows))
+            positives, weight = self._own(rows), by[0][rows, None]
+            self.gradients[0][rows].addcmul_(weight, self.sources[0].rows(positives))
+            self.gradients[1][positives].addcmul_(weight, self.anchors.rows(rows))
 
 
 _REASONS = {
@@ -258,18 +264,18 @@ _REASONS = {
 }
 
 
-def _among(own: Tensor, others: int, *, apart: float = 1.0) -> Tensor:
+def _among(values: Tensor, others: int, *, apart: float = 1.0) -> Tensor:
     """Some numbers and, behind them, others like them, by turns larger and smaller."""
     if not others:
-        return own
-    number = torch.arange(others, device=own.device)
-    steps = torch.tensor([2.0, -1.0], device=own.device).to(own)[number % 2]
-    return torch.cat([own, own[number % len(own)] + apart * steps])
+        return values
+    number = torch.arange(others, device=values.device)
+    steps = torch.tensor([2.0, -1.0], device=values.device).to(values)[number % 2]
+    return torch.cat([values, values[number % len(values)] + apart * steps])
 
 
 @dataclass
 class _Statistics:
-    """What a formula asks of a block, and what its derivatives need.
+    """The statistics of a block that a formula uses, and those that its derivatives need.
 
     Attributes:
         values: the answers.
@@ -300,11 +306,11 @@ def _gathered(views: Views, sources: list[Vectors], columns: Tensor) -> Tensor:
     wanted, m = columns.flatten(), len(views.positives)
     first = wanted if views.negatives is None else wanted.clamp_max(m - 1)
     # several times as quick as indexing
-    found = views.positives.index_select(0, first).div_(sources[0].norm.index_select(0, first))
+    vectors = views.positives.index_select(0, first).div_(sources[0].norm.index_select(0, first))
     if views.negatives is not None:
         beyond = wanted >= m
-        found[beyond] = sources[1].rows(wanted[beyond] - m)
-    return found.view(*columns.shape, -1)
+        vectors[beyond] = sources[1].rows(wanted[beyond] - m)
+    return vectors.view(*columns.shape, -1)
 
 
 def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
@@ -323,7 +329,7 @@ def _one_column(
     by: Tensor,
     anchors: Tensor,
     sources: list[Vectors],
-    mine: Tensor,
+    gradient: Tensor,
     others: list[Tensor],
 ) -> None:
     """Add the gradient of the hardest similarity: one column for each row."""
@@ -332,5 +338,5 @@ def _one_column(
         (rows,) = ((chosen >= at) & (chosen < at + len(x))).nonzero(as_tuple=True)
         which, g = chosen[rows] - at, by[rows, None]
         at += len(x)
-        mine.index_add_(0, rows, g * x.rows(which))
+        gradient.index_add_(0, rows, g * x.rows(which))
         into.index_add_(0, which, g * anchors[rows])

@@ -1,4 +1,4 @@
-"""Pairs: the statistics of the similarities of two views that an objective may use.
+"""The Pairs interface: the statistics of the similarities of two views, available to an objective.
 
 An objective's formula sees vectors of length n only: the positive similarity, the log-sum-exp
 over the negatives, the hardest negative, their number, the similarity with a mixture of two
@@ -131,9 +131,13 @@ class Pairs(ABC):
         return self._matrices[key]
 
     def _negative(self, against: Against) -> Tensor:
+        return ~self._excluded(against)
+
+    def _excluded(self, against: Against) -> Tensor:
+        """N x c booleans, True where the column is no negative of the anchor."""
         if against not in self._masks:
             rows = slice(0, len(self.views.anchors))
-            self._masks[against] = ~Mask(self.views, against).excluded(rows)
+            self._masks[against] = Mask(self.views, against).excluded(rows)
         return self._masks[against]
 
     def _columns(self, against: Against) -> Tensor:

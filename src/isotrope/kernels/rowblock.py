@@ -1,4 +1,4 @@
-"""Row statistics in linear memory: a block of rows at a time against all columns.
+"""The rowblock backend: computes row statistics in linear memory, one block of rows at a time.
 
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded; one number for each anchor is kept for the backward pass. The
@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
@@ -75,10 +75,8 @@ class RowBlockPairs(Pairs):
         learnt = temperature if isinstance(temperature, Tensor) else None
         plain = float(temperature if learnt is None else learnt.detach())
         mask = Mask(views, against)
-        found: Tensor = _Reduce.apply(  # type: ignore[no-untyped-call]
-            statistic, mask, plain, views.anchors, views.positives, views.negatives, learnt
-        )
-        return found
+        inputs = (views.anchors, views.positives, views.negatives, learnt)
+        return apply(_Reduce, Tensor, statistic, mask, plain, *inputs)
 
 
 class _Statistic:
@@ -88,7 +86,7 @@ class _Statistic:
         """Return the values of the rows and what the derivative needs, one number a row."""
         raise TypeError(f"{type(self).__name__} reduces nothing")
 
-    def differentiate(self, tile: Tensor, kept: Tensor, gradient: Tensor) -> Tensor:
+    def differentiate(self, tile: Tensor, saved: Tensor, gradient: Tensor) -> Tensor:
         """Turn a block of s / tau, in place, into the derivatives of sum_i g_i value_i by it."""
         raise TypeError(f"{type(self).__name__} has no derivative")
 
@@ -98,9 +96,9 @@ class _LogSumExp(_Statistic):
         value = torch.logsumexp(tile, dim=1)
         return value, value
 
-    def differentiate(self, tile: Tensor, kept: Tensor, gradient: Tensor) -> Tensor:
-        some = kept > -torch.inf  # a row without negatives: e^{-inf - -inf} is no number
-        tile.sub_(torch.where(some, kept, 0.0)[:, None]).exp_()
+    def differentiate(self, tile: Tensor, saved: Tensor, gradient: Tensor) -> Tensor:
+        some = saved > -torch.inf  # a row without negatives: e^{-inf - -inf} is not a number
+        tile.sub_(torch.where(some, saved, 0.0)[:, None]).exp_()
         return tile.mul_(torch.where(some, gradient, 0.0)[:, None])
 
 
@@ -109,7 +107,7 @@ class _Softplus(_Statistic):
         value = softplus(tile).sum(dim=1)
         return value, value
 
-    def differentiate(self, tile: Tensor, kept: Tensor, gradient: Tensor) -> Tensor:
+    def differentiate(self, tile: Tensor, saved: Tensor, gradient: Tensor) -> Tensor:
         return tile.sigmoid_().mul_(gradient[:, None])
 
 
@@ -134,9 +132,9 @@ class _Reduce(torch.autograd.Function):
         learnt: Tensor | None,
     ) -> Tensor:
         reduced = [statistic.reduce(tile) for _, tile in similarity_tiles(mask, temperature)]
-        values, kept = (torch.cat(column) for column in zip(*reduced, strict=True))
+        values, saved = (torch.cat(column) for column in zip(*reduced, strict=True))
         ctx.statistic, ctx.mask, ctx.temperature = statistic, mask, temperature
-        ctx.save_for_backward(anchors, positives, negatives, kept)
+        ctx.save_for_backward(anchors, positives, negatives, saved)
         return values
 
     @staticmethod
@@ -145,7 +143,7 @@ class _Reduce(torch.autograd.Function):
             raise NeedsEager(
                 "the rowblock backend has no second derivatives; ask for backend='eager'"
             )
-        anchors, positives, negatives, kept = ctx.saved_tensors
+        anchors, positives, negatives, saved = ctx.saved_tensors
         views = replace(ctx.mask.views, anchors=anchors, positives=positives, negatives=negatives)
         mask = replace(ctx.mask, views=views)
         grads = [
@@ -155,13 +153,13 @@ class _Reduce(torch.autograd.Function):
             )
         ]
         if isinstance(ctx.statistic, _Hardest):
-            _sparse(mask, grads, kept, gradient)
+            _sparse(mask, grads, saved, gradient)
             return (None, None, None, *grads, None)
         slope = gradient.new_zeros(()) if ctx.needs_input_grad[6] else None
         for rows, tile in similarity_tiles(mask, ctx.temperature):
             scaled = tile.clone() if slope is not None else None
             by = gradient[rows] / ctx.temperature
-            change = ctx.statistic.differentiate(tile, kept[rows], by)
+            change = ctx.statistic.differentiate(tile, saved[rows], by)
             if scaled is not None and slope is not None:
                 slope -= (change * scaled.masked_fill_(change == 0, 0.0)).sum()
             _spread(mask, grads, rows, change)
@@ -174,8 +172,8 @@ def _spread(mask: Mask, grads: list[Tensor | None], rows: slice, change: Tensor)
     for source, columns in zip(mask.sources, mask.columns, strict=True):
         part = change[:, at : at + len(columns)]
         at += len(columns)
-        if (own := grads[0]) is not None:
-            add_product(own[rows], part.T, columns)
+        if (of_anchors := grads[0]) is not None:
+            add_product(of_anchors[rows], part.T, columns)
         if (other := grads[source]) is not None:
             add_product(other, part, anchors)
 
@@ -187,7 +185,7 @@ def _sparse(mask: Mask, grads: list[Tensor | None], chosen: Tensor, gradient: Te
         (rows,) = ((chosen >= at) & (chosen < at + len(columns))).nonzero(as_tuple=True)
         which, by = chosen[rows] - at, gradient[rows, None]
         at += len(columns)
-        if (own := grads[0]) is not None:
-            own.index_add_(0, rows, by * columns[which])
+        if (of_anchors := grads[0]) is not None:
+            of_anchors.index_add_(0, rows, by * columns[which])
         if (other := grads[source]) is not None:
             other.index_add_(0, which, by * anchors[rows])

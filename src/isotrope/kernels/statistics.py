@@ -1,6 +1,6 @@
-"""The row statistics that a formula uses: recorded once, then supplied from computed ones.
+"""Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula on four made-up rows and records which statistics it asks for; the
+``record`` calls a formula on four made-up rows and records the statistics that it uses; the
 numbers that it returns are ignored. ``Known`` supplies these statistics for the batch. If the
 formula then asks for anything else (the matrix, the embeddings, another temperature because the
 numbers made it branch), ``Unfused`` is raised and the caller computes the formula another way.
@@ -24,7 +24,7 @@ Formula = Callable[[Pairs], Tensor]
 
 
 class Unfused(Exception):
-    """The formula asks for more than statistics, or for statistics that are not fused."""
+    """The formula uses more than statistics, or statistics that are not fused."""
 
 
 Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
@@ -33,12 +33,12 @@ Key = tuple[Kind, Against]
 
 @dataclass
 class Questions:
-    """The statistics that a formula asks for.
+    """The statistics that a formula uses.
 
     Attributes:
         temperatures: of each question.
-        counts: against what the number of negatives is asked.
-        mixing: of the mixture whose similarity is asked for, None without such a question.
+        counts: the comparisons whose number of negatives is used.
+        mixing: the mixture whose similarity is used, or None.
         learnt: the tensor that is the temperature of all of them and wants a gradient, or None.
         lasting: they are the same next time: no temperature is a tensor, which may change.
         several: the formula returns one value for each anchor, not one for the batch.
@@ -53,7 +53,7 @@ class Questions:
 
     @property
     def against(self) -> set[Against]:
-        """What the rows are compared with, all questions together."""
+        """The columns that any of the questions compares with."""
         return {against for _, against in self.temperatures}
 
     @property
@@ -76,7 +76,7 @@ class Answers(Protocol):
 
 
 class StatisticsOnly(Pairs):
-    """Pairs of which nothing is there but statistics; whatever else is asked for cannot be fused.
+    """Pairs that only supply statistics; anything else cannot be fused.
 
     Args:
         positive: n similarities.
@@ -173,8 +173,8 @@ class _Recorder:
         if kind != "hardest":
             self.at_learnt.add(temperature is self.learnt)
             questions.learnt = self.learnt if True in self.at_learnt else None
-        known = questions.temperatures.setdefault((kind, against), plain)
-        if known != plain or len(self.at_learnt) > 1:
+        recorded = questions.temperatures.setdefault((kind, against), plain)
+        if recorded != plain or len(self.at_learnt) > 1:
             raise Unfused("two temperatures")
         return torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.dtype)
 
@@ -199,12 +199,12 @@ _MOST = 64
 
 
 def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -> Questions:
-    """Find out which statistics a formula asks for.
+    """Record the statistics that a formula uses.
 
     Args:
         formula: of one direction.
         dtype: of the statistics.
-        learnt: the tensor that wants a gradient besides the embeddings.
+        learnt: the tensor that wants a gradient, in addition to the embeddings.
 
     Raises:
         Unfused: it wants more than statistics, or a gradient of another tensor.
@@ -232,12 +232,12 @@ def _leaves(value: Tensor) -> set[Tensor | None]:
     """What a gradient of ``value`` would go to."""
     if value.grad_fn is None:
         return {value}
-    found, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]
+    leaves, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]
     while ahead:
         node = ahead.pop()
         if node in seen:
             continue
         seen.add(node)
-        found |= {node.variable} if hasattr(node, "variable") else set()
+        leaves |= {node.variable} if hasattr(node, "variable") else set()
         ahead += [next_one for next_one, _ in node.next_functions if next_one is not None]
-    return found
+    return leaves

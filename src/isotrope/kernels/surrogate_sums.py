@@ -1,4 +1,4 @@
-"""The pushes on the anchors of both directions, from one sweep over blocks of similarities.
+"""Sums the pushes on the anchors of both directions in one sweep over blocks of similarities.
 
 If everything but the anchors is constant, the weights are needed only for their product with the
 columns and for the sums of their rows. A block of e^{s/tau} then serves both directions: times the
@@ -59,7 +59,7 @@ class Exponent:
 
     @property
     def reach(self) -> float:
-        """How far from 0 it goes."""
+        """The largest absolute value of the exponent."""
         return 1 / self.temperature if self.power is None else -math.log(FLOOR) * self.power
 
     def of(self, tile: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ class Exponent:
 
 
 class LazyWeights:
-    """Weights known by what they do: their product with the columns and the sums of their rows.
+    """Weights given only by their product with the columns and by the sums of their rows.
 
     Like an n x c matrix they are scaled, by numbers or by rows, summed and multiplied. Whatever
     else is asked of them wants the matrix itself: ``Unfused``.
@@ -88,9 +88,9 @@ class LazyWeights:
 
     def __mul__(self, factor: float | Tensor) -> "LazyWeights":
         """Scaled by a number or by n x 1."""
-        found = LazyWeights(self._push, self._mass, self.shape[1])
-        found._factor = self._factor * factor
-        return found
+        scaled = LazyWeights(self._push, self._mass, self.shape[1])
+        scaled._factor = self._factor * factor
+        return scaled
 
     __rmul__ = __mul__
 
@@ -123,7 +123,7 @@ class Masses(NamedTuple):
 
 
 class _Block(NamedTuple):
-    """Similarities of some rows of a view, -inf where a column is no negative.
+    """Similarities of some rows of a view, -inf where a column is not a negative.
 
     Attributes:
         tile: B x c.
@@ -144,7 +144,7 @@ class _Block(NamedTuple):
 
 
 class Swept(NamedTuple):
-    """What a sweep over some columns found out about the rows of both views, n each.
+    """Statistics of the rows of both views, n each, from a sweep over some columns.
 
     Attributes:
         hardest: the largest similarities.
@@ -227,7 +227,7 @@ class SurrogateSums(ABC):
 
         Args:
             part: which columns.
-            exponent: what is summed besides; None for the maxima alone.
+            exponent: of the sums; None for the maxima alone.
             crossed: whether the rows of one view are pushed by what the other one is compared with;
                 None if no pushes are wanted.
         """
@@ -285,12 +285,12 @@ class BlockSums(SurrogateSums):
     """The sums by blocks of rows, in linear memory."""
 
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        found = []
+        blocks_found = []
         for _, tile in similarity_tiles(Mask(self._compared(direction, by), AGAINST[by])):
             at = tile.argmax(dim=1, keepdim=True)
             top = tile.gather(1, at)
-            found.append((at.masked_fill(top == -torch.inf, -1), top))
-        at, top = (torch.cat(x).squeeze(1) for x in zip(*found, strict=True))
+            blocks_found.append((at.masked_fill(top == -torch.inf, -1), top))
+        at, top = (torch.cat(x).squeeze(1) for x in zip(*blocks_found, strict=True))
         return at, top
 
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
@@ -343,7 +343,7 @@ class BlockSums(SurrogateSums):
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
         against = AGAINST[by]
         columns = Mask(self._of_direction(direction), against).columns
-        found = []
+        masses = []
         for _, tile in similarity_tiles(Mask(self._compared(direction, by), against)):
             top = exponent.of(tile).amax(dim=1)
             tile.sub_(top.masked_fill(top == -torch.inf, 0.0)[:, None]).exp_()
@@ -352,8 +352,8 @@ class BlockSums(SurrogateSums):
             for x in columns:
                 push += tile[:, at : at + len(x)] @ x
                 at += len(x)
-            found.append(Masses(top, tile.sum(dim=1), push))
-        return Masses(*(torch.cat(x) for x in zip(*found, strict=True)))
+            masses.append(Masses(top, tile.sum(dim=1), push))
+        return Masses(*(torch.cat(x) for x in zip(*masses, strict=True)))
 
     def _of_direction(self, direction: int) -> Views:
         return self.views.swapped() if direction else self.views
@@ -421,16 +421,16 @@ class SurrogatePairs(Pairs):
             compared: for each view among the columns the x, n x d.
         """
         met = list(zip(compared, Mask(self.views, against).columns, strict=True))
-        own = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
+        squares = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
 
         def push() -> Tensor:
-            found = torch.zeros_like(rows)
-            for (x, columns), itself in zip(met, own, strict=True):
-                found += rows @ (x.T @ columns) - itself * columns
-            return found
+            pushed = torch.zeros_like(rows)
+            for (x, columns), itself in zip(met, squares, strict=True):
+                pushed += rows @ (x.T @ columns) - itself * columns
+            return pushed
 
         mass = rows @ torch.stack([x.sum(dim=0) for x in compared]).sum(dim=0)
-        return self._weights(against, push, mass - torch.cat(own, dim=1).sum(dim=1))
+        return self._weights(against, push, mass - torch.cat(squares, dim=1).sum(dim=1))
 
     def _weights(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
         """In place of the matrix, of which it has what surrogates ask for."""

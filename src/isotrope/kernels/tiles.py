@@ -1,4 +1,4 @@
-"""Blocks of similarities: their height, how they are formed, how they are multiplied.
+"""Forms blocks of similarities, chooses their height, and multiplies them with the other side.
 
 Every pass over similarities in linear memory takes its blocks from here: all columns side by side,
 or the upper triangle of a view against itself. One buffer holds one block after another.
@@ -137,7 +137,7 @@ class Vectors:
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
-        """Do the same for some unit vectors at hand: remove what lies along them, in place."""
+        """Do the same for given unit vectors: remove the component along them, in place."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 
@@ -176,8 +176,8 @@ class Tiles:
 
         Args:
             rows: the rows.
-            columns: the sources of the columns, which stand beside each other.
-            mask: what is no negative becomes -inf; None if all are negatives.
+            columns: the sources of the columns, one after the other.
+            mask: sets all but the negatives to -inf; None if all are negatives.
             scaled: turns unit rows into what is multiplied.
             triangle: the rows are the only columns, and each block begins at its own first one.
         """

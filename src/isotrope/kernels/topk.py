@@ -1,4 +1,4 @@
-"""The largest entries of every row of a block, at a fraction of what an argmax costs.
+"""Finds the largest entries of every row of a block at a fraction of the cost of an argmax.
 
 Torch takes the maximum of a row some twenty times as quickly as it finds where it is. So a row is
 cut into chunks; only their maxima are searched, and then the one chunk that holds the answer.
@@ -20,20 +20,20 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     columns, device = tile.shape[1], tile.device
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)
-    found: list[tuple[Tensor, Tensor]] = []
+    largest: list[tuple[Tensor, Tensor]] = []
     for left in reversed(range(k)):
         chunk = tops.argmax(dim=1, keepdim=True)  # the first at ties, here and below
         # in a short chunk the last column stands in for those beyond
         there = (chunk * _CHUNK + within).clamp_(max=columns - 1)
         entries = tile.gather(1, there)
         place = entries.argmax(dim=1, keepdim=True)
-        found.append((entries.gather(1, place), there.gather(1, place)))
+        largest.append((entries.gather(1, place), there.gather(1, place)))
         if left:
-            tile.scatter_(1, found[-1][1], -torch.inf)
+            tile.scatter_(1, largest[-1][1], -torch.inf)
             tops.scatter_(1, chunk, tile.gather(1, there).amax(dim=1, keepdim=True))
-    for value, column in reversed(found):  # in a row without more a column was found twice
+    for value, column in reversed(largest):  # in a row without more a column was found twice
         tile.scatter_(1, column, value)
-    values, which = (torch.cat(x, dim=1) for x in zip(*found, strict=True))
+    values, which = (torch.cat(x, dim=1) for x in zip(*largest, strict=True))
     return values, which.masked_fill_(values == -torch.inf, -1)
 
 

@@ -1,4 +1,4 @@
-"""Two passes over blocks of rows, for coupled rows or if both views are anchors.
+"""Computes value and gradients in two passes over blocks of rows, for coupled anchors.
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row, the formula is
 called and differentiated, and the second forms the blocks again to spread the derivatives.
@@ -120,10 +120,10 @@ class _TwoPasses:
         for where, sums in self.sums.items():
             for direction in range(self.directions):
                 some = sums[direction] > 0  # without negatives there is nothing to differentiate by
-                told, true = (
+                predicted, true = (
                     x[where][direction].where(some, 0.0) for x in (self.foretold, self.factors)
                 )
-                agree(told, true, "its value is not linear in the sums over the negatives")
+                agree(predicted, true, "its value is not linear in the sums over the negatives")
 
     def collect(self) -> None:
         """The first pass: sum over the negatives of every row."""
@@ -148,19 +148,19 @@ class _TwoPasses:
 
     def _evaluate(self, direction: int) -> tuple[Tensor, list[Tensor], Tensor | None]:
         values: dict[Key, Tensor] = {
-            key: sums if self.softplus else sums.log() for key, sums in self._asked_for(direction)
+            key: sums if self.softplus else sums.log() for key, sums in self._sums_used(direction)
         }
         return self.job.evaluate(self.positive, values, self.counts, self.n)
 
-    def _asked_for(self, direction: int) -> list[tuple[Key, Tensor]]:
+    def _sums_used(self, direction: int) -> list[tuple[Key, Tensor]]:
         """The questions and the sums that they are about."""
         cross, within = self.sums["cross"][direction], self.sums["within"][direction]
         sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
         return [(key, sums[key[1]]) for key in self.job.questions.temperatures]
 
     def _keep(self, direction: int, by: list[Tensor]) -> None:
-        """Keep derivatives by what was asked for as factors of the slopes."""
-        for ((_, against), mass), gradient in zip(self._asked_for(direction), by, strict=True):
+        """Keep the derivatives by the statistics as factors of the slopes."""
+        for ((_, against), mass), gradient in zip(self._sums_used(direction), by, strict=True):
             if not self.softplus:  # of a logarithm
                 gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
             for where in ("cross", "within"):

@@ -1,1 +1,1 @@
-"""Measures of embeddings as pure functions: alignment, uniformity, effective rank; one per file."""
+"""Measures of embeddings as pure functions, one per file: alignment, uniformity, effective rank."""

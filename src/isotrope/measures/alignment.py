@@ -1,4 +1,4 @@
-"""Alignment: how close the two views of one thing lie."""
+"""Alignment: the mean distance between the two views of an input."""
 
 from torch import Tensor
 

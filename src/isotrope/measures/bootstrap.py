@@ -1,4 +1,4 @@
-"""The paired bootstrap: how far a score would move if other examples had been drawn.
+"""The paired bootstrap: how far a score would vary with other examples.
 
 Every resample draws as many examples as were scored, with replacement, and the same ones for all
 models. Every score is computed anew on it, Spearman's correlation with the ranks of the resample.
@@ -95,7 +95,7 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:
-    """Return ``low`` and ``high``: what LEVEL of the draws (b) lie between."""
+    """Return ``low`` and ``high``, between which a share LEVEL of the draws (b) lies."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {"low": round(float(low), 6), "high": round(float(high), 6)}
 

@@ -1,4 +1,4 @@
-"""Distance gaps: how much farther from an anchor its negatives lie than its positive."""
+"""Distance gaps: the distance of an anchor to its negatives minus that to its positive."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Effective rank: over how many directions embeddings spread."""
+"""Effective rank: the number of directions over which embeddings spread."""
 
 import torch
 from torch import Tensor

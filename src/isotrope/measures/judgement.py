@@ -1,4 +1,4 @@
-"""Judges whether training helped; the trainer, the doctor and the report all quote this sentence.
+"""Judges whether training helped, in a sentence that trainer, doctor and report share.
 
 It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
 rank, whether a picture was classified right). A run keeps them in ``dev.npz`` for the model before
@@ -64,7 +64,7 @@ class DevEvaluation:
 
 @dataclass
 class DevHistory:
-    """What is kept of the evaluations of a run: the first, the best and the newest.
+    """The stored evaluations of a run: the first, the best and the newest.
 
     Attributes:
         name: the name of the score.
@@ -162,7 +162,7 @@ class Judgement:
 
     @classmethod
     def read(cls, record: object) -> "Judgement":
-        """Return what ``dataclasses.asdict`` made a record of.
+        """Read the judgement from a record of ``dataclasses.asdict``.
 
         Raises:
             InputError: it is none.
@@ -206,7 +206,7 @@ def judge(history: DevHistory) -> Judgement:
 
 
 def unjudged(name: str, start: float | None, score: float, step: float) -> Judgement:
-    """Return what can be said of a saved model where the scores of examples were not kept."""
+    """Return the sentence on a saved model whose scores by example were not stored."""
     began = "" if start is None else f" (start: {start:.2f})"
     sentence = (
         f"{name} was {score:.2f} at step {step:,.0f}, which was saved{began}; whether that is more "
@@ -261,7 +261,7 @@ def _measurable(number: Mapping[str, float], sign: int) -> bool:
 
 
 def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judgement:
-    """Put the outcome, and the numbers that it stands on, into a sentence."""
+    """Put the outcome, and the numbers behind it, into a sentence."""
     start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
     how = "saved" if history.saved == "last" else "saved; on the dev set that chose the step"

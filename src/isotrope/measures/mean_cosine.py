@@ -1,4 +1,4 @@
-"""Mean cosine: how much all embeddings point the same way."""
+"""Mean cosine: the degree to which all embeddings point the same way."""
 
 from torch import Tensor
 

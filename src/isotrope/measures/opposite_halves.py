@@ -1,4 +1,4 @@
-"""Opposite halves: how often the two views of one thing lie on opposite sides of the sphere.
+"""Opposite halves: the share of inputs whose two views lie on opposite sides of the sphere.
 
 There the gradient of the cosine shrinks as the loss grows (Draganov et al., 2024, Prop. 3.1): it is
 proportional to the sine of the angle.

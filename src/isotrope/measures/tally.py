@@ -1,4 +1,4 @@
-"""Moments of embeddings from one pass over them, in O(d^2) memory whatever their number."""
+"""Accumulates the moments of embeddings in one pass, in O(d^2) memory whatever their number."""
 
 import math
 from dataclasses import dataclass

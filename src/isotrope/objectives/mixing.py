@@ -1,7 +1,6 @@
 """Mixed negatives: InfoNCE with one synthetic hard negative for each anchor."""
 
 import dataclasses
-from abc import abstractmethod
 from typing import Annotated, Literal
 
 import torch
@@ -12,71 +11,57 @@ from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.mixtures import Mixing, Mixture, Of
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.assemble import averaged
-from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective, Paper
 
 # at most half: a negative that is mostly the positive would be a false one
 _SHARE = Hyper("lambda", "share of the positive (or the easier negative)", at_least=0, at_most=0.5)
 
 
-class Mixed(Objective, register=False):
-    """InfoNCE with one constant negative more for each anchor, a mixture of two columns."""
+def _formula(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Tensor:
+    """Return the losses of InfoNCE with one constant negative more, a mixture of two columns."""
+    tau = objective.temperature
+    positive = pairs.positive / tau
+    plain = softplus(pairs.logsumexp(tau) - positive)  # InfoNCE
+    return torch.logaddexp(plain, pairs.mixed(objective.mixing, tau) - positive)
 
-    temperature: Temperature = 0.05
 
-    coupling = "none"
+def _components(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Terms:
+    """Return the terms with the mixture's weight given to the two columns it is made of."""
+    mixture = pairs.mixture(objective.mixing)
+    terms, of_mixture = _apart(pairs, mixture, objective.temperature)
+    rows = torch.arange(len(of_mixture), device=of_mixture.device)
+    positive_column = rows[:, None] + pairs.views.offset
+    columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
+    weight = terms.weight.scatter_add(1, columns, parts)
+    # its share of the positive does not push: the positive pulls less
+    pull = terms.pull - weight.gather(1, positive_column).squeeze(1)
+    return dataclasses.replace(terms, weight=weight.scatter(1, positive_column, 0.0), pull=pull)
 
-    @property
-    @abstractmethod
-    def mixing(self) -> Mixing:
-        """What the mixtures are made of."""
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        positive = pairs.positive / self.temperature
-        plain = softplus(pairs.logsumexp(self.temperature) - positive)  # InfoNCE
-        return torch.logaddexp(plain, pairs.mixed(self.mixing, self.temperature) - positive)
+def _swapped_components(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Terms:
+    """Return the terms without the mixture: it is constant, and its columns receive nothing."""
+    return _apart(pairs, pairs.mixture(objective.mixing), objective.temperature)[0]
 
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return -pairs.positive / self.temperature
 
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return self.formula(pairs) - self.attraction(pairs)
-
-    def symmetric(self) -> Objective:
-        return SymmetricMixed(objective=self)
-
-    def components(self, pairs: Pairs) -> Terms:
-        """The mixture is counted as what it is made of."""
-        mixture = pairs.mixture(self.mixing)
-        terms, of_mixture = self.apart(pairs, mixture)
-        rows = torch.arange(len(of_mixture), device=of_mixture.device)
-        positive_column = rows[:, None] + pairs.views.offset
-        columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
-        weight = terms.weight.scatter_add(1, columns, parts)
-        # what it has of the positive does not push: it pulls less
-        pull = terms.pull - weight.gather(1, positive_column).squeeze(1)
-        return dataclasses.replace(terms, weight=weight.scatter(1, positive_column, 0.0), pull=pull)
-
-    def apart(self, pairs: Pairs, mixture: Mixture) -> tuple[Terms, Tensor]:
-        """Return the terms with the mixture as a negative of its own, whose weights (n) follow."""
-        mixed = mixture.logits(pairs.views.anchors, self.temperature)
-        total = torch.logaddexp(pairs.logsumexp(self.temperature), mixed)
-        shift = total.masked_fill(total == -torch.inf, 0.0)  # no negatives: no weights
-        logits = (pairs.similarity() / self.temperature).masked_fill(~pairs.negative(), -torch.inf)
-        weight = (logits - shift[:, None]).exp() / self.temperature
-        of_mixture = (mixed - shift).exp() / self.temperature
-        terms = Terms(
-            dissipation=torch.sigmoid(total - pairs.positive / self.temperature),
-            weight=weight,
-            pull=weight.sum(dim=1) + of_mixture,
-            scale=1 / len(pairs.views.anchors),
-        )
-        return terms, of_mixture
+def _apart(pairs: Pairs, mixture: Mixture, tau: float) -> tuple[Terms, Tensor]:
+    """Return the terms with the mixture as a negative of its own, whose weights (n) follow."""
+    mixed = mixture.logits(pairs.views.anchors, tau)
+    total = torch.logaddexp(pairs.logsumexp(tau), mixed)
+    shift = total.masked_fill(total == -torch.inf, 0.0)  # no negatives: no weights
+    logits = (pairs.similarity() / tau).masked_fill(~pairs.negative(), -torch.inf)
+    weight = (logits - shift[:, None]).exp() / tau
+    of_mixture = (mixed - shift).exp() / tau
+    terms = Terms(
+        dissipation=torch.sigmoid(total - pairs.positive / tau),
+        weight=weight,
+        pull=weight.sum(dim=1) + of_mixture,
+        scale=1 / len(pairs.views.anchors),
+    )
+    return terms, of_mixture
 
 
 class MixedInfoNCE(
-    Mixed,
+    Objective,
     paper=Paper(
         "Hard Negative Mixing for Contrastive Learning",
         "Kalantidis et al., 2020; Nie et al., 2023",
@@ -118,15 +103,33 @@ class MixedInfoNCE(
     share: Annotated[float, _SHARE] = 0.2
     renormalise: Annotated[bool, Hyper("", "mixtures go back to the sphere")] = True
 
+    coupling = "none"
+
     @property
     def mixing(self) -> Mixing:
+        """The columns that a mixture is made of, and their shares."""
         negatives = self.mix == "negatives"
         of: Of = "second and hardest" if negatives else "positive and hardest"
         return Mixing(of, self.share, renormalise=self.renormalise)
 
+    def formula(self, pairs: Pairs) -> Tensor:
+        return _formula(self, pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return self.formula(pairs) - self.attraction(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        return _components(self, pairs)
+
+    def swapped_components(self, pairs: Pairs) -> Terms:
+        return _swapped_components(self, pairs)
+
 
 class MixCSE(
-    Mixed,
+    Objective,
     paper=Paper(
         "Unsupervised Sentence Representation via Contrastive Learning with Mixing Negatives",
         "Zhang et al., 2022 (AAAI)",
@@ -162,22 +165,25 @@ class MixCSE(
     temperature: Temperature = 0.05
     share: Annotated[float, _SHARE] = 0.2
 
+    coupling = "none"
     invariances = frozenset({"rotation", "scale"})
 
     @property
     def mixing(self) -> Mixing:
+        """The columns that a mixture is made of, and their shares."""
         return Mixing("positive and following", self.share)
 
+    def formula(self, pairs: Pairs) -> Tensor:
+        return _formula(self, pairs)
 
-class SymmetricMixed(Symmetric, register=False):
-    """The mean of both directions of an objective with mixed negatives.
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
 
-    What a positive receives differs from what its anchor's terms say: a mixture is constant.
-    """
-
-    objective: Mixed
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return self.formula(pairs) - self.attraction(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
-        swapped = pairs.swapped()
-        other, _ = self.objective.apart(swapped, swapped.mixture(self.objective.mixing))
-        return averaged(self.objective.components(pairs), other, swapped.views)
+        return _components(self, pairs)
+
+    def swapped_components(self, pairs: Pairs) -> Terms:
+        return _swapped_components(self, pairs)

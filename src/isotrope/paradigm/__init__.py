@@ -1,4 +1,4 @@
-"""The base class of objectives, their gradient's three components, and tools to edit or find them.
+"""The base class of objectives, the three components of their gradient, and tools for both.
 
 To define an objective: ``objective`` is the base class, ``registry`` finds its subclasses,
 ``forms`` has the mean of both directions and the two parts of one direction, ``assemble`` turns
@@ -11,6 +11,5 @@ is a ``surrogate``; ``ablation`` leads to the modified objectives of Li et al. 2
 ``authors_code`` has the formulas of their published code where they differ from the paper.
 
 To analyse one: ``anatomy`` summarises a batch, ``portrait`` shows a scene of known angles,
-``decompose`` finds the components of any loss, and ``lemma`` and ``bounds`` are the theorems of the
-papers.
+and ``decompose`` finds the components of any loss.
 """

@@ -1,4 +1,4 @@
-"""An objective becomes its modified form one component at a time (Li et al. 2024, table 5)."""
+"""Turns an objective into its modified form, one component at a time (Li et al. 2024, table 5)."""
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
@@ -31,7 +31,7 @@ Step = Annotated[
 
 
 class Modified(ABC):
-    """What the modified objectives have in common: they are their ``paradigm``, under a name.
+    """The common base of the modified objectives: each is its ``paradigm`` under a name.
 
     It stands before ``Surrogate`` and ``Objective`` among the bases.
     """

@@ -1,4 +1,4 @@
-"""The three components of a batch, summed up in four numbers."""
+"""Summarises the three components of a batch in four numbers."""
 
 import dataclasses
 

@@ -1,4 +1,4 @@
-"""Rebuilds the gradient of anchors and of what they are compared with from its three components."""
+"""Rebuilds the gradients of anchors and of their columns from the three components."""
 
 from dataclasses import replace
 from typing import Literal
@@ -28,7 +28,7 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 
 
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
-    """Return the gradient of the anchors' losses on what they are compared with, n x d.
+    """Return the gradient of the anchors' losses on the columns, n x d.
 
     Anchor i's loss depends on s_ij with derivative GD_i W_ij, so its gradient on x_j is
     GD_i W_ij h_i; and on its positive -GD_i pull_i h_i. These are the contributions of a
@@ -53,21 +53,21 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
     return pulled if terms.against == "within" else pulled + push[views.rows]
 
 
-def averaged(own: Terms, other: Terms, swapped: Views) -> Terms:
+def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
     """Return the components of the mean of both directions: (H, H') and (H', H).
 
     These are the components of the first direction; the gradient that its anchors receive from the
     second direction, as positives and as negatives, goes into the residual.
 
     Args:
-        own: of the first direction alone.
+        first: of the first direction alone.
         other: of the second, with the same ``scale``.
         swapped: the views of ``other``.
     """
     residual = received(other, swapped, "positives")
-    if own.residual is not None:
-        residual = own.residual + residual
-    return replace(own, scale=own.scale / 2, residual=residual)
+    if first.residual is not None:
+        residual = first.residual + residual
+    return replace(first, scale=first.scale / 2, residual=residual)
 
 
 def tangent(vectors: Tensor, points: Tensor) -> Tensor:

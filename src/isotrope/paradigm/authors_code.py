@@ -1,4 +1,4 @@
-"""What the released code of Li et al. 2024 computes where it is not what the paper prints.
+"""The terms of the released code of Li et al. 2024 where it differs from the paper.
 
 Both directions are summed, and the similarity with the positive is live in each: an anchor is
 pulled once as an anchor and once as the positive of its positive, about twice the ratio that was
@@ -38,36 +38,36 @@ class WithinViewMargin(Dissipation):
         return active(1 - pairs.hardest("within"), self.margin)
 
 
-def rows_masked(own: Terms, other: Terms, views: Views) -> Terms:
+def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
     """Return the components of the released baseline (eq. 5), where GD masks rows of the loss.
 
     Each direction is the mean over its active rows x all columns; where no row is active, 0.
 
     Args:
-        own: of the direction in which the anchors are anchors.
+        first: of the direction in which the anchors are anchors.
         other: of the direction in which they are positives, masked by that direction's GD.
-        views: of ``own``.
+        views: of ``first``.
     """
-    active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (own, other))
+    active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (first, other))
     received = active / others * other.dissipation * other.pull
-    moves = own.dissipation > 0
-    share = received / own.dissipation.where(moves, 1.0)
+    moves = first.dissipation > 0
+    share = received / first.dissipation.where(moves, 1.0)
     return replace(
-        own,
-        pull=own.pull + share * moves,
-        scale=1 / (active * own.weight.shape[1]),
+        first,
+        pull=first.pull + share * moves,
+        scale=1 / (active * first.weight.shape[1]),
         residual=-(received * ~moves)[:, None] * views.own,
     )
 
 
-def vectors_masked(own: Terms, other: Terms) -> Terms:
+def vectors_masked(first: Terms, other: Terms) -> Terms:
     """Return the components of the released modified objectives, where GD masks vectors.
 
     An anchor whose GD is 0 is replaced by a constant, so nothing reaches it in any role; one whose
     GD is 1 is pulled by both directions, whatever the GD of its positive.
 
     Args:
-        own: of the direction in which the anchors are anchors.
+        first: of the direction in which the anchors are anchors.
         other: of the direction in which they are positives.
     """
-    return replace(own, pull=own.pull + other.pull, scale=2 * own.scale)
+    return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

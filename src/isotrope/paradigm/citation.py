@@ -1,4 +1,4 @@
-"""What to cite: the source of an objective as BibTeX."""
+"""Formats the source of an objective as BibTeX."""
 
 import re
 
@@ -20,13 +20,13 @@ def bibtex(paper: Paper) -> str:
     """
     titles, references = paper.title.split("; "), paper.reference.split("; ")
     further = references[len(titles) :]
-    entries = [_entry(*one) for one in zip(titles, references, strict=False)]
+    entries = [_entry(*entry) for entry in zip(titles, references, strict=False)]
     entries[0] |= {"note": "; ".join(further)} if further else {}
     return "\n\n".join(map(_written, entries))
 
 
 def _entry(title: str, reference: str) -> dict[str, str]:
-    """Take ``Wang and Isola, 2020`` apart; what is no such reference stands there as it is."""
+    """Take ``Wang and Isola, 2020`` apart; any other reference stays as it is."""
     match = re.fullmatch(r"(.+), (\d{4})(?: \(.+\))?", reference)
     authors, year = (match[1], match[2]) if match else (reference, "")
     first = re.split(r" et al\.| and ", authors)[0]

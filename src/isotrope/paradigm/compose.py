@@ -1,4 +1,4 @@
-"""Objectives out of parts: a new one from three, or an existing one with some exchanged.
+"""Composes an objective of three parts, or exchanges some parts of an existing one.
 
 The gradient is the definition here, and the loss is the surrogate that has it (see
 ``isotrope.paradigm.surrogate``): watch the gradient's components, not the value.
@@ -73,14 +73,13 @@ class Paradigm(
             ValueError: a short form that names no part, or a value out of its bounds.
         """
         super().__post_init__()
-        defaults = (Always(), Softmax(), Static()) if self.parent is None else (None, None, None)
-        kinds = (Dissipation, Weight, Ratio)
-        for name, kind, default in zip(
-            ("dissipation", "weight", "ratio"), kinds, defaults, strict=True
+        alone = self.parent is None
+        for name, component in (
+            ("dissipation", _optional(Dissipation, self.dissipation, Always() if alone else None)),
+            ("weight", _optional(Weight, self.weight, Softmax() if alone else None)),
+            ("ratio", _optional(Ratio, self.ratio, Static() if alone else None)),
         ):
-            component = getattr(self, name)
-            value = default if component is None else part(kind, component)  # type: ignore[type-var]
-            object.__setattr__(self, name, value)
+            object.__setattr__(self, name, component)
 
     @property
     def coupling(self) -> Coupling:
@@ -121,21 +120,21 @@ class Paradigm(
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return what was composed, the parts in their short form; what is the parent's is not."""
+        """Return the exchanged parts in their short form, without those of the parent."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
         kinds = (Dissipation, Weight, Ratio)
         return {name: short(v) if isinstance(v, kinds) else v for name, v in values.items()}
 
     def components(self, pairs: Pairs) -> Terms:
-        own = self._direction(pairs)
+        first = self._direction(pairs)
         if self.variant == "paper":
-            return own
+            return first
         other = self._direction(pairs.swapped())
         if self.parent is None:
-            return rows_masked(own, other, pairs.views)
+            return rows_masked(first, other, pairs.views)
         if self.ratio is None:  # the parent's own pull was written for both directions at once
-            return dataclasses.replace(own, scale=2 * own.scale)
-        return vectors_masked(own, other)
+            return dataclasses.replace(first, scale=2 * first.scale)
+        return vectors_masked(first, other)
 
     def _direction(self, pairs: Pairs) -> Terms:
         """The components of one direction, as printed."""
@@ -151,7 +150,8 @@ class Paradigm(
         if parents is None or self.ratio:
             pull = self.ratio(pairs) * weight.sum(dim=1)
         elif self.weight and not _summed(self.parent) and _has_ratio(parents):
-            pull = parents.ratio * weight.sum(dim=1)  # type: ignore[operator]
+            assert parents.ratio is not None
+            pull = parents.ratio * weight.sum(dim=1)
         else:
             # a statistic of the batch, or an objective that only pulls, pulls by a term of its
             # own, which stays; where its 1/n was inside and is now in the mean, it comes out
@@ -205,9 +205,9 @@ def modify(
 
 
 def pushes(objective: Objective) -> bool:
-    """Tell whether an objective has negatives at all: whether some weight is not zero.
+    """Return whether an objective pushes at all: whether some weight is not zero.
 
-    That depends on the values of its settings, so a batch of noise is asked; no gradient depends on
+    That depends on the values of its settings, so it is evaluated on noise; no gradient depends on
     the answer, which is only whether a ratio is accepted.
     """
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
@@ -217,9 +217,13 @@ def pushes(objective: Objective) -> bool:
 
 def short(part: Dissipation | Weight | Ratio) -> str:
     """Return the short form of a part, ``"margin:0.3:dot"``, numbers to six digits."""
-    (name,) = (name for name, cls in part.known.items() if cls is type(part))
+    (name,) = (name for name, cls in part.by_name.items() if cls is type(part))
     values = (getattr(part, field) for field in hypers(type(part)))
     return ":".join([name, *(v if isinstance(v, str) else f"{v:g}" for v in values)])
+
+
+def _optional(kind: type[_Part], component: object, default: _Part | None) -> _Part | None:
+    return default if component is None else part(kind, component)
 
 
 def part(kind: type[_Part], component: object) -> _Part:
@@ -232,7 +236,7 @@ def part(kind: type[_Part], component: object) -> _Part:
         return component
     if kind is Ratio and isinstance(component, (int, float)):
         return cast("_Part", Static(ratio=component))
-    known = cast("Mapping[str, type[_Part]]", kind.known)
+    known = cast("Mapping[str, type[_Part]]", kind.by_name)
     what = kind.__name__.lower()
     if not isinstance(component, str):
         raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {component!r}")
@@ -248,10 +252,10 @@ def part(kind: type[_Part], component: object) -> _Part:
         takes = f"takes {':'.join(fields)}" if fields else "takes no value"
         raise ValueError(f"{what} {name!r} {takes}; found {':'.join(values)!r}")
     try:
-        named = {
+        hyperparameters = {
             field: value_of(hyper, value)
             for (field, hyper), value in zip(fields.items(), values, strict=False)
         }
-        return known[name](**named)
+        return known[name](**hyperparameters)
     except ValueError as error:
         raise ValueError(f"{what} {component!r}: {error}") from error

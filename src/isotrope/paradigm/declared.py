@@ -1,4 +1,4 @@
-"""The names and settings of the objectives, read from their source: what is known without torch.
+"""Reads the names and settings of the objectives from their source, without importing torch.
 
 Importing the objectives takes seconds, which who has mistyped a name should not wait for. The
 registry has the last word; a test holds the two against each other.
@@ -17,7 +17,7 @@ __all__ = ["FORM_NAMES", "PARTS", "check_declared", "declared"]
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 
 FORM_NAMES = ("preset", "symmetric", "part")
-"""Settings that every objective has besides its own hyperparameters and the parts."""
+"""Settings that every objective has in addition to its own hyperparameters and the parts."""
 
 
 @cache
@@ -37,38 +37,38 @@ def declared() -> Mapping[str, tuple[str, ...]]:
 
 
 def _name(node: ast.ClassDef) -> str:
-    given = next((word.value for word in node.keywords if word.arg == "name"), None)
-    return str(given.value if isinstance(given, ast.Constant) else node.name).lower()
+    name = next((word.value for word in node.keywords if word.arg == "name"), None)
+    return str(name.value if isinstance(name, ast.Constant) else node.name).lower()
 
 
 def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]:
     """Return the hyperparameters of a class and of those it is made from."""
-    found: set[str] = set()
+    fields: set[str] = set()
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in classes:
-            found |= _fields(classes[base.id], classes)
+            fields |= _fields(classes[base.id], classes)
     for line in node.body:
         if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
             kind = ast.unparse(line.annotation)
-            # an objective or a part inside another is no hyperparameter
+            # an objective or a part inside another is not a hyperparameter
             if not kind.startswith("ClassVar") and kind != "Any" and "|" not in kind:
-                found.add(line.target.id)
-    return found
+                fields.add(line.target.id)
+    return fields
 
 
 def check_declared(name: str, settings: Mapping[str, object]) -> None:
-    """Refuse an objective that there is not, or a setting that it does not have.
+    """Refuse an unknown objective, or a setting that the objective does not have.
 
     Raises:
         InputError: as the registry would say it.
     """
-    known = declared()
-    if name.lower() not in known:
-        names = sorted(known)
+    objectives = declared()
+    if name.lower() not in objectives:
+        names = sorted(objectives)
         raise InputError(
             f"unknown objective {name!r}{nearest(name.lower(), names)}; known: {', '.join(names)}"
         )
-    allowed = sorted({*known[name.lower()], *PARTS, *FORM_NAMES})
+    allowed = sorted({*objectives[name.lower()], *PARTS, *FORM_NAMES})
     for key in settings:
         if key not in allowed:
             raise InputError(

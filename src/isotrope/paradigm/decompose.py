@@ -1,4 +1,4 @@
-"""GD, W and R of any loss of two views, by autograd, with what does not fit reported.
+"""Decomposes any loss of two views into GD, W and R by autograd, and reports the remainder.
 
 A loss of the similarities s_ij' = h_i . h'_j holds its components in its derivatives. The gradient
 of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is what pushes it from negative j and -dL/ds_ii'
@@ -13,7 +13,7 @@ and what no solution reaches is the residual. Two facts bound what it says:
 - the solution is unique where the rank equals the number of unknowns (with d > n, in general
   position); elsewhere other weights give the same gradient, and the least norm is a choice;
 - where the rank is d - 1 the vectors span the tangent plane, every gradient fits and a small
-  residual is no evidence (``testable``). Few rows in many dimensions are the test.
+  residual is not evidence (``testable``). Few rows in many dimensions are the test.
 
 The components are then split so that each row of W sums to 1 and GD is the row's mass, sign
 included: the 1/tau of a softmax ends up in GD. Where the mass is lost in cancellation, as weights
@@ -69,7 +69,7 @@ class Decomposition:
 
     @property
     def residual(self) -> Tensor:
-        """n, the length of what does not fit, in the units of ``gradient``."""
+        """n, the length of the unexplained remainder, in the units of ``gradient``."""
         if self.terms.residual is None:
             return self.gradient.new_zeros(len(self.gradient))
         norms: Tensor = torch.linalg.vector_norm(self.terms.scale * self.terms.residual, dim=1)
@@ -129,9 +129,11 @@ def decompose(
         ([1.0, 1.0, 1.0], [0.0, 0.5, 0.5])
     """
     choices = (("of", of, Of), ("against", against, Against), ("reduction", reduction, Reduction))
-    for name, value, known in choices:
-        if value not in get_args(known):
-            raise ValueError(f"{name} must be one of {', '.join(get_args(known))}; found {value!r}")
+    for name, value, choice in choices:
+        if value not in get_args(choice):
+            raise ValueError(
+                f"{name} must be one of {', '.join(get_args(choice))}; found {value!r}"
+            )
     if of == "similarities" and against != "cross":
         raise ValueError(
             "similarities are those of the anchors with the other view; "

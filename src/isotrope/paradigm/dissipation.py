@@ -1,4 +1,4 @@
-"""The gradient dissipations by name: what is left of a gradient (Li et al. 2024, table 1)."""
+"""Named gradient dissipations: the remaining share of a gradient (Li et al. 2024, table 1)."""
 
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -28,11 +28,11 @@ class Dissipation:
             negatives.
     """
 
-    known: ClassVar[dict[str, type["Dissipation"]]] = {}
+    by_name: ClassVar[dict[str, type["Dissipation"]]] = {}
     coupling: ClassVar[Coupling] = "batch"
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
-        Dissipation.known[name or cls.__name__.lower()] = cls
+        Dissipation.by_name[name or cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check(self)

@@ -1,12 +1,10 @@
-"""Forms of an objective: the mean of both directions, and its attracting or repelling part.
+"""Derives the symmetric form of an objective, and its attracting or repelling part.
 
 They are objectives themselves, made by ``objective.symmetric()`` and ``objective.parts``.
 """
 
-import dataclasses
 from typing import Any, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from isotrope.core.terms import Terms
@@ -31,7 +29,7 @@ class Symmetric(Objective, register=False):
     two_directions = True
 
     def __post_init__(self) -> None:
-        """Take over what the objective declares."""
+        """Copy the declarations of the objective."""
         _take_over(self)
 
     @property
@@ -79,9 +77,7 @@ class Symmetric(Objective, register=False):
 
     def components(self, pairs: Pairs) -> Terms:
         swapped = pairs.swapped()
-        other = self.objective.components(swapped)
-        if self.objective.holds != "nothing":  # its negatives are constant, its positives not
-            other = dataclasses.replace(other, weight=torch.zeros_like(other.weight))
+        other = self.objective.swapped_components(swapped)
         return averaged(self.objective.components(pairs), other, swapped.views)
 
 
@@ -92,7 +88,7 @@ class Part(Objective, register=False):
     side: Literal["attraction", "repulsion"]
 
     def __post_init__(self) -> None:
-        """Take over what the objective declares."""
+        """Copy the declarations of the objective."""
         _take_over(self)
 
     @property

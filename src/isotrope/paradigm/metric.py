@@ -1,4 +1,4 @@
-"""How far apart two unit vectors are, as a function of their similarity: three ways.
+"""Three distances of unit vectors as functions of their similarity.
 
 ``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
 Pairs that are closer than .01 (s > 1 - 5e-5) are clamped there, and for the angle also those as

@@ -1,4 +1,4 @@
-"""Where the components of an objective differ from its formula, in words.
+"""Describes in words where the components of an objective differ from its formula.
 
 ``proof`` measures that they do; here the formula is decomposed and the two held side by side, which
 says whether it is a factor, a sign, the weights or what is missing.
@@ -17,8 +17,8 @@ __all__ = ["mistakes"]
 def mistakes(objective: Objective) -> list[str]:
     """Say how the components differ from those that the formula has, on 4 x 16 random embeddings.
 
-    There the weights of a gradient are unique. Nothing is said of a pull on each coordinate, or of
-    an objective without negatives in the batch.
+    There the weights of a gradient are unique. A pull on each coordinate is not reported on, nor an
+    objective without negatives in the batch.
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:

@@ -1,4 +1,4 @@
-"""Objective: a formula over two views and the three components of its gradient."""
+"""The Objective base class: a formula over two views and the three components of its gradient."""
 
 import contextlib
 import dataclasses
@@ -45,7 +45,7 @@ class Paper:
     Attributes:
         title: of the publication.
         reference: authors and year.
-        equation: where it stands, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
+        equation: its place, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
     """
 
     title: str
@@ -84,7 +84,7 @@ class Objective:
     ``coupling`` declares how the anchors of a batch depend on each other, which decides how value
     and gradients are computed. It is promised of one direction of the loss, reduced, and of its two
     parts. Let p_i be the similarity of anchor i with its positive, t_i the statistics over its
-    negatives that the formula asks for, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
+    negatives that the formula uses, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
     logarithm) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
     - ``"batch"``: nothing, any function of all p and t. Always right, and the default; it costs a
@@ -107,7 +107,7 @@ class Objective:
         presets: by backbone.
         batch_level: one value for the batch, not one for each anchor.
         least_rows: the smallest batch without further negatives.
-        holds: what the gradient treats as constant besides the targets: ``nothing``, the
+        holds: what the gradient treats as constant, apart from the targets: ``nothing``, the
             ``negatives``, or ``everything`` but the anchor.
     """
 
@@ -117,6 +117,8 @@ class Objective:
     presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
     least_rows: ClassVar[int] = 2
+    if TYPE_CHECKING:  # __init_subclass__ makes each subclass one, which no type checker sees
+        __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
 
     @property
@@ -190,6 +192,16 @@ class Objective:
         """
         raise NoTerms(type(self).__name__, self.space)
 
+    def swapped_components(self, pairs: Pairs) -> Terms:
+        """The components of the other direction, by which its columns receive their gradients.
+
+        They differ from ``components`` where a column is constant: its weight is then 0.
+        """
+        terms = self.components(pairs)
+        if self.holds == "nothing":
+            return terms
+        return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives do receive
+
     def attraction(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pulls: by default -GD_i pull_i s_ii', GD and pull constant.
 
@@ -197,9 +209,9 @@ class Objective:
         override both, so that attraction + repulsion = formula.
         """
         terms = _constant(self, pairs)
-        own = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
+        positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
         pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-        return -terms.dissipation * (pairs.views.anchors * pull * own).sum(dim=1)
+        return -terms.dissipation * (pairs.views.anchors * pull * positives).sum(dim=1)
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pushes: by default GD_i sum_j W_ij s_ij, GD, W constant."""
@@ -260,13 +272,13 @@ class Objective:
                     return self._fused(views, name)
             values = [self.formula(pairs) for pairs in self._directions(views, backend)]
             reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
-            return torch.stack(reduced).mean()
+            return reduced[0] if len(reduced) == 1 else torch.stack(reduced).mean()
 
     def _fused(self, views: Views, backend: str) -> Tensor:
         """The loss with its gradients already computed.
 
         Raises:
-            Unfused: the formula asks for more than row statistics.
+            Unfused: the formula uses more than row statistics.
             WrongCoupling: it does not keep what ``coupling`` promises.
         """
         prepared = self.prepare(views)
@@ -365,7 +377,7 @@ class Objective:
 
     def hyperparameters(self) -> dict[str, Any]:
         """Return the fields by name, as they go into configurations and cards."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}  # type: ignore[arg-type]
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def prepare(self, views: Views) -> Views:
         """Return raw ``views`` checked.
@@ -441,19 +453,19 @@ def _take_preset(cls: type[Objective]) -> None:
     plain = cls.__init__
 
     @functools.wraps(plain)
-    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:  # noqa: ANN401
+    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:
         if preset is not None and preset not in cls.presets:
-            known = ", ".join(cls.presets) or "none"
+            presets = ", ".join(cls.presets) or "none"
             raise ValueError(
                 f"{cls.__name__} has no preset {preset!r}{nearest(preset, cls.presets)}; "
-                f"its presets: {known}"
+                f"its presets: {presets}"
             )
         tuned = {} if preset is None else cls.presets[preset].values
         plain(self, **{**tuned, **values})
 
     signature = inspect.signature(plain)
     extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+    vars(init)["__signature__"] = signature.replace(
         parameters=[*signature.parameters.values(), extra]
     )
-    cls.__init__ = init  # type: ignore[assignment, method-assign]
+    type.__setattr__(cls, "__init__", init)

@@ -1,4 +1,4 @@
-"""The named parts of a gradient, in one place: dissipations, weights and ratios.
+"""Collects the named parts of a gradient: dissipations, weights and ratios.
 
 An author writes ``parts.Hardest(metric="dot")(pairs)`` in ``components``, and
 ``objective.modify(weight=parts.Softmax(temperature=0.05))`` exchanges one.

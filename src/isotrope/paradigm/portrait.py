@@ -1,6 +1,6 @@
-"""The three components of an objective, seen on one anchor in a scene with known angles.
+"""Evaluates the three components of an objective for one anchor in a scene of known angles.
 
-The anchor stands at a corner; its positive is at the angle theta_p, each negative at an angle of
+The anchor is at a corner; its positive is at the angle theta_p, each negative at an angle of
 its own, and beyond that all are orthogonal. Both views of a negative are the same vector, so what
 an objective compares with (the same view or the other) makes no difference to the scene.
 """
@@ -82,8 +82,8 @@ def paint(objective: Objective, steps: int = 14) -> Portrait:
 
 
 def _ratio(terms: Terms) -> float:
-    known = terms.ratio is not None and bool(terms.mass[0] != 0)
-    return float(terms.ratio[0]) if known and terms.ratio is not None else math.nan
+    defined = terms.ratio is not None and bool(terms.mass[0] != 0)
+    return float(terms.ratio[0]) if defined and terms.ratio is not None else math.nan
 
 
 def summary(objective: Objective) -> dict[str, str]:
@@ -106,8 +106,8 @@ def summary(objective: Objective) -> dict[str, str]:
     if bool((w == 0).all()):
         weight, ratio = "none", "only pull"
     else:
-        one = int((w != 0).sum()) == 1
-        weight = "hardest" if one else "signed" if bool((w < 0).any()) else "all"
+        single = int((w != 0).sum()) == 1
+        weight = "hardest" if single else "signed" if bool((w < 0).any()) else "all"
         ratio = "matrix"
     if r is not None:
         r = r[~r.isnan()]

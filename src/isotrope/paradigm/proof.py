@@ -1,11 +1,11 @@
-"""The proof that every objective must pass, built in or a user's own.
+"""Proves an objective, built in or a user's own: its components must give the formula's gradient.
 
 An objective is written twice: as a formula and as the three components of its gradient. Here the
-two are held against each other by autograd in float64 on batches that provoke mistakes, and what
+two are compared by autograd in float64 on batches that provoke mistakes, and what
 the class declares (its invariances, its parts, how its anchors are coupled, finite values on
 degenerate input) is tried.
 ``prove`` runs everything; the test suite calls the single checks for every registered objective
-and setting, ``isotrope objectives NAME --prove`` for a file of your own.
+and setting, ``isotrope objectives --check my_loss.py`` for a file of your own.
 """
 
 import math
@@ -235,11 +235,11 @@ def _ways(
     def value_and_gradients(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
         leaves = [x.clone().requires_grad_() for x in inputs]
         more = leaves[2] if len(leaves) > 2 else None
-        views, one = Views(leaves[0], leaves[1], more, groups=groups), objective
+        views, learnt = Views(leaves[0], leaves[1], more, groups=groups), objective
         if isinstance(temperature, float) and objective.space == "sphere":
             leaves.append(leaves[0].new_tensor(temperature).requires_grad_())
-            one = _at(objective, leaves[-1])
-        value = way(one, views)
+            learnt = _at(objective, leaves[-1])
+        value = way(learnt, views)
         return [value.detach(), *torch.autograd.grad(value, leaves, materialize_grads=True)]
 
     ways: list[Callable[[Objective, Views], Tensor]] = [lambda o, v: o.loss(v, backend="rowblock")]
@@ -253,7 +253,7 @@ def _at(objective: Objective, temperature: Tensor) -> Objective:
     """The objective, or a form of one, at a temperature."""
     if isinstance(objective, (Symmetric, Part)):
         return replace(objective, objective=_at(objective.objective, temperature))
-    return replace(objective, temperature=temperature)  # type: ignore[type-var]
+    return replace(objective, temperature=temperature)
 
 
 def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor) -> float:
@@ -314,7 +314,7 @@ def degenerate(case: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
-    """Return what is not finite on two leaves: value, either gradient, or a component.
+    """Return the names of non-finite results on two leaves: value, gradients, components.
 
     With all rows in one group (nothing may be pushed) too. What the objective refuses, saying that
     the dtype would overflow, is fine.
@@ -346,13 +346,15 @@ class Check:
         name: what was checked.
         tried: on how many inputs and settings.
         worst: the largest error, or what was found.
-        passed: whether it holds.
+        passed: whether it holds; None if it could not be tried.
+        means: what it means that it does not hold.
     """
 
     name: str
     tried: int
     worst: str
-    passed: bool
+    passed: bool | None
+    means: str = ""
 
 
 def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> list[Check]:

@@ -23,11 +23,11 @@ class Ratio:
         coupling: as of an objective: ``none``, or ``batch`` if R_i needs other anchors.
     """
 
-    known: ClassVar[dict[str, type["Ratio"]]] = {}
+    by_name: ClassVar[dict[str, type["Ratio"]]] = {}
     coupling: ClassVar[Coupling] = "batch"
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
-        Ratio.known[name or cls.__name__.lower()] = cls
+        Ratio.by_name[name or cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check(self)

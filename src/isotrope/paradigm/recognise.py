@@ -1,4 +1,4 @@
-"""What a gradient says of the loss it came from: its kind, its components, its temperature."""
+"""Recognises a loss by its gradient: its kind, its components and its temperature."""
 
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -15,7 +15,7 @@ __all__ = ["MISFIT", "Kind", "Recognised", "recognise"]
 
 Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
-MISFIT = 0.05  # of the gradient: components that leave out more are not told
+MISFIT = 0.05  # of the gradient: components that leave out more are not reported
 _SURE = 0.01  # a softmax that leaves out more has no temperature
 _PROOF = 1e-3  # of pairs, where no softmax can be compared with them
 _ROUNDING = 1e-5
@@ -28,21 +28,22 @@ class Recognised:
     Attributes:
         kind: ``softmax`` a softmax over the batch; ``other`` pushes other rows in another way
             (margins, both directions at once); ``pairs`` sees an anchor and its own positive
-            only, and so has no in-batch negatives; ``scores`` has labels and is no softmax: it
+            only, and so has no in-batch negatives; ``scores`` has labels and is not a softmax: it
             fits similarities to them, and what is learnt is not seen in components; ``unknown``
             is none of these; ``nothing`` of a gradient that is zero.
         terms: GD, W and pull; None where they are not known, and of ``pairs``, which have none.
             GD has the 1/tau of a softmax in it.
         temperature: of a softmax, where one fits and another does not.
         misfit: share of the gradient that is left out by the best description.
-        apart: whether some pair is pushed apart instead of pulled together.
+        pulled: of ``pairs``, the share that is pulled together, of those with a gradient; the
+            others are pushed apart.
     """
 
     kind: Kind
     terms: Terms | None
     temperature: float | None
     misfit: float
-    apart: bool = False
+    pulled: float | None = None
 
     def in_units_of(self, unit: float) -> "Recognised":
         """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
@@ -62,7 +63,7 @@ def recognise(
     labelled: bool = False,
     near: float | None = None,
 ) -> Recognised:
-    """Return what the loss is, as far as its gradient on the anchors shows it.
+    """Recognise a loss, as far as its gradient on the anchors shows it.
 
     Components are those of the general solution where there are fewer columns than dimensions
     (:mod:`isotrope.paradigm.recover`), else those of a softmax
@@ -88,8 +89,9 @@ def recognise(
     if not bool(choose_pairs(views).negative().any()):
         most = MISFIT
     if pairs.misfit <= most:
-        apart = bool((pairs.pull < -_PROOF * pairs.pull.abs().max()).any())
-        return Recognised("pairs", None, None, pairs.misfit, apart)
+        moved = pairs.pull[pairs.pull.abs() > _PROOF * pairs.pull.abs().max()]
+        pulled = float((moved > 0).double().mean()) if len(moved) else None
+        return Recognised("pairs", None, None, pairs.misfit, pulled)
     sure = soft is not None and soft.misfit <= _SURE
     temperature = soft.temperature if soft is not None and sure else None
     if labelled and temperature is None:

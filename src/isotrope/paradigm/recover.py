@@ -1,4 +1,4 @@
-"""GD, W and R of every anchor from the gradient of a batch alone, all anchors at once.
+"""Recovers GD, W and R of all anchors of a batch from its gradient alone.
 
 ``decompose`` calls a loss; here nothing is left of it but its gradient g_i on the anchors, as in a
 training loop of someone else's. Pushes and pull of anchor i are again the y_i of least norm with
@@ -64,10 +64,10 @@ def recover(
     h, columns, negative = pairs.views.anchors, pairs.columns(against), pairs.negative(against)
     norm = torch.linalg.vector_norm(views.anchors.detach().cpu().double(), dim=1, keepdim=True)
     target = tangent(gradient.detach().cpu().double() * norm, h)
-    own = torch.arange(len(h)) + views.offset
-    coefficient, determined = _solve(columns, h, target, negative, own, noise)
+    positive = torch.arange(len(h)) + views.offset
+    coefficient, determined = _solve(columns, h, target, negative, positive, noise)
     push = coefficient.where(negative, 0.0)
-    pull = -_picked(coefficient, own)
+    pull = -_picked(coefficient, positive)
     fitted = tangent(push @ columns - pull[:, None] * pairs.views.own, h)
     size, _ = normalised_mass(push, pull)
     divisor = size.where(size != 0, 1.0)
@@ -79,7 +79,7 @@ def recover(
 
 
 def _solve(
-    columns: Tensor, h: Tensor, target: Tensor, negative: Tensor, own: Tensor, noise: float
+    columns: Tensor, h: Tensor, target: Tensor, negative: Tensor, positive: Tensor, noise: float
 ) -> tuple[Tensor, Tensor]:
     """Coefficients of the columns (n x c), and where pull and mass are the only ones (n)."""
     u, s, vt = torch.linalg.svd(columns, full_matrices=False)
@@ -96,11 +96,11 @@ def _solve(
     # what could be added to a solution: outside U for every anchor, and where h is spanned, a line
     close = math.sqrt(noise)
     free = torch.eye(len(u), dtype=u.dtype) - u @ u.T
-    known = free.diagonal()[own] <= close
-    known &= (negative.to(u.dtype) @ free).abs().amax(dim=1) <= close
+    determined = free.diagonal()[positive] <= close
+    determined &= (negative.to(u.dtype) @ free).abs().amax(dim=1) <= close
     null = torch.nn.functional.normalize(line @ u.T, dim=1)
-    unmoved = _picked(null, own).abs().maximum((null * negative).sum(dim=1).abs()) <= close
-    return (w / s) @ u.T, known & (unmoved | ~spanned[:, 0])
+    unmoved = _picked(null, positive).abs().maximum((null * negative).sum(dim=1).abs()) <= close
+    return (w / s) @ u.T, determined & (unmoved | ~spanned[:, 0])
 
 
 def _picked(x: Tensor, column: Tensor) -> Tensor:

@@ -1,11 +1,12 @@
-"""Finding objectives by name, building them from settings, and loading a user's own file."""
+"""Finds objectives by name, builds them from settings, and loads a user's own file."""
 
 import dataclasses
 import importlib
 import importlib.util
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from isotrope.core.documents import brief
@@ -23,11 +24,12 @@ __all__ = [
     "find",
     "load_plugin",
     "names",
+    "run_file",
 ]
 
-_asked: set[Path] = set()  # files that were named to load_plugin
+_plugin_files: set[Path] = set()  # files that were named to load_plugin
 
-# settings that every objective has besides its own hyperparameters
+# settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
         "", "a backbone, whose tuned hyperparameters fill in what is not given (nothing else)"
@@ -49,10 +51,11 @@ def find(name: str) -> type[Objective]:
     Raises:
         InputError: no such objective; names the nearest.
     """
-    known = names()
-    if name.lower() not in known:
+    objectives = names()
+    if name.lower() not in objectives:
         raise InputError(
-            f"unknown objective {name!r}{nearest(name.lower(), known)}; known: {', '.join(known)}"
+            f"unknown objective {name!r}{nearest(name.lower(), objectives)}; "
+            f"known: {', '.join(objectives)}"
         )
     return Objective.registered[name.lower()]
 
@@ -72,7 +75,7 @@ def example(key: str, name: str = "") -> str:
         cls = Objective.registered.get(other)
         if cls is not None and key == "preset" and cls.presets:
             return next(iter(cls.presets))
-        for field in () if cls is None else dataclasses.fields(cls):  # type: ignore[arg-type] # made one in its class body
+        for field in () if cls is None else dataclasses.fields(cls):
             if field.name == key and isinstance(field.default, (bool, int, float, str)):
                 default = field.default
                 number = is_number(default) and not isinstance(default, bool)
@@ -96,14 +99,14 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
     """
     cls = find(name)
     fields = hypers(cls)
-    own: dict[str, Any] = {}
+    hyperparameters: dict[str, Any] = {}
     parts: dict[str, Any] = {}
     forms: dict[str, Any] = {}
     for key, value in (settings or {}).items():
         if key in PARTS and (key not in fields or not is_number(value)):
             parts[key] = value
         elif key in fields:
-            own[key] = _setting(name, key, fields[key], value)
+            hyperparameters[key] = _setting(name, key, fields[key], value)
         elif key == "preset" and not isinstance(value, str):
             raise InputError(f"objective {name}: preset is the name of one; found {brief(value)}")
         elif key in FORMS:
@@ -118,7 +121,8 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
 
     try:
         # __init_subclass__ adds the preset to the constructor, which no type checker sees
-        objective = cls(**own, preset=forms.get("preset"))  # type: ignore[call-arg]
+        constructor: Callable[..., Objective] = cls
+        objective = constructor(**hyperparameters, preset=forms.get("preset"))
         objective = objective.modify(**parts) if parts else objective
         objective = objective.symmetric() if forms.get("symmetric") else objective
         part = forms.get("part", "both")
@@ -166,12 +170,12 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
 
 def _written(part: Any) -> str:  # noqa: ANN401 - a dissipation, a weight or a ratio
     """Return a part in its short form, every digit of its numbers kept."""
-    name = next((name for name, cls in part.known.items() if cls is type(part)), "")
+    name = next((name for name, cls in part.by_name.items() if cls is type(part)), "")
     values = (_plain(getattr(part, field)) for field in hypers(type(part)))
     return ":".join([name, *map(str, values)])
 
 
-def _plain(value: Any) -> float | str:  # noqa: ANN401 - a hyperparameter
+def _plain(value: float | str) -> float | str:
     """Return a hyperparameter as a number or a word; a learnt temperature as it is now."""
     return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 
@@ -183,13 +187,12 @@ def _setting(name: str, key: str, hyper: Hyper, value: object) -> object:
         raise InputError(f"objective {name}: {key} must be {error}") from None
 
 
-def load_plugin(path: Path) -> list[str]:
-    """Run a Python file that defines objectives and return the names it registered.
+def run_file(path: Path) -> ModuleType:
+    """Run a Python file and return its module.
 
     Raises:
-        InputError: the file is missing, fails, or defines no objective.
+        InputError: the file is missing or fails.
     """
-    path = Path(path)
     if not path.is_file():
         raise InputError(f"plugin {path} is not a file; give a Python file with an Objective in it")
     spec = importlib.util.spec_from_file_location(f"isotrope_plugin_{path.stem}", path)
@@ -202,26 +205,39 @@ def load_plugin(path: Path) -> list[str]:
     except (Exception, SystemExit) as error:
         del sys.modules[spec.name]
         raise InputError(f"plugin {path} failed: {type(error).__name__}: {error}") from error
-    added = sorted(n for n, c in Objective.registered.items() if c.__module__ == spec.name)
+    return module
+
+
+def load_plugin(path: Path) -> list[str]:
+    """Run a Python file that defines objectives and return the names it registered.
+
+    Raises:
+        InputError: the file is missing, fails, or defines no objective.
+    """
+    path = Path(path)
+    name = run_file(path).__name__
+    added = sorted(n for n, c in Objective.registered.items() if c.__module__ == name)
     if not added:
         raise InputError(f"plugin {path} defines no new objective (a subclass of Objective)")
-    _asked.add(path.resolve())
+    _plugin_files.add(path.resolve())
     return added
 
 
-def check_plugins(named: object, folder: Path) -> None:
-    """Refuse code that only a folder asks for: what its settings name must have been loaded before.
+def check_plugins(plugins: object, folder: Path) -> None:
+    """Refuse code that only a folder names: the user must have loaded it before.
 
     Args:
-        named: what the settings of a folder say of plugins; None for nothing.
+        plugins: what the settings of a folder say of plugins; None for nothing.
         folder: whose settings, for the message.
 
     Raises:
         InputError: a plugin that the user has not named too.
     """
-    for plugin in named if isinstance(named, list | tuple) else [named] if named else []:
+    for plugin in plugins if isinstance(plugins, list | tuple) else [plugins] if plugins else []:
         path = Path(str(plugin))
-        if path.resolve() not in _asked and path.name not in {known.name for known in _asked}:
+        if path.resolve() not in _plugin_files and path.name not in {
+            file.name for file in _plugin_files
+        }:
             raise InputError(
                 f"{folder} asks for code, the plugin {path}; code that a folder asks for is not "
                 f"run: if you trust it, name it too (--plugin {path})"

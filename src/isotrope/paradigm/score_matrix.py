@@ -1,4 +1,4 @@
-"""The components of a loss of scores: of any model that gives a pair of texts one number.
+"""Finds the components of a loss of scores, from any model that scores pairs of texts.
 
 Of a matrix of scores S (row i: anchor i against all candidates) and the loss's gradient on it,
 
@@ -47,9 +47,11 @@ def of_scores(scores: Tensor, gradient: Tensor) -> ScoreTerms:
         gradient: n x m, of the mean over the anchors.
     """
     s, g = scores.detach().cpu().double(), len(scores) * gradient.detach().cpu().double()
-    own = torch.zeros_like(s, dtype=torch.bool).scatter_(1, g.argmin(dim=1, keepdim=True), True)
-    force = -g[own]
-    push = g.masked_fill(own, 0.0)
+    positive = torch.zeros_like(s, dtype=torch.bool).scatter_(
+        1, g.argmin(dim=1, keepdim=True), True
+    )
+    force = -g[positive]
+    push = g.masked_fill(positive, 0.0)
     live = (force > 0) & (push.sum(dim=1) > 0)
     weight = torch.where(live[:, None], push / force.where(live, 1.0)[:, None], 0.0)
     few = weight.clamp_min(0)
@@ -57,17 +59,17 @@ def of_scores(scores: Tensor, gradient: Tensor) -> ScoreTerms:
     tau = _temperature(s, few)
     misfit = 1.0
     if tau is not None:
-        soft = (s / tau).masked_fill(own, -torch.inf).softmax(dim=1) * push.sum(dim=1)[:, None]
+        soft = (s / tau).masked_fill(positive, -torch.inf).softmax(dim=1) * push.sum(dim=1)[:, None]
         misfit = float((push - soft).norm() / push.norm())
-    known = tau is not None and misfit <= _SURE
-    highest = s.masked_fill(own, -torch.inf).argmax(dim=1, keepdim=True)
+    softmax = tau is not None and misfit <= _SURE
+    highest = s.masked_fill(positive, -torch.inf).argmax(dim=1, keepdim=True)
     shares = (few.gather(1, highest)[:, 0] / few.sum(dim=1).where(live, 1.0))[live]
-    unit = tau if known and tau is not None else 1.0
+    unit = tau if softmax and tau is not None else 1.0
     return ScoreTerms(
         force.clamp_min(0) * unit,
         weight,
         float(shares.mean()) if len(shares) else None,
-        tau if known else None,
+        tau if softmax else None,
         misfit,
     )
 

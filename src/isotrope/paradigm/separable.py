@@ -1,4 +1,4 @@
-"""The part of a loss that some anchors add, where the objective declares that they add up.
+"""Computes the part of a loss that some of the anchors contribute, where these parts add up.
 
 The loss of an objective with ``coupling="none"`` is a sum over anchors, each of which needs the
 whole other view but no other anchor (InfoNCE, triplets, and the mean of both directions of one).
@@ -19,7 +19,7 @@ __all__ = ["of_rows"]
 
 
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
-    """Return what some anchors add to ``objective.loss(views)``, where they are not coupled.
+    """Return the contribution of some anchors to ``objective.loss(views)``, if uncoupled.
 
     Where both views are anchors, these are the same rows of either.
 

@@ -1,4 +1,4 @@
-"""The loss that each of several processes backpropagates, so that their mean is one process's."""
+"""Computes the loss of each process, such that their mean is the loss of the whole batch."""
 
 from torch import Tensor
 
@@ -32,5 +32,5 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     if processes == 1 or few or objective.coupling != "none":
         return objective.loss(batch.views, backend=backend)
     share = of_rows(objective, batch.views, batch.rows, backend=backend)
-    ours = processes * share
-    return all_reduce_sum(share) + (ours - ours.detach())
+    scaled = processes * share
+    return all_reduce_sum(share) + (scaled - scaled.detach())

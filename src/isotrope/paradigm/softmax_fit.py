@@ -1,4 +1,4 @@
-"""Which loss a gradient is of: a softmax over the batch, with its temperature, or pairs alone.
+"""Fits a softmax over the batch, with its temperature, to the gradient of an unknown loss.
 
 The gradient of anchor i of any softmax family (InfoNCE, DCL, NT-Xent, sentence-transformers'
 ``MultipleNegativesRankingLoss``) lies, in the tangent plane at h_i, in the span of two vectors:
@@ -70,7 +70,7 @@ class PairFit:
 
 
 def normalised(embeddings: Tensor) -> bool:
-    """Tell whether all rows have length 1, to 1%: whatever a loss compares, it compares cosines."""
+    """Return whether all rows have length 1, to 1%, so that any loss compares cosines."""
     norms = torch.linalg.vector_norm(embeddings.detach().cpu().double(), dim=1)
     return bool(((norms - 1).abs() < 0.01).all())
 
@@ -88,17 +88,17 @@ def radial(gradient: Tensor, anchors: Tensor) -> float:
 
 
 def fit_pairs(gradient: Tensor, views: Views) -> PairFit:
-    """Return the pull of each anchor's own positive, and what it leaves out.
+    """Return the pull of each anchor's own positive, and the unexplained remainder.
 
     Args:
         gradient: n x d, of the loss by the raw anchors.
         views: the raw embeddings.
     """
     unit, target = _prepared(gradient, views)
-    own = tangent(unit.own, unit.anchors)
-    square = own.square().sum(dim=1)
-    pull = -(own * target).sum(dim=1) / square.where(square > 0, 1.0)
-    return PairFit(pull, _share(target + pull[:, None] * own, target))
+    positive = tangent(unit.own, unit.anchors)
+    square = positive.square().sum(dim=1)
+    pull = -(positive * target).sum(dim=1) / square.where(square > 0, 1.0)
+    return PairFit(pull, _share(target + pull[:, None] * positive, target))
 
 
 def fit_softmax(
@@ -113,7 +113,7 @@ def fit_softmax(
     Args:
         gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
             n times its gradient. ``terms.scale`` is 1/n, that of the mean.
-        views: the raw embeddings; rows of one group are no negatives of each other.
+        views: the raw embeddings; rows of one group are not negatives of each other.
         against: what the negatives are: the other view, or both views (NT-Xent).
         near: a temperature to begin with, say that of the last look.
 
@@ -129,9 +129,9 @@ def fit_softmax(
     rows = torch.linalg.vector_norm(target, dim=1).topk(min(_ANCHORS, len(target))).indices
     part = _PairRows(pairs, target, against, rows)
     temperature_ = _best(part.misfit, near)
-    known = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
-    if known:
-        known = min(
+    determined = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
+    if determined:
+        determined = min(
             map(part.misfit, (_STEP * temperature_, temperature_ / _STEP))
         ) > 2 * part.misfit(temperature_)
     all_rows = _PairRows(pairs, target, against, torch.arange(len(target)))
@@ -139,7 +139,7 @@ def fit_softmax(
     divisor = push.where(push != 0, 1.0)
     residual = all_rows.residual(weight, push, pull)
     terms = Terms(push, weight, pull / divisor, against, scale=1 / len(target), residual=residual)
-    return SoftmaxFit(terms, temperature_ if known else None, _share(residual, target))
+    return SoftmaxFit(terms, temperature_ if determined else None, _share(residual, target))
 
 
 def _prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:

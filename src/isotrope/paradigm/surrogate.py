@@ -1,4 +1,4 @@
-"""A loss out of gradient components: everything but the anchor is constant.
+"""Builds a loss from gradient components, with everything but the anchor constant.
 
     L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i) + h_i.residual_i
 

@@ -40,10 +40,10 @@ class Weight:
         batch_wide: the normaliser is one for the batch, so the weights hold the 1/n themselves.
     """
 
-    known: ClassVar[dict[str, type["Weight"]]] = {}
+    by_name: ClassVar[dict[str, type["Weight"]]] = {}
 
     def __init_subclass__(cls, *, name: str | None = None) -> None:
-        Weight.known[name or cls.__name__.lower()] = cls
+        Weight.by_name[name or cls.__name__.lower()] = cls
 
     def __post_init__(self) -> None:
         check(self)
@@ -188,7 +188,7 @@ def nothing(pairs: Pairs) -> Tensor:
 
 
 def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) -> Tensor:
-    """Return n x c weights rows_i.x_j, 0 for j = i: what second moments push by.
+    """Return the n x c weights of second moments: rows_i.x_j, 0 for j = i.
 
     Args:
         pairs: square, without further negatives.

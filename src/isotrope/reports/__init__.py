@@ -1,1 +1,1 @@
-"""Reports: one self-contained HTML page made from run folders; it reads files, trains nothing."""
+"""Writes reports: one self-contained HTML page from run folders, without any training."""

@@ -1,4 +1,4 @@
-"""The comparison of runs: the numbers side by side, which is best, and a sentence on each."""
+"""Compares runs: their numbers side by side, the best run, and a sentence on each."""
 
 import math
 from collections.abc import Sequence
@@ -72,7 +72,7 @@ def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
 
 
 def digits_of(values: Sequence[float]) -> int:
-    """Return how many decimals a column of numbers needs."""
+    """Return the number of decimals that a column of numbers needs."""
     largest = max((abs(value) for value in values), default=0.0)
     if all(isinstance(value, int) for value in values) or largest >= 1000:
         return 0
@@ -119,7 +119,7 @@ def headline(runs: Sequence[Run]) -> str:
 
 
 def verdict(run: Run) -> str:
-    """Return one sentence on a run: its judgement, or what can be said without one."""
+    """Return one sentence on a run: its judgement, or its state without one."""
     best, step = run.metric("dev_best"), run.metric("dev_best_step")
     start, digits = run.metric("dev_start"), _dev_digits([run])
     state = "In a loop of its own, until" if run.foreign else "In progress (or stopped) at"
@@ -160,7 +160,7 @@ def _sentence(text: str) -> str:
 
 
 def _why_missing(run: Run, key: str) -> str:
-    """Return why a run has no such number."""
+    """Return the reason why a run has no such number."""
     if not run.finished and not run.foreign:
         return "not measured yet: the run has not written its result"
     if key in (_OF_TEXT if run.of_images else _OF_IMAGES):
@@ -193,8 +193,8 @@ def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
     percent = {"dev_start", "dev_best", "dev_final", "linear"}
     for key, _, _ in columns(runs):
         values = [run.metric(key) for run in runs]
-        known = [value for value in values if value is not None]
-        digits = _dev_digits(runs) if key in percent else digits_of(known)
+        measured = [value for value in values if value is not None]
+        digits = _dev_digits(runs) if key in percent else digits_of(measured)
         digits = _FIXED_DIGITS.get(key, digits)
         for row, run, value in zip(rows, runs, values, strict=True):
             if value is None:

@@ -1,4 +1,4 @@
-"""Diagnoses, read: what ``isotrope diagnose RUN`` wrote into a run folder, and how it is told."""
+"""Reads the diagnoses of ``isotrope diagnose RUN`` from run folders, and words them."""
 
 import json
 import math
@@ -49,7 +49,7 @@ class StoredFinding:
 
 @dataclass(frozen=True)
 class StoredDiagnosis:
-    """The verdict on a run (``("healthy",)`` or the causes, the first one first) and why.
+    """The verdict on a run (``healthy`` first, or the causes, the first one first) and why.
 
     ``numbers`` are the key numbers of a healthy run, as evidence of a finding.
     """
@@ -61,11 +61,11 @@ class StoredDiagnosis:
     @property
     def healthy(self) -> bool:
         """Whether nothing was found."""
-        return self.verdict == (_HEALTHY,)
+        return self.verdict[:1] == (_HEALTHY,)
 
     @property
     def words(self) -> str:
-        """The verdict in words: ``collapsed, ratio under bound``."""
+        """The verdict in words: ``collapsed, losing pull``."""
         return ", ".join(cause.replace("-", " ") for cause in self.verdict)
 
 
@@ -83,7 +83,7 @@ def pill(diagnosis: StoredDiagnosis, outcome: str) -> tuple[str, str]:
 
 
 def command(folder: Path) -> str:
-    """Return what has to be run for a diagnosis of a run."""
+    """Return the command that diagnoses a run."""
     return shlex.join(["isotrope", "diagnose", str(folder)])
 
 
@@ -96,18 +96,18 @@ def summary(
         diagnoses: name and diagnosis of each run.
         worse: names of the runs that training made worse.
     """
-    known = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
-    unhealthy = [(name, diagnosis) for name, diagnosis in known if not diagnosis.healthy]
-    if not known:
+    diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
+    unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
+    if not diagnosed:
         return ""
     if len(diagnoses) == 1:
-        but = ", but training made it worse" if known[0][0] in worse and not unhealthy else ""
-        return f"{known[0][1].words.capitalize()}{but}."
-    fell = [name for name, diagnosis in known if diagnosis.healthy and name in worse]
+        but = ", but training made it worse" if diagnosed[0][0] in worse and not unhealthy else ""
+        return f"{diagnosed[0][1].words.capitalize()}{but}."
+    fell = [name for name, diagnosis in diagnosed if diagnosis.healthy and name in worse]
     but = f", but training made worse: {', '.join(fell)}" if fell else ""
-    if not unhealthy and len(known) == len(diagnoses):
-        return f"All {len(known)} runs are healthy{but}."
-    fine, unknown = len(known) - len(unhealthy), len(diagnoses) - len(known)
+    if not unhealthy and len(diagnosed) == len(diagnoses):
+        return f"All {len(diagnosed)} runs are healthy{but}."
+    fine, unknown = len(diagnosed) - len(unhealthy), len(diagnoses) - len(diagnosed)
     causes = "".join(f"{name}: {diagnosis.words}. " for name, diagnosis in unhealthy[:_MOST_NAMED])
     if len(unhealthy) > _MOST_NAMED:
         causes += f"{len(unhealthy) - _MOST_NAMED} more are not healthy. "

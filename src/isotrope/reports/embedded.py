@@ -1,4 +1,4 @@
-"""What the page carries besides its words: the runs as JSON, the style sheet, the one script."""
+"""Embeds data into the page: the runs as JSON, the style sheet, and the one script."""
 
 import base64
 import hashlib
@@ -12,7 +12,6 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from isotrope.reports.curvature import densities
 from isotrope.reports.diagnoses import StoredDiagnosis
 from isotrope.reports.panels import Scale
 from isotrope.reports.plots import styles
@@ -20,11 +19,9 @@ from isotrope.reports.runs import Run
 
 __all__ = ["data", "permission", "source"]
 
-_AXES = ("eigenvalue", "density")
-
 
 def source(name: str) -> Markup:
-    """Return a file beside this one, as it stands in the page."""
+    """Return a file of this folder for the page."""
     text = files("isotrope.reports").joinpath(name).read_text(encoding="utf-8")
     return Markup(text)  # noqa: S704 - our own file, without words of users
 
@@ -40,7 +37,7 @@ def data(
     diagnoses: Sequence[StoredDiagnosis | None],
     scales: Mapping[str, Scale],
 ) -> Markup:
-    """Return everything shown as JSON that cannot end the script element it stands in."""
+    """Return everything shown as JSON that cannot end the script element around it."""
     records = [
         {
             "name": run.name,
@@ -51,21 +48,12 @@ def data(
             "settings": run.settings,
             "steps": _short(run.steps),
             "series": {name: _short(values) for name, values in run.series.items()},
-            "spectrum": None
-            if points is None
-            else dict(zip(_AXES, map(_short, points), strict=True)),
             "metrics": run.result.metrics if run.result else None,
             "details": run.result.details if run.result else None,
             "provenance": run.result.provenance if run.result else None,
             "diagnosis": None if diagnosis is None else asdict(diagnosis),
         }
-        for run, style, diagnosis, points in zip(
-            runs,
-            styles(len(runs)),
-            diagnoses,
-            densities([run.spectrum for run in runs]),
-            strict=True,
-        )
+        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
     ]
     page = {"runs": records, "scales": {key: asdict(scale) for key, scale in scales.items()}}
     text = json.dumps(page, ensure_ascii=False, separators=(",", ":"), default=str)

@@ -1,4 +1,4 @@
-"""A picture of quantities over the epochs of several runs, one panel each, as SVG and PNG."""
+"""Plots quantities over the epochs of several runs, one panel each, as SVG and PNG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ __all__ = ["Course", "courses"]
 
 @dataclass(frozen=True)
 class Course:
-    """What one run did to one quantity.
+    """The values of one quantity in one run.
 
     Attributes:
         epochs: where it was measured.

@@ -1,4 +1,4 @@
-"""Some quantities of a run as one figure of matplotlib, for a notebook."""
+"""Plots some quantities of a run in one matplotlib figure, for a notebook."""
 
 import io
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""What each number of a report means, in a sentence."""
+"""Explains each number of a report in a sentence."""
 
 from collections.abc import Set as AbstractSet
 
@@ -51,9 +51,6 @@ _GLOSSARY = (
     ("std", "Deviation per dimension", "", "Standard deviation of a coordinate of the normalised "
      "embeddings, the mean over coordinates: 0 in a point, 1/\u221ad if they spread evenly over d "
      "dimensions."),
-    ("spectrum", "Eigenvalues of the Hessian", "\u03bb", "How much the loss bends along each "
-     "direction of the parameters: up where positive, down where negative. The Ritz values of "
-     "Lanczos stand for all of them, each by its weight (Manna et al. 2023)."),
 )  # fmt: skip
 
 

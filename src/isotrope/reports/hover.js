@@ -15,7 +15,7 @@
     return short.replace("-", "\u2212");
   };
   const column = (run, name) =>
-    (name === "step" ? run.steps : run.series[name] || run.spectrum?.[name]) || [];
+    (name === "step" ? run.steps : run.series[name]) || [];
 
   // the measured points of every line, in data and in picture coordinates
   const pointsOf = (scale) => scale.lines.map((line) => {

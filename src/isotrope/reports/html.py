@@ -1,4 +1,4 @@
-"""The report: one HTML file that compares runs, complete in itself, without network."""
+"""Writes the report: one HTML file that compares runs, complete in itself, without network."""
 
 import math
 import shlex
@@ -23,8 +23,7 @@ from isotrope.reports.comparison import (
     twins,
     verdict,
 )
-from isotrope.reports.curvature import HEADINGS, cells_of
-from isotrope.reports.diagnoses import command, pill, read_diagnosis, summary
+from isotrope.reports.diagnoses import StoredDiagnosis, command, pill, read_diagnosis, summary
 from isotrope.reports.embedded import data, permission, source
 from isotrope.reports.glossary import explained
 from isotrope.reports.panels import sections
@@ -108,6 +107,23 @@ def _environment() -> Environment:
     )
 
 
+def _blocks(
+    runs: Sequence[Run], diagnoses: Sequence[StoredDiagnosis | None]
+) -> list[dict[str, object]]:
+    """Return the values of each run's block on the page."""
+    return [
+        {
+            "run": run,
+            "style": style,
+            "verdict": f"{verdict(run)} {twins(run, runs)}".strip(),
+            "pill": None if diagnosis is None else pill(diagnosis, run.outcome),
+            "origin": _origin(run),
+            "diagnosis": diagnosis,
+        }
+        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
+    ]
+
+
 def _page(
     runs: Sequence[Run], title: str, tables: Sequence[HtmlTable], examples: Sequence[Example]
 ) -> str:
@@ -124,17 +140,7 @@ def _page(
     health = summary([(run.name, of_run) for run, of_run in together], worse)
     unhealthy = any(of_run is not None and not of_run.healthy for of_run in diagnoses)
     script = source("hover.js")
-    blocks = [
-        {
-            "run": run,
-            "style": style,
-            "verdict": f"{verdict(run)} {twins(run, runs)}".strip(),
-            "pill": None if diagnosis is None else pill(diagnosis, run.outcome),
-            "origin": _origin(run),
-            "diagnosis": diagnosis,
-        }
-        for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
-    ]
+    blocks = _blocks(runs, diagnoses)
     return (
         _environment()
         .get_template("template.html")
@@ -160,7 +166,6 @@ def _page(
             columns=columns(runs),
             comparison=cells(runs),
             tables=[(table, _cells(table)) for table in tables],
-            spectra=_spectra(runs),
             sections=drawn,
             second=SECOND,
             markup=Markup,
@@ -175,24 +180,18 @@ def _page(
     )
 
 
-def _spectra(runs: Sequence[Run]) -> tuple[HtmlTable, list[list[ComparisonCell]]] | None:
-    """Return the table of the spectra, if there are any."""
-    rows = [cells_of(run.name, run.spectrum) for run in runs if run.spectrum is not None]
-    table = HtmlTable("Eigenvalues of the Hessian", HEADINGS, rows)
-    return (table, _cells(table)) if rows else None
-
-
 def _named(runs: Sequence[Run]) -> list[Run]:
-    """Give runs whose folders have one name as many of their parents' names as tell them apart."""
+    """Add parents' names to runs whose folders have the same name, until they differ."""
     parts = [run.folder.resolve().parts for run in runs]
     named = []
-    for run, own in zip(runs, parts, strict=True):
+    for run, part in zip(runs, parts, strict=True):
         depth = 1
-        while depth < len(own) and sum(own[-depth:] == others[-depth:] for others in parts) > 1:
+        while depth < len(part) and sum(part[-depth:] == others[-depth:] for others in parts) > 1:
             depth += 1
         named.append(
             replace(
-                run, name=legible("/".join(own[-depth:])) if parts.count(own) == 1 else run.name
+                run,
+                name=legible("/".join(part[-depth:])) if parts.count(part) == 1 else run.name,
             )
         )
     return named
@@ -237,7 +236,7 @@ def _cells(table: HtmlTable) -> list[list[ComparisonCell]]:
 
 
 def _origin(run: Run) -> list[tuple[str, str]]:
-    """Return what somebody needs to repeat a run, as name and value."""
+    """Return the names and values needed to repeat a run."""
     origin = run.result.provenance if run.result else {}
     details = run.result.details if run.result else {}
     facts: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""Pictures as they stand in the page: small SVG elements, and what turns a point into its number.
+"""Turns pictures into small SVG elements of the page, with scales from points to numbers.
 
 Every picture is transparent and takes the text colour of the page. The same runs give the same
 bytes.
@@ -97,9 +97,7 @@ def panels(runs: Sequence[Run]) -> list[ReportPanel]:
 
 
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Tell whether runs of these kinds measure such a thing at all."""
-    if quantity.kind == "density":
-        return any(run.spectrum is not None for run in runs)
+    """Return whether runs of these kinds measure the quantity at all."""
     kinds = {run.of_images for run in runs}
     only = {"dev": {False}, "knn": {True}}
     return bool(kinds & only.get(quantity.lines[0].column, {True, False}))
@@ -116,19 +114,20 @@ def panel(quantity: Quantity, runs: Sequence[Run]) -> ReportPanel | None:
         wide, scales[f"{key}-wide"], _ = _picture(quantity, runs, _WIDE)
         wide = wide.replace(f"series-{key}-", f"series-{key}-wide-")
     title, note = heading(quantity, runs)
-    named = {curve.line.column for curve in drawn}
-    names = tuple(line.name for line in quantity.lines if line.name and line.column in named)
+    columns_drawn = {curve.line.column for curve in drawn}
+    names = tuple(
+        line.name for line in quantity.lines if line.name and line.column in columns_drawn
+    )
     have = {curve.run for curve in drawn}
     missing = [run for i, run in enumerate(runs) if i not in have]
-    always = quantity.kind == "density"
     if quantity.runs is not None:  # the others have another metric, or are named with the first
         missing = [run for run in missing if key == "dev" and not np.isfinite(run.scores).any()]
-    without = tuple(run.name for run in missing if always or _expected(quantity, [run]))
+    without = tuple(run.name for run in missing if _expected(quantity, [run]))
     return ReportPanel(key, title, note, names, svg, wide, scales, without)
 
 
 def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, Scale, list[Curve]]:
-    """Return one picture as an ``<svg>`` element, its scale and what it shows."""
+    """Return one picture as an ``<svg>`` element, its scale and its description."""
     settings: dict[Any, Any] = {
         "svg.fonttype": "none",
         # ids stay unique among the pictures of a page
@@ -155,7 +154,7 @@ def _picture(quantity: Quantity, runs: Sequence[Run], width: int) -> tuple[str, 
         buffer = io.StringIO()
         nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(buffer, format="svg", transparent=True, metadata=nothing)
-    return _element(buffer.getvalue(), _told(quantity, drawn, runs), labels), scale, drawn
+    return _element(buffer.getvalue(), _in_words(quantity, drawn, runs), labels), scale, drawn
 
 
 def _scale(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> Scale:
@@ -175,16 +174,17 @@ def _scale(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> Scale:
             | {"y": (_near(height), float(f"{-slope:.6g}"))}
         )
     frame = axes.bbox
-    box = tuple(map(_near, (frame.x0, _HEIGHT - frame.y1, frame.x1, _HEIGHT - frame.y0)))
+    top, bottom = _near(_HEIGHT - frame.y1), _near(_HEIGHT - frame.y0)
+    box = (_near(frame.x0), top, _near(frame.x1), bottom)
     across = (_near(x0), float(f"{x1 - x0:.6g}"))
-    return Scale(quantity.across, quantity.kind != "path", box, across, tuple(lines), log)  # type: ignore[arg-type]
+    return Scale(quantity.across, quantity.kind != "path", box, across, tuple(lines), log)
 
 
 def _near(place: float) -> float:
     return round(place, 3)
 
 
-def _told(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> str:
+def _in_words(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -> str:
     """Return the picture in words: where each line begins and ends."""
     courses = [
         f"{runs[c.run].name}{c.line.name and ' ' + c.line.name} from {c.y[0]:.4g} to {c.y[-1]:.4g}"
@@ -222,7 +222,7 @@ def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict
 
 
 def _element(document: str, description: str, labels: dict[str, str]) -> str:
-    """Return the bare ``<svg>`` element of matplotlib's document, ready to stand in a page."""
+    """Return the bare ``<svg>`` element of matplotlib's document, ready for a page."""
     svg = document[document.index("<svg") :]
     svg = re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL)  # it would style the whole page
     svg = re.sub(r'(<svg[^>]*?) width="[^"]*" height="[^"]*"', r"\1", svg, count=1)

@@ -1,4 +1,4 @@
-"""The pictures of a report as files of their own, for papers and slides: SVG and PNG."""
+"""Writes the pictures of a report as separate SVG and PNG files, for papers and slides."""
 
 import contextlib
 import warnings

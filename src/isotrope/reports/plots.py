@@ -1,4 +1,4 @@
-"""Drawing one quantity of several runs: the lines, bands and marks of one picture.
+"""Plots one quantity of several runs: lines, bands and marks.
 
 There is one grey for text and axes, and line colours that keep a contrast of three to one against
 white and against near-black and stay apart for colour-blind eyes.
@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 
-from isotrope.reports.curvature import densities
 from isotrope.reports.quantities import Line, Quantity
 from isotrope.reports.runs import Run
 
@@ -30,7 +29,6 @@ _SMOOTH_FROM = 30  # logged points from which a running mean is drawn over the r
 _MOST_FAINT = 6  # runs whose raw values are drawn behind the running means
 _TITLE = 40  # characters; a longer title would leave no room for the picture
 _MOST_BANDS = 3  # runs whose standard deviations are drawn
-_DEEPEST = 1e-5  # of the largest density: less is below the picture
 _SEEN = 1.5  # pixels between lines that are told apart
 _DECADES = 30  # largest over smallest value from which an axis may be logarithmic
 
@@ -67,7 +65,7 @@ class Curve:
 
     @property
     def shown(self) -> NDArray[np.float64]:
-        """What is drawn of y."""
+        """The points of y to draw."""
         return (self.y - self.origin) / self.unit
 
 
@@ -78,7 +76,7 @@ def styles(count: int) -> list[Style]:
 
 
 def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
-    """Tell whether the runs cannot share an axis: their losses are of different objectives."""
+    """Return whether the runs cannot share an axis: their losses are of different objectives."""
     objectives = {(run.objective, repr(sorted(run.parameters.items()))) for run in runs}
     return quantity.key == "loss" and len(objectives) > 1
 
@@ -88,11 +86,11 @@ def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quanti
 
     A run that is not finished does not say its metric; its dev setting does, where others have it.
     """
-    known = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
+    names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
     places: dict[str, set[int]] = {}
     for i, run in enumerate(runs):
         if not run.of_images and np.isfinite(run.scores).any():
-            name = run.dev_name or known.get(str(run.settings.get("dev")), "")
+            name = run.dev_name or names_of_dev.get(str(run.settings.get("dev")), "")
             places.setdefault(name, set()).add(i)
     quantities_ = []
     for quantity in quantities:
@@ -128,9 +126,6 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
 
 def _curves(quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     """Return what the runs have measured, the lines of one run after each other."""
-    if quantity.kind == "density":
-        drawn = enumerate(densities([run.spectrum for run in runs]))
-        return [Curve(i, quantity.lines[0], *values) for i, values in drawn if values is not None]
     values = [
         _curve(quantity, i, run, line)
         for i, run in enumerate(runs)
@@ -169,8 +164,6 @@ def draw(axes: Axes, quantity: Quantity, runs: Sequence[Run]) -> list[Curve]:
     ]
     if quantity.mark is not None:
         axes.axhline(quantity.mark, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
-    if quantity.kind == "density":
-        axes.axvline(0.0, color=INK, lw=1.0, dashes=(4, 3), zorder=1)
     if quantity.kind == "score":
         _mark_scores(axes, quantity, runs)
     _finish(axes, quantity, drawn, max(run.steps.max(initial=0.0) for run in runs))
@@ -233,11 +226,11 @@ def _coinciding(lines: Sequence[Line2D]) -> list[list[Line2D]]:
 
 
 def _hides(line: Line2D, other: Line2D) -> bool:
-    """Tell whether all points of the shorter of two lines lie on the other, as far as one sees."""
+    """Return whether all points of the shorter of two lines lie on the other, for the eye."""
     assert line.axes is not None
     (x, y), (u, v) = (
-        line.axes.transData.transform(np.column_stack(one.get_data(orig=False))).T
-        for one in (line, other)
+        line.axes.transData.transform(np.column_stack(curve.get_data(orig=False))).T
+        for curve in (line, other)
     )
     if len(x) == len(u):
         return bool(np.hypot(x - u, y - v).max() < _SEEN)
@@ -305,9 +298,6 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
 def _limit(axes: Axes, quantity: Quantity, drawn: Sequence[Curve]) -> None:
     """Set the vertical limits, or a logarithmic axis."""
     low, high = axes.dataLim.y0, axes.dataLim.y1
-    if quantity.kind == "density":
-        _logarithmic(axes, _DEEPEST * high, 2 * high)
-        return
     if quantity.logarithmic and low > 0 and high / low > _DECADES:
         room = (high / low) ** 0.05
         _logarithmic(axes, low / room, high * room)

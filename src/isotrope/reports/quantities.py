@@ -1,4 +1,4 @@
-"""What is drawn of a training: the pictures by subject, and the columns of metrics.csv in each."""
+"""Lists the quantities to plot, by subject, with their columns of metrics.csv."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -32,8 +32,8 @@ class Quantity:
         lines: what is drawn of every run, the second dotted.
         kind: ``course`` over the steps, drawn as running means; ``score`` over the steps, with its
             start and the model that was saved; ``path`` over another column, in the order of the
-            steps; ``density`` of the eigenvalues of the Hessian.
-        across: what the horizontal axis is: a column, or ``eigenvalue``.
+            steps.
+        across: the column of the horizontal axis.
         floor: a value that the vertical axis always shows (0 of a share).
         least: no value is below it (0 of a length): the vertical axis does not go there,
         most: or above it (1 of a share).
@@ -47,7 +47,7 @@ class Quantity:
     title: str
     note: str
     lines: tuple[Line, ...]
-    kind: Literal["course", "score", "path", "density"] = "course"
+    kind: Literal["course", "score", "path"] = "course"
     across: str = "step"
     floor: float | None = None
     least: float | None = None
@@ -60,7 +60,7 @@ class Quantity:
     @property
     def wide(self) -> bool:
         """Whether it takes two columns of the page."""
-        return self.kind in ("score", "density")
+        return self.kind == "score"
 
 
 @dataclass(frozen=True)
@@ -223,17 +223,6 @@ _SPREAD = (
     ),
 )
 
-_CURVATURE = (
-    Quantity(
-        "spectrum",
-        "Eigenvalues of the Hessian",
-        "How many there are of each size. Dashed: 0; below it the loss still falls.",
-        (Line("density"),),
-        kind="density",
-        across="eigenvalue",
-    ),
-)
-
 SECTIONS = (
     Section("Training", "Does it learn, and is the score still rising when it ends?", _SCORES),
     Section(
@@ -244,6 +233,5 @@ SECTIONS = (
     Section("Norms", "Long embeddings get short gradients: training slows down.", _NORMS),
     Section("Angles", "Are positives nearer than negatives, and by how much?", _ANGLES),
     Section("Spread", "Do the embeddings use the space, or collapse?", _SPREAD),
-    Section("Curvature", "Is this a minimum, and how long may a step be?", _CURVATURE),
 )
 QUANTITIES = tuple(quantity for section in SECTIONS for quantity in section.quantities)

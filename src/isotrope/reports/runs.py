@@ -1,4 +1,4 @@
-"""Run folders, read: config.yaml, metrics.csv and result.json as one frozen record."""
+"""Reads run folders: config.yaml, metrics.csv and result.json as one frozen record."""
 
 import csv
 import math
@@ -17,7 +17,6 @@ from isotrope.core.errors import InputError
 from isotrope.core.recorded import recorded
 from isotrope.core.result import Result
 from isotrope.measures.judgement import Judgement, judgement_of
-from isotrope.reports.curvature import StoredSpectrum, read_spectrum
 
 __all__ = ["Run", "legible", "read_run"]
 
@@ -33,7 +32,7 @@ IMAGES = "train-images"
 
 @dataclass(frozen=True)
 class Run:
-    """One training run as its folder tells it.
+    """One training run, as read from its folder.
 
     Attributes:
         name: the folder's name.
@@ -42,7 +41,6 @@ class Run:
         steps: t logged steps, increasing.
         series: column of metrics.csv -> t values, NaN where nothing was measured.
         result: result.json, or None while the run is in progress (or was stopped).
-        spectrum: what ``isotrope spectrum`` found, or None.
         judgement: whether training helped, or None where nothing was kept to judge by.
     """
 
@@ -52,7 +50,6 @@ class Run:
     steps: Series
     series: Mapping[str, Series]
     result: Result | None
-    spectrum: StoredSpectrum | None = None
     judgement: Judgement | None = None
 
     @property
@@ -62,7 +59,7 @@ class Run:
 
     @property
     def weights(self) -> str | None:
-        """What the saved weights are known by; None of a run that does not say it."""
+        """The fingerprint of the saved weights; None if the run has none."""
         model = self.result.details.get("model") if self.result else None
         fingerprint = model.get("fingerprint") if isinstance(model, Mapping) else None
         return None if fingerprint is None else str(fingerprint)
@@ -108,7 +105,7 @@ class Run:
 
     @property
     def dev_name(self) -> str:
-        """What the dev score is, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
+        """The name of the dev score, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
         if self.of_images:
             return "kNN accuracy"
         dev = self.result.details.get("dev") if self.result else None
@@ -116,13 +113,15 @@ class Run:
 
     @property
     def dev_data(self) -> str:
-        """What must agree for two dev scores to be comparable; ``""`` if unknown.
+        """The data that must agree for two dev scores to be comparable; ``""`` if unknown.
 
         A label-free score (``--dev auto``) is on the run's own text, and nearest neighbours are
         its own images, so those must agree too.
         """
-        own = self.result is not None and (self.of_images or self.settings.get("dev") == "auto")
-        text = self.result.provenance.get("data") if self.result is not None and own else ""
+        held_out = self.result is not None and (
+            self.of_images or self.settings.get("dev") == "auto"
+        )
+        text = self.result.provenance.get("data") if self.result is not None and held_out else ""
         return f"{self.dev_name} {text}".strip()
 
     @property
@@ -152,8 +151,8 @@ class Run:
         ``dev_best`` and its like are ``knn_best`` of a run on images.
         """
         if self.result is not None:
-            own = name.replace("dev_", "knn_", 1) if self.of_images else name
-            value = self.result.metrics.get(own)
+            column = name.replace("dev_", "knn_", 1) if self.of_images else name
+            value = self.result.metrics.get(column)
             number = isinstance(value, (int, float)) and math.isfinite(value)
             return value if number and isinstance(value, (int, float)) else None
         return self._so_far().get(name) if name.startswith("dev_") else self.last(name)
@@ -222,11 +221,11 @@ def read_run(folder: Path) -> Run:
     steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
-    return Run(name, folder, settings, steps, series, result, read_spectrum(folder), judgement)
+    return Run(name, folder, settings, steps, series, result, judgement)
 
 
 def legible(name: str) -> str:
-    """Return a folder's name as pages and pictures can hold it, without what is no character."""
+    """Return a folder's name for pages and pictures, without invalid characters."""
     return "".join("\ufffd" if unicodedata.category(c) in _UNFIT else c for c in name)
 
 

@@ -1,4 +1,4 @@
-"""A picture of scores over settings, a panel for each setting, as SVG and PNG."""
+"""Plots scores over settings, a panel for each setting, as SVG and PNG."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -70,11 +70,11 @@ def score_panels(panels: Sequence[SettingPanel], *, columns: int = 3) -> Picture
 
 def _draw(axes: Axes, panel: SettingPanel) -> None:
     styled = zip(panel.scores, styles(len(panel.scores)), strict=True)
-    for place, (one, style) in enumerate(styled):
-        y = np.array([np.nan if value is None else value for value in one.y], float)
-        spread = np.array([value or 0.0 for value in one.deviations or [None] * len(y)], float)
+    for place, (series, style) in enumerate(styled):
+        y = np.array([np.nan if value is None else value for value in series.y], float)
+        spread = np.array([value or 0.0 for value in series.deviations or [None] * len(y)], float)
         line = axes.errorbar(
-            one.x,
+            series.x,
             y,
             yerr=spread if spread.any() else None,
             color=style.colour,
@@ -83,11 +83,11 @@ def _draw(axes: Axes, panel: SettingPanel) -> None:
             linewidth=0 if panel.points else 1.5,
             elinewidth=0.8,
             capsize=2,
-            label=one.title,
+            label=series.title,
         ).lines[0]
         if dash := DASHES[place % len(DASHES)]:
             line.set_dashes(dash)
-    if all(value is None for one in panel.scores for value in one.y):
+    if all(value is None for series in panel.scores for value in series.y):
         axes.text(0.5, 0.5, "not run", ha="center", va="center", transform=axes.transAxes)
     elif len(panel.scores) > 1:
         axes.legend(frameon=False, fontsize="small")

@@ -1,4 +1,4 @@
-"""Pictures of a quantity over two angles: heatmaps, and curves where one angle is fixed.
+"""Plots a quantity over two angles: heatmaps, and curves where one angle is fixed.
 
 The axes are those of the papers: the angle to the negatives to the right, the angle to the
 positive upwards, ticks in multiples of pi. Colours go from dark to light in an order that survives
@@ -168,10 +168,10 @@ def triptych(portrait: Portrait, name: str) -> bytes:
             (left, "gradient dissipation", gd, (0.0, 1.0), 0.285),
             (right, "ratio", ratio, None, 0.92),
         ):
-            known = np.isfinite(value)
-            mesh = _panel(axes, Surface(title, far, near, value, known), limits, ())
+            finite = np.isfinite(value)
+            mesh = _panel(axes, Surface(title, far, near, value, finite), limits, ())
             axes.set_xlabel(ANGLES[0])
-            if known.any():
+            if finite.any():
                 _scale(figure, mesh, (at, 0.2, 0.012, 0.64), "")
         left.set_ylabel(ANGLES[1])
         right.tick_params(labelleft=False)
@@ -193,7 +193,7 @@ def triptych(portrait: Portrait, name: str) -> bytes:
 
 
 def settings(salt: str) -> dict[Any, Any]:
-    """Return how our pictures look; equal salts give equal bytes."""
+    """Return the style of our pictures; equal salts give equal bytes."""
     return {
         "svg.fonttype": "path",  # a file of its own, shown wherever: it cannot count on fonts
         "svg.hashsalt": f"isotrope {salt}",

@@ -1,4 +1,4 @@
-"""Checks of a sweep, before anything runs: names, values, data, encoder, metric."""
+"""Checks the names, values, data, encoder and metric of a sweep before anything runs."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,30 +30,31 @@ _PLACES = ("encoder", "dev", "data", "files")  # settings whose values are looke
 
 
 def check_metric(settings: type[RunSettings], metric: str) -> None:
-    """Refuse what no run of this kind has.
+    """Refuse a metric that no run of this kind has.
 
     Raises:
         InputError: an unknown metric.
     """
-    known = METRICS[settings.kind]
-    if metric not in known:
+    metrics = METRICS[settings.kind]
+    if metric not in metrics:
         raise InputError(
-            f"--metric: no run has {metric!r}{nearest(metric, known)}; there are {', '.join(known)}"
+            f"--metric: no run has {metric!r}{nearest(metric, metrics)}; "
+            f"there are {', '.join(metrics)}"
         )
 
 
 def check_sweep(spec: Sweep) -> None:
-    """Find what is wrong before anything runs.
+    """Check a sweep before anything runs.
 
     Raises:
-        InputError: whatever it is.
+        InputError: the first error.
     """
     check_metric(spec.settings, spec.metric)
     checked: list[RunSettings] = []
     for values in _every(spec):
         settings = spec.run(values, spec.seeds[0])
         names = [name for name in _PLACES if name in type(settings).model_fields]
-        if all(any(getattr(settings, n) != getattr(one, n) for n in names) for one in checked):
+        if all(any(getattr(settings, n) != getattr(other, n) for n in names) for other in checked):
             _check_all(settings, spec.metric)
             checked.append(settings)
         else:
@@ -61,13 +62,15 @@ def check_sweep(spec: Sweep) -> None:
 
 
 def _every(spec: Sweep) -> Iterator[Values]:
-    """Yield values that stand for all: those that are known, else one setting at a time."""
+    """Yield values to check for all others: listed ones, else one setting at a time."""
     plans = [planned(spec, varied) for varied in spec.stages]
     fixed: dict[str, str] = {}
     for varied, plan in zip(spec.stages, plans, strict=True):
-        first = {one.name: one.ends[0] for one in varied}
+        first = {setting.name: setting.ends[0] for setting in varied}
         yield {**fixed, **first}
-        single = ({**first, one.name: value} for one in varied for value in one.ends[1:])
+        single = (
+            {**first, setting.name: value} for setting in varied for value in setting.ends[1:]
+        )
         for values in plan or single:
             yield {**fixed, **values}
         fixed |= first
@@ -107,7 +110,7 @@ def _check_names(settings: RunSettings) -> None:
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     if isinstance(settings, TrainSettings):
-        name, own = settings.objective, {}
+        name, recipe_values = settings.objective, {}
     else:
         assert isinstance(settings, ImageSettings)
         from isotrope.training.images.registry import find_method, options_of
@@ -115,6 +118,6 @@ def _check_names(settings: RunSettings) -> None:
         method = find_method(settings.method)
         options = options_of(settings.method, settings.method_settings)
         name = settings.objective or method.recipe.objective
-        own = method.settings_of(name.lower(), options)
-    objective = registry.build(name, {**own, **settings.objective_settings})
+        recipe_values = method.settings_of(name.lower(), options)
+    objective = registry.build(name, {**recipe_values, **settings.objective_settings})
     try_objective(objective, negatives=False)

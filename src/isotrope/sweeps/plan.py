@@ -1,4 +1,4 @@
-"""From what somebody asks of a sweep to what it is to do: defaults, and what contradicts itself."""
+"""Turns the arguments of a sweep into a spec: fills in defaults, refuses contradictions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ def plan(
     draws: int = 0,
     keep: Literal["all", "best"] = "all",
 ) -> Sweep:
-    """Return what the sweep is to do.
+    """Return the plan of a sweep, with defaults filled in.
 
     Args:
         settings: text or images.
@@ -52,17 +52,17 @@ def plan(
     if not varied or not all(varied):
         raise InputError("nothing to vary: give --vary NAME=VALUES, after every --then too")
     for stage in varied:
-        names = [one.name for one in stage]
+        names = [setting.name for setting in stage]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise InputError(f"--vary {twice} is given twice")
-    ranges = any(one.span is not None for stage in varied for one in stage)
+    ranges = any(setting.span is not None for stage in varied for setting in stage)
     chosen = sampler or ("random" if ranges else "grid")
-    known = next((name for name in SAMPLERS if name == chosen), None)
-    if known is None:
+    sampler_name = next((name for name in SAMPLERS if name == chosen), None)
+    if sampler_name is None:
         raise InputError(
             f"--sampler {chosen!r}{nearest(chosen, SAMPLERS)}: choose {', '.join(SAMPLERS)}"
         )
-    if known == "grid" and trials is not None:
+    if sampler_name == "grid" and trials is not None:
         raise InputError("--trials: a grid has as many as it has; choose --sampler random")
     if len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds: one is given twice; found {' '.join(map(str, seeds))}")
@@ -78,7 +78,7 @@ def plan(
         stages=varied,
         output=output,
         seeds=tuple(seeds),
-        sampler=known,
+        sampler=sampler_name,
         trials=20 if trials is None else trials,
         draws=draws,
         metric=score,

@@ -1,4 +1,4 @@
-"""The scores of a sweep over each setting, as one picture."""
+"""Plots the scores of a sweep over each setting in one picture."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -23,35 +23,35 @@ def picture(spec: Sweep, stages: Sequence[Stage]) -> Picture:
     panels = []
     for place, stage in enumerate(stages, start=1):
         head = f"stage {place}: " if len(spec.stages) > 1 else ""
-        panels += [_panel(spec, stage, one, head) for one in stage.varied]
+        panels += [_panel(spec, stage, setting, head) for setting in stage.varied]
     return score_panels(panels)
 
 
-def _panel(spec: Sweep, stage: Stage, one: Varied, head: str) -> SettingPanel:
-    lines = _by_others(stage, one)
+def _panel(spec: Sweep, stage: Stage, setting: Varied, head: str) -> SettingPanel:
+    lines = _by_others(stage, setting)
     points = spec.sampler_of(stage.varied) != "grid" or len(lines) > _MOST
     if points:
         best = best_of(stage.trials, highest=spec.highest)
         others = [trial for trial in stage.trials if trial is not best]
         lines = {"trials": others, "best": [best] if best else []}
-    numbers = all(_is_number(value) for value in one.ends)
+    numbers = all(_is_number(value) for value in setting.ends)
     series = [
         Scores(
             title or spec.metric,
-            [_place(trial.values[one.name], numbers=numbers) for trial in trials],
+            [_place(trial.values[setting.name], numbers=numbers) for trial in trials],
             [trial.score for trial in trials],
             [trial.deviation for trial in trials],
         )
         for title, trials in lines.items()
     ]
-    ends = [float(value) for value in one.ends] if numbers else [0.0]
-    log = one.span.log if one.span else min(ends) > 0 and max(ends) / min(ends) >= 10
-    return SettingPanel(f"{head}{one.name}", one.name, spec.metric, series, points, log)
+    ends = [float(value) for value in setting.ends] if numbers else [0.0]
+    log = setting.span.log if setting.span else min(ends) > 0 and max(ends) / min(ends) >= 10
+    return SettingPanel(f"{head}{setting.name}", setting.name, spec.metric, series, points, log)
 
 
-def _by_others(stage: Stage, one: Varied) -> Mapping[str, Sequence[Trial]]:
+def _by_others(stage: Stage, setting: Varied) -> Mapping[str, Sequence[Trial]]:
     """Return the trials by the values of the other settings."""
-    others = [other.name for other in stage.varied if other.name != one.name]
+    others = [other.name for other in stage.varied if other.name != setting.name]
     groups: dict[str, list[Trial]] = {}
     for trial in stage.trials:
         title = ", ".join(f"{name} {trial.values[name]}" for name in others)
@@ -60,7 +60,7 @@ def _by_others(stage: Stage, one: Varied) -> Mapping[str, Sequence[Trial]]:
 
 
 def _place(value: str, *, numbers: bool) -> float | str:
-    """Return where a value stands on the axis of its setting."""
+    """Return the position of a value on the axis of its setting."""
     return float(value) if numbers else value
 
 

@@ -1,4 +1,4 @@
-"""Search space: a setting and the values it is given, as a command line says it.
+"""Parses the search space: settings with the values or ranges that a sweep tries.
 
 ``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range, drawn
 from on a logarithmic scale where its ends are a factor of ten apart, else evenly; ``:log`` or
@@ -43,7 +43,7 @@ class Span:
     integers: bool
 
     def at(self, share: float) -> str:
-        """Return what lies at a share of the way, to four digits, so that it can be typed."""
+        """Return the value at a share of the range, to four digits, so that it can be typed."""
         if self.log:
             value = math.exp(math.log(self.low) * (1 - share) + math.log(self.high) * share)
         else:
@@ -88,7 +88,7 @@ class Varied:
 
 
 def read_varied(text: str, settings: type[RunSettings]) -> Varied:
-    """Return what ``NAME=VALUES`` means.
+    """Parse ``NAME=VALUES``.
 
     Args:
         text: of one ``--vary``.

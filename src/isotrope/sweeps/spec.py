@@ -1,4 +1,4 @@
-"""What a sweep is to do, and the runs that follow from it."""
+"""The Sweep record: everything a sweep will do, and the runs that follow from it."""
 
 import math
 import re
@@ -23,7 +23,7 @@ _LONGEST = 120  # characters of a folder's name
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep is to do.
+    """The plan of a sweep.
 
     Attributes:
         settings: text or images.
@@ -61,8 +61,8 @@ class Sweep:
         """
         varied = {name.replace("_", "-") for name in values}
         base = {k: v for k, v in self.base.items() if k.replace("_", "-") not in varied}
-        own = {**base, **values, "seed": seed, "progress": False}
-        return self.settings.read({**own, "output": str(self.folder(values, seed))})
+        values_of_run = {**base, **values, "seed": seed, "progress": False}
+        return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:
         """Return the run folder of values and a seed: its name says both."""
@@ -74,6 +74,6 @@ class Sweep:
 
     def sampler_of(self, stage: Sequence[Varied]) -> Sampler:
         """Return the sampler of a stage: a grid where there are trials for every combination."""
-        listed = all(one.span is None for one in stage)
-        every = math.prod(len(one.values) for one in stage) if listed else math.inf
-        return "grid" if every <= self.trials else self.sampler
+        listed = all(setting.span is None for setting in stage)
+        combinations = math.prod(len(setting.values) for setting in stage) if listed else math.inf
+        return "grid" if combinations <= self.trials else self.sampler

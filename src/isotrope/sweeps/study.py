@@ -1,4 +1,4 @@
-"""Optuna's part of a sweep: it chooses values and keeps the record, which its dashboard opens.
+"""Wraps an Optuna study: it suggests values and keeps the record, which its dashboard opens.
 
 A stage is a study of an Optuna journal in the sweep's folder: a text file that only grows, which
 works on network file systems, where SQLite's locks are not to be relied on. A study has a trial
@@ -70,16 +70,16 @@ def planned(spec: Sweep, stage: Sequence[Varied]) -> list[dict[str, str]] | None
 
 def _grid(stage: Sequence[Varied]) -> list[dict[str, str]]:
     """Return every combination, the last setting varying fastest."""
-    for one in stage:
-        if one.span is not None:
-            low, high = one.ends
+    for setting in stage:
+        if setting.span is not None:
+            low, high = setting.ends
             raise InputError(
-                f"a grid has no values of {one.name}: give some, as {one.name}={low},{high} or "
-                f"{one.name}={low}..{high}:5, or choose --sampler random"
+                f"a grid has no values of {setting.name}: give some, as {setting.name}={low},{high}"
+                f" or {setting.name}={low}..{high}:5, or choose --sampler random"
             )
-    names = [one.name for one in stage]
-    every = itertools.product(*(one.values for one in stage))
-    return [dict(zip(names, values, strict=True)) for values in every]
+    names = [setting.name for setting in stage]
+    combinations = itertools.product(*(setting.values for setting in stage))
+    return [dict(zip(names, values, strict=True)) for values in combinations]
 
 
 def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str, str]]:
@@ -90,9 +90,9 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
         stage: what is varied.
         fixed: at the best of the stages before.
     """
-    every: list[dict[str, str]] = []
+    trials: list[dict[str, str]] = []
     if not (spec.output / JOURNAL).is_file():
-        return every
+        return trials
     journal = _open(spec.output / JOURNAL)
     for name in optuna.get_all_study_names(journal):
         study = optuna.load_study(study_name=name, storage=journal)
@@ -100,11 +100,11 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
             continue
         for trial in study.get_trials(deepcopy=False):
             params = trial.params
-            fits = params.keys() == {one.name for one in stage}
-            if fits and all(one.holds(str(params[one.name])) for one in stage):
+            fits = params.keys() == {setting.name for setting in stage}
+            if fits and all(setting.holds(str(params[setting.name])) for setting in stage):
                 values = _spelled(stage, params)
-                every += [values] if values not in every else []
-    return every
+                trials += [values] if values not in trials else []
+    return trials
 
 
 class StageStudy:
@@ -128,8 +128,8 @@ class StageStudy:
         self.count = spec.trials if plan is None else len(plan)
         self._chosen = plan is None
         self._first = tried(spec, stage, fixed) if plan is None else plan
-        title = f"{place}. {', '.join(one.name for one in stage)} ({spec.metric})"
-        ranges = [(one.name, one.values, one.span) for one in stage]
+        title = f"{place}. {', '.join(setting.name for setting in stage)} ({spec.metric})"
+        ranges = [(setting.name, setting.values, setting.span) for setting in stage]
         choice = [spec.sampler_of(stage), spec.draws, spec.highest, list(spec.seeds)]
         with os_errors_as_input_errors(self._journal):
             self._study = optuna.create_study(
@@ -221,29 +221,32 @@ def _seed(spec: Sweep, number: int) -> int:
 
 
 def _distributions(stage: Sequence[Varied]) -> dict[str, BaseDistribution]:
-    return {one.name: _distribution(one) for one in stage}
+    return {setting.name: _distribution(setting) for setting in stage}
 
 
-def _distribution(one: Varied) -> BaseDistribution:
-    if one.span is None:
-        return CategoricalDistribution(one.values)
-    if one.span.integers:
-        low, high = int(one.span.low), int(one.span.high)
-        return IntDistribution(low, high, log=one.span.log)
-    return FloatDistribution(one.span.low, one.span.high, log=one.span.log)
+def _distribution(setting: Varied) -> BaseDistribution:
+    if setting.span is None:
+        return CategoricalDistribution(setting.values)
+    if setting.span.integers:
+        low, high = int(setting.span.low), int(setting.span.high)
+        return IntDistribution(low, high, log=setting.span.log)
+    return FloatDistribution(setting.span.low, setting.span.high, log=setting.span.log)
 
 
 def _spelled(stage: Sequence[Varied], params: dict[str, Any]) -> dict[str, str]:
     """Return Optuna's values as flags take them."""
     return {
-        one.name: str(params[one.name]) if one.span is None else one.span.spelled(params[one.name])
-        for one in stage
+        setting.name: str(params[setting.name])
+        if setting.span is None
+        else setting.span.spelled(params[setting.name])
+        for setting in stage
     }
 
 
 def _params(stage: Sequence[Varied], values: Values) -> dict[str, str | float]:
     """Return values as Optuna takes them."""
     kinds = {
-        one.name: str if one.span is None else int if one.span.integers else float for one in stage
+        setting.name: str if setting.span is None else int if setting.span.integers else float
+        for setting in stage
     }
     return {name: kind(values[name]) for name, kind in kinds.items()}

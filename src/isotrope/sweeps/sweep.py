@@ -1,4 +1,4 @@
-"""Train what has not been trained yet, score by score, stage by stage.
+"""Runs a sweep: trains the missing runs, stage by stage, and scores them.
 
 Every run is an ordinary run folder, named by its values and its seed: what is there is not trained
 again, also where values are added later. A stage varies its settings with those of the stages
@@ -37,7 +37,7 @@ Report = Callable[[str], None]
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = True) -> list[Stage]:
-    """Train what has not been trained yet; return everything there is.
+    """Train the missing runs, and return all trials.
 
     A stage without any score is the last.
 
@@ -49,7 +49,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
     Raises:
         InputError: before anything runs: a name, a value, data, an encoder, a folder that another
             sweep fills.
-        LostProcess: a process died, or was asked to stop; what was finished is kept.
+        LostProcess: a process died, or was stopped; finished runs are kept.
         KeyboardInterrupt: Ctrl-C; what was finished is kept.
     """
     if not measure:
@@ -103,7 +103,7 @@ class _StageRun:
         self.total = self.study.count * len(spec.seeds)
         report(
             f"stage {place} of {len(spec.stages)}: {self.study.count} trials of "
-            f"{', '.join(one.name for one in varied)}, {self.total} runs"
+            f"{', '.join(setting.name for setting in varied)}, {self.total} runs"
         )
 
     def run(self) -> list[Trial]:
@@ -135,7 +135,7 @@ class _StageRun:
                     self._ended(place, seed, result)
 
     def _ended(self, place: int, seed: int, result: Result | str | InputError) -> None:
-        """Keep what a run came to, and report it."""
+        """Store the outcome of a run, and report it."""
         trial = self.trials[place]
         trial.take(seed, result)
         score = trial.scores.get(seed)
@@ -143,7 +143,7 @@ class _StageRun:
         outcome = trial.notes.get(seed) or f"{trial.metric} {number}"
         if isinstance(result, Result):
             self.seconds.append(float(result.metrics.get("wall_seconds") or 0.0))
-        done = sum(one.runs for one in self.trials)
+        done = sum(entry.runs for entry in self.trials)
         setting = " ".join(f"{name}={value}" for name, value in trial.values.items())
         progress = f"[{done}/{max(done, self.total)}]"
         self.report(f"{progress} {setting} seed={seed}: {outcome} ({self._passed(done)})")
@@ -152,7 +152,7 @@ class _StageRun:
     def _tell(self, place: int) -> None:
         """Let Optuna know the score of a trial that is complete.
 
-        A run that failed is tried again by the same command: its trial goes on.
+        A run that failed is tried again by the same command: its trial continues.
         """
         trial = self.trials[place]
         if trial.runs < len(self.spec.seeds) or trial.failures:
@@ -229,19 +229,19 @@ def _same_base(spec: Sweep) -> None:
             f"--output, or remove {older} to go on here; its runs stay, and what is asked for "
             "again is not trained again"
         )
-    varied = {one.name.replace("-", "_") for stage in spec.stages for one in stage}
-    own = spec.settings.read({**spec.base, "output": "runs", "progress": False})
+    varied = {setting.name.replace("-", "_") for stage in spec.stages for setting in stage}
+    current = spec.settings.read({**spec.base, "output": "runs", "progress": False})
     if not file.is_file():
-        own.save(file)
+        current.save(file)
         return
     before = spec.settings.read(read_yaml(file), source=str(file))
     for name in spec.settings.model_fields:
-        old, new = getattr(before, name), getattr(own, name)
+        old, new = getattr(before, name), getattr(current, name)
         if isinstance(old, dict) and isinstance(new, dict):  # objective.temperature and others
             prefix = name.removesuffix("_settings")
             old, new = (
-                {k: v for k, v in one.items() if f"{prefix}.{k}" not in varied}
-                for one in (old, new)
+                {k: v for k, v in part.items() if f"{prefix}.{k}" not in varied}
+                for part in (old, new)
             )
         if name not in {*spec.settings.free, *varied, "seed"} and old != new:
             raise InputError(

@@ -1,4 +1,4 @@
-"""A sweep as a table, as a page and as a record, with the command line of the best."""
+"""Writes a sweep as a table, a page and a record, with the command line of the best trial."""
 
 import csv
 import io
@@ -36,7 +36,7 @@ def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
 
 def _names(stages: Sequence[Stage]) -> list[str]:
     """Of everything that is varied, and was before."""
-    names = [name for s in stages for name in (*s.fixed, *(one.name for one in s.varied))]
+    names = [name for s in stages for name in (*s.fixed, *(setting.name for setting in s.varied))]
     return list(dict.fromkeys(names))
 
 
@@ -85,7 +85,7 @@ def command(settings: RunSettings, positional: str) -> str:
         elif isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
         elif isinstance(value, list):
-            words += [word for one in value for word in (flag, str(one))]
+            words += [word for item in value for word in (flag, str(item))]
         else:
             words += [flag, _typed(value)]
     return shlex.join(words)
@@ -108,7 +108,7 @@ def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:
     for place, stage in enumerate(stages, start=1):
         for trial in stage.trials:
             seconds = [r.metrics.get("seconds") for r in trial.results.values()]
-            known = [float(s) for s in seconds if isinstance(s, int | float)]
+            measured = [float(s) for s in seconds if isinstance(s, int | float)]
             folder = spec.folder(trial.values, spec.seeds[0]).relative_to(spec.output)
             lines.writerow(
                 [
@@ -118,7 +118,7 @@ def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:
                     _cell(trial.score),
                     _cell(trial.deviation),
                     *(_cell(trial.scores.get(seed)) for seed in spec.seeds),
-                    _cell(sum(known) if known else None),
+                    _cell(sum(measured) if measured else None),
                     folder,
                     "; ".join(dict.fromkeys(trial.notes.values())),
                 ]
@@ -131,11 +131,11 @@ def _cell(value: float | None) -> str:
 
 
 def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> str:
-    """Return a page: the tables, best first, the picture, what is best, and where it comes from.
+    """Return a page: the tables, best first, the picture, the best trial, and its command.
 
     Args:
         spec: the sweep.
-        stages: what they came to.
+        stages: their outcomes.
         again: the command line of the sweep.
         best: that of the best setting.
     """
@@ -206,7 +206,7 @@ def as_result(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None
 
 def _plain(spec: Sweep, stage: Stage) -> dict[str, Any]:
     return {
-        "varied": [one.name for one in stage.varied],
+        "varied": [setting.name for setting in stage.varied],
         "fixed": dict(stage.fixed),
         "trials": [
             {

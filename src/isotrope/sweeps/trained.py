@@ -1,4 +1,4 @@
-"""Trained: a training in a folder of its own, which goes on from whatever was left there."""
+"""Trains one run in its own folder, or resumes it there."""
 
 import shutil
 import signal
@@ -46,7 +46,7 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
 
 
 def _promote(folder: Path) -> None:
-    """Let the run go on from a checkpoint that was kept for looking at, if it is the newest."""
+    """Let the run resume from a checkpoint of ``--keep-every``, if it is the newest."""
     newest = max(folder.glob("step-*.ckpt"), key=lambda file: int(file.stem[5:]), default=None)
     last = folder / "last.ckpt"
     if newest is None or newest.stem == "step-0":

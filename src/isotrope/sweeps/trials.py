@@ -1,4 +1,4 @@
-"""Trials: what each setting came to with every seed, and the best of them."""
+"""Averages the scores of each trial over its seeds, and finds the best."""
 
 import statistics
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Trial:
     failures: list[str] = field(default_factory=list)
 
     def take(self, seed: int, result: Result | str | InputError | None) -> None:
-        """Keep what a run came to: its result, why it has none, or nothing so far."""
+        """Add the outcome of a run: its result, its failure, or nothing so far."""
         if isinstance(result, Result):
             self.results[seed] = result
         elif result is not None:
@@ -54,9 +54,9 @@ class Trial:
 
     @property
     def score(self) -> float | None:
-        """The mean over seeds; None where one of them came to nothing."""
-        every = self.scores
-        return statistics.fmean(every.values()) if every and len(every) == self.runs else None
+        """The mean over seeds; None if one of them has failed."""
+        scores = self.scores
+        return statistics.fmean(scores.values()) if scores and len(scores) == self.runs else None
 
     @property
     def deviation(self) -> float | None:
@@ -66,7 +66,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Stage:
-    """What a stage came to.
+    """The outcome of a stage.
 
     Attributes:
         varied: what it varied.
@@ -84,4 +84,4 @@ def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
     scored = [(trial.score, trial) for trial in trials if trial.score is not None]
     if not scored:
         return None
-    return (max if highest else min)(scored, key=lambda one: one[0])[1]
+    return (max if highest else min)(scored, key=lambda pair: pair[0])[1]

@@ -5,8 +5,8 @@ Besides ``adapters``, this is the only package that imports Lightning.
 ``settings`` declares the settings of a training (and imports nothing heavy). ``run`` is shared by
 runs on text and on images: folder, processes, checkpoints and outcome. ``loop`` makes the steps of
 both, ``step`` computes the loss and seeds one step, ``callbacks`` run between steps, ``progress``
-prints the progress line, ``loggers`` send the numbers elsewhere than metrics.csv, ``nan_guard``
-stops at a number that is not finite, and ``rebuild`` restores a run as it was at a step.
+prints the progress line, ``loggers`` send the numbers elsewhere than metrics.csv, and ``nan_guard``
+stops at a number that is not finite.
 
 Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run (data, encoder, steps, dev score, run
 folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` the score of
@@ -18,7 +18,7 @@ Several processes: ``launch`` starts and watches them, ``worker`` is one of them
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from isotrope.training.fit_text import fit as fit
@@ -29,7 +29,7 @@ __all__ = ["fit", "fit_images"]
 _HOME = {"fit": "fit_text", "fit_images": "images.train"}
 
 
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - one of the lazy names
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'isotrope.training' has no attribute {name!r}")
     return getattr(importlib.import_module(f"isotrope.training.{_HOME[name]}"), name)

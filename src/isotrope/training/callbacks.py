@@ -1,4 +1,4 @@
-"""Callbacks between the steps: log, dev score, checkpoints, requests to stop."""
+"""Callbacks between steps: logging, the dev score, checkpoints, and requests to stop."""
 
 import json
 import os
@@ -52,7 +52,7 @@ COLUMNS = columns("dev", "skipped", "samples_per_second")
 
 
 class Timer(L.Callback):
-    """Seconds spent training: data, forward, backward and update, without what surrounds them.
+    """The seconds spent on data, forward and backward passes and updates, and on nothing else.
 
     The first callback of a run: its end-of-step hook runs before any other callback's, and its
     start-of-step hook after them.
@@ -83,7 +83,7 @@ class Timer(L.Callback):
         self._since, self._resting = now, 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the account, which goes into checkpoints."""
+        """Return the seconds so far, which go into checkpoints."""
         return {"seconds": self.seconds, "steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ class Metrics(L.Callback):
             handle.writelines(self._line(at, row) for at, row in earlier)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
-        """Return the rows of the file; what a power failure has left of a line is no row."""
+        """Return the rows of the file, without a line that a power failure has cut short."""
         *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         names = lines.pop(0).split(",") if lines else []
         broken = int(unfinished != "")
@@ -169,7 +169,7 @@ class Metrics(L.Callback):
         self.loggers.log(values, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the row that is not written yet, which goes into checkpoints."""
+        """Return the unwritten row, which goes into checkpoints."""
         return {
             "pending": None if self._pending is None else (self._pending, self._row),
             "loggers": self.loggers.run_ids,
@@ -225,7 +225,7 @@ class Metrics(L.Callback):
         module.measured = {}
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered rows."""
         try:
             self.flush()
         finally:
@@ -381,8 +381,8 @@ class DirectCheckpointIO(TorchCheckpointIO):
     def save_checkpoint(
         self,
         checkpoint: dict[str, Any],
-        path: Any,  # noqa: ANN401 - Lightning's signature
-        storage_options: Any = None,  # noqa: ANN401
+        path: str | Path,
+        storage_options: object = None,
     ) -> None:
         """Write it."""
         try:
@@ -458,7 +458,7 @@ class Checkpoints(L.Callback):
     ) -> None:
         """Save every k steps, but not after the last, and what shall stay."""
         step = trainer.global_step
-        # first what stays: a run that goes on from here does not make it again
+        # first the kept one: a run that resumes from here does not make it again
         if self.keep and (step % self.keep == 0 or step == self.last):
             self._write(trainer, self.folder / f"step-{step}.ckpt")
         if step % self.every == 0 and step != self.last:
@@ -471,7 +471,7 @@ class Checkpoints(L.Callback):
 
 
 class DataFingerprintCheck(L.Callback):
-    """Sees to it that a run goes on with the data it began with."""
+    """Ensures that a run is resumed with the data it was begun with."""
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
@@ -508,10 +508,10 @@ class ProvenanceWriter(L.Callback):
         self.seed, self.data = seed, data
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Write down, before the first step, what makes it."""
+        """Write the provenance before the first step."""
         parts: list[dict[str, Any]] = []
         if trainer.global_step > 0 and self.path.is_file():
-            with suppress(InputError):  # damaged: what it said is lost, the run is not
+            with suppress(InputError):  # damaged: its contents are lost, the run is not
                 recorded = read_json(self.path)
                 parts = recorded if isinstance(recorded, list) else []
         now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}
@@ -545,7 +545,7 @@ class Stop(L.Callback):
         self.signal: int | None = None
         self._handlers = ExitStack()
 
-    def _asked(self, number: int, frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:
             raise ImmediateInterrupt
         self.signal = number
@@ -556,7 +556,7 @@ class Stop(L.Callback):
         """Put our handlers in place of Python's (signals reach the main thread only)."""
         # Lightning's own would end the run without a word or an exit code, and under Slurm requeue
         trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-        self._handlers.enter_context(handling(self._asked))
+        self._handlers.enter_context(handling(self._on_signal))
 
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
@@ -574,5 +574,5 @@ class Stop(L.Callback):
             trainer.should_stop = True
 
     def restore(self) -> None:
-        """Give the signals back."""
+        """Restore the signal handlers."""
         self._handlers.close()

@@ -84,16 +84,19 @@ def _rate(settings: TrainSettings) -> str:
     return f"{settings.learning_rate:g}, {fall}{rise}"
 
 
-def _base_model(encoder: str) -> str:
-    """Return the line of the metadata: the model's name on the hub, or its folder here."""
-    if encoder == "scratch":
-        return ""
-    # a path may hold what YAML takes for its own
-    return f"base_model: {json.dumps(hub_name(encoder) or str(Path(encoder).absolute()))}\n"
+def _base_model(encoder: str) -> tuple[str, str]:
+    """Return the line of the metadata and the name in the text, without a path of this machine.
+
+    The hub refuses a card whose base model is not a name there.
+    """
+    name = None if encoder == "scratch" else hub_name(encoder)
+    # YAML would take a model called 0.5 for a number
+    line = "" if name is None else f"base_model: {json.dumps(name)}\n"
+    return line, encoder if name else Path(encoder).name
 
 
 def lora_line(lora: dict[str, Any]) -> str:
-    """Return what ``lora_facts`` found as words."""
+    """Format the result of ``lora_facts`` as a line of text."""
     return (
         f"LoRA of rank {lora['rank']}, alpha {lora['alpha']}, on {', '.join(lora['targets'])}: "
         f"{lora['trainable']:,} of the encoder's {lora['parameters']:,} parameters "
@@ -124,7 +127,7 @@ def model_card(
         steps: the updates of the whole run.
         dev: the dev scores so far, by step.
         name: the dev score's name.
-        judgement: whether the run helped; None while it goes on.
+        judgement: whether the run helped; None while it is in progress.
         lora: what ``lora_facts`` says of the encoder.
         prefixes: numbers of first coordinates that were trained to be embeddings, too.
     """
@@ -137,10 +140,11 @@ def model_card(
             evaluation += f"\n\nOf the training: {judgement.sentence}."
     else:
         evaluation = "No dev score was asked for in training."
+    base_model, base = _base_model(settings.encoder)
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
-        base=settings.encoder,
-        base_model=_base_model(settings.encoder),
+        base=base,
+        base_model=base_model,
         objective=settings.objective,
         reference=objective.paper.reference,
         parameters=parameters,

@@ -1,4 +1,4 @@
-"""The dev score: an evaluation of the encoder on data it is not trained on (``--dev``)."""
+"""Computes the dev score: an evaluation of the encoder on held-out data (``--dev``)."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +23,7 @@ _HELD_OUT_READ = 4_000  # held-out records that the score is drawn from, at most
 
 @dataclass(frozen=True)
 class DevMetric:
-    """A dev score: what it is called and how an encoder gets it (larger is better, out of 100)."""
+    """A dev score: its name and its function of an encoder (larger is better, out of 100)."""
 
     name: str
     score: Callable[[SentenceEncoder], DevEvaluation]

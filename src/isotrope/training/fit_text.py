@@ -1,4 +1,4 @@
-"""``isotrope.fit``: training from Python, with objects and data that are in memory.
+"""``isotrope.fit``: trains on text from Python, with objects and data in memory.
 
 What Python hands over becomes settings and files, so that a run begun here can be resumed,
 diagnosed and repeated like one of the command line.
@@ -75,7 +75,7 @@ class TextOptions(TypedDict, total=False):
     progress: bool
 
 
-def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":  # noqa: ANN401 - many kinds of data
+def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":
     """Train a sentence encoder.
 
     ``help(isotrope.fit)`` lists all keywords, ``isotrope train --help`` says what each means.
@@ -85,7 +85,8 @@ def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) ->
             or of triples ``(anchor, positive, hard negative)``; a DataFrame of pandas or polars, or
             a ``datasets.Dataset``, with the columns ``text``, or ``anchor`` and ``positive``, or
             those that ``columns`` names; or ``"user/dataset"``, the training split of a dataset of
-            the Hugging Face hub. What is no file is written to ``output/data-from-python.jsonl``.
+            the Hugging Face hub. Anything but files is written to
+            ``output/data-from-python.jsonl``.
         resume: continue, start or do nothing, as ``--resume`` does.
         settings: ``output="runs/x"``, and any other setting, e.g.
             ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever
@@ -109,9 +110,9 @@ def fit(files: Any, *, resume: bool = False, **settings: Unpack[TextOptions]) ->
         if data is None:
             return train(checked, resume=resume)
         output = Path(options["output"])
-        given = {**options, "files": str(output / IN_MEMORY), "columns": []}
+        written = {**options, "files": str(output / IN_MEMORY), "columns": []}
         with _written(data, checked.columns, output):
-            return train(TrainSettings.read(given, python=True), resume=resume)
+            return train(TrainSettings.read(written, python=True), resume=resume)
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
@@ -125,10 +126,10 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
         objective = objective()
     if not isinstance(objective, Objective):
         return options
-    own = [name for name in options if name.startswith("objective") and name != "objective"]
-    if own:
+    separate = [name for name in options if name.startswith("objective") and name != "objective"]
+    if separate:
         raise InputError(
-            f"{own[0]} belongs to an objective that is given by its name; "
+            f"{separate[0]} belongs to an objective that is given by its name; "
             f"{type(objective).__name__}(...) holds its own values: set them there"
         )
     name, values = registry.as_settings(objective)
@@ -142,7 +143,7 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _written(data: Any, columns: list[str], output: Path) -> Iterator[None]:  # noqa: ANN401
+def _written(data: object, columns: list[str], output: Path) -> Iterator[None]:
     """Write data to the run folder; where no run comes of it, the folder is left as it was."""
     file = output / IN_MEMORY
     made = [place for place in (output, *output.parents) if not place.exists()]
@@ -223,4 +224,4 @@ def _signature() -> inspect.Signature:
     return inspect.Signature([first, *keywords, resume], return_annotation="Outcome")
 
 
-fit.__signature__ = _signature()  # type: ignore[attr-defined] # functions take attributes
+vars(fit)["__signature__"] = _signature()

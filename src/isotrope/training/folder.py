@@ -1,4 +1,4 @@
-"""Checks of a run before anything heavy is imported: its folder, files and names."""
+"""Checks the folder, files and names of a run before anything heavy is imported."""
 
 import os
 from pathlib import Path
@@ -15,12 +15,12 @@ __all__ = ["check_early", "check_folder"]
 
 
 def check_early(settings: RunSettings, *, resume: bool) -> None:
-    """Find what is wrong with folder, files and names of a run, in a fraction of a second.
+    """Check the folder, files and names of a run in a fraction of a second.
 
     Everything is checked again, in full, when the run begins.
 
     Raises:
-        InputError: whatever it is.
+        InputError: the first error.
     """
     output = Path(settings.output)
     # another process of this run may have begun in it
@@ -40,11 +40,11 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
 
 
 def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:
-    """Return the result of a run that is already finished, or None to go on.
+    """Return the result of a run that is already finished, or None to continue.
 
     Args:
         output: run folder.
-        settings: asked for now; what a run in the folder began with must be the same.
+        settings: of this call; a run in the folder must have begun with the same.
         resume: whether there may be a run.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Gradient caching: a batch of any size through an encoder, in the memory of one chunk of it.
+"""Gradient caching: embeds a batch of any size in the memory of one chunk.
 
 The loss needs the embeddings of the whole batch at once, but not the graphs that they came from.
 So the chunks are embedded one after the other and their graphs dropped; the loss gives every
@@ -14,13 +14,13 @@ the nodes of all graphs, or with ``use_reentrant`` a gradient for every chunk.)
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import InputError
 
 __all__ = ["cached", "refuse_batch_statistics"]
@@ -52,7 +52,7 @@ def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor
             "that require one; detach them, or make what computes them a part of the module"
         )
     parameters = [p for p in module.parameters() if p.requires_grad]
-    return list(_Cached.apply(module, chunks, *parameters))  # type: ignore[no-untyped-call]
+    return list(apply(_Cached, tuple[Tensor, ...], module, chunks, *parameters))
 
 
 def refuse_batch_statistics(module: nn.Module) -> None:
@@ -76,7 +76,7 @@ class _Cached(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,  # noqa: ANN401 - autograd's context
+        ctx: Context,
         module: nn.Module,
         chunks: Sequence[Sequence[Tensor]],
         *parameters: nn.Parameter,
@@ -104,7 +104,7 @@ class _Cached(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+    def backward(ctx: Context, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         """Embed every chunk again and add up what the embeddings' gradients make of it."""
         parameters, device = ctx.parameters, ctx.device
         before = ctx.saved_tensors[len(parameters) :]

@@ -1,4 +1,4 @@
-"""The history of a run as a table: the rows of metrics.csv."""
+"""Reads the history of a run, the rows of metrics.csv, as a table."""
 
 import csv
 import html
@@ -16,7 +16,7 @@ _SHOWN = 10  # rows that are printed, from the last
 
 
 class History(Sequence[Row]):
-    """What a run logged: a sequence of rows, and columns by their names.
+    """The log of a run: a sequence of rows, and columns by their names.
 
     ``history["loss"]`` is a column, ``history[-1]`` a row, and ``history.columns`` are the names of
     what was measured; what was not measured at a step is None. ``pandas.DataFrame(list(history))``
@@ -36,7 +36,7 @@ class History(Sequence[Row]):
         """Read a metrics.csv; a last line that is being written is left out.
 
         Raises:
-            InputError: no such file, or one that is no table of numbers.
+            InputError: no such file, or one that is not a table of numbers.
         """
         try:
             with file.open(newline="", encoding="utf-8") as handle:

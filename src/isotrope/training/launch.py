@@ -1,4 +1,4 @@
-"""Several processes on this machine: start them, watch them, end them together.
+"""Starts several processes on this machine, watches them, and ends them together.
 
 ``launch`` runs the ranks of one training, with the environment that torchrun would give them, so
 that under torchrun (which several machines need) the same code runs without this file. ``each``
@@ -59,7 +59,7 @@ class Terminated(BaseException):
 
 
 def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
-    """Raise what a request to stop stands for."""
+    """Raise the exception of a request to stop."""
     raise KeyboardInterrupt if number == signal.SIGINT else Terminated
 
 
@@ -99,8 +99,8 @@ def gpus() -> list[str]:
     import torch
 
     count = torch.cuda.device_count()
-    named = os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    return named.split(",")[:count] if named else [str(place) for place in range(count)]
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return visible.split(",")[:count] if visible else [str(place) for place in range(count)]
 
 
 def _environment(processes: int) -> dict[str, str]:
@@ -123,22 +123,22 @@ class _Worker:
     """
 
     def __init__(self, environment: Mapping[str, str], visible: str = "everything") -> None:
-        self.pipe, theirs = Pipe()
+        self.pipe, remote = Pipe()
         hidden = subprocess.DEVNULL
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until it has handlers
         try:
             self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "isotrope.training.worker", str(theirs.fileno())],
+                [sys.executable, "-P", "-m", "isotrope.training.worker", str(remote.fileno())],
                 env=environment,
                 stdin=subprocess.PIPE,  # its end tells the process that we are gone
                 stdout=None if visible == "everything" else hidden,
                 stderr=hidden if visible == "nothing" else None,
-                pass_fds=[theirs.fileno()],
+                pass_fds=[remote.fileno()],
                 start_new_session=True,  # Ctrl-C comes through us, once
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            theirs.close()
+            remote.close()
         self.busy = False
 
     def begin(self, task: Task[T, R], item: T) -> None:
@@ -199,7 +199,7 @@ def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
 
 def _begin(worker: _Worker, task: Task[T, R], item: T, requests: list[int]) -> None:
     worker.begin(task, item)
-    if requests:  # after the process was started, and before it could be asked
+    if requests:  # after the process was started, and before it received requests
         worker.ask(requests[0])
 
 
@@ -218,7 +218,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
         item: can be pickled.
 
     Returns:
-        Exit code: 0 where all finished, 130 or 75 where they were asked to stop; and the result
+        Exit code: 0 where all finished, 130 or 75 where they were stopped; and the result
         of the first process, if it came that far.
 
     Raises:
@@ -252,7 +252,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
 def _answers(workers: list[_Worker]) -> dict[int, Answer]:
     """Return what came of the task of each, in the order in which they ended.
 
-    Those that go on although another has failed are killed, and have none.
+    Those that continue although another has failed are killed, and have none.
     """
     answers: dict[int, Answer] = {}
     until: float | None = None
@@ -306,7 +306,7 @@ def _killed(code: int, remedy: str = "") -> str | None:
 
 
 def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
-    """Yield every item with what the task made of it, in the order in which they finish.
+    """Yield every item with the result of its task, in the order in which they finish.
 
     An item is taken only when a process is free, and after everything that is finished has been
     yielded: ``items`` may be a generator that waits for results, or that stops early. An
@@ -328,7 +328,7 @@ def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
 
 
 def _end(requests: list[int]) -> None:
-    """Raise what the first request to stop stands for."""
+    """Raise the exception of the first request to stop."""
     if requests:
         raise KeyboardInterrupt if requests[0] == signal.SIGINT else LostProcess(_STOPPED)
 
@@ -398,8 +398,9 @@ def _share(place: int, jobs: int) -> dict[str, str]:
     return {**_environment(jobs), **gpu}
 
 
-def _failure(kind: str, value: Any) -> Exception:  # noqa: ANN401 - an exit code or a traceback
+def _failure(kind: str, value: int | str) -> Exception:
+    """Return the error of a process, from its exit code or its traceback."""
     if kind == "bug":
         return RuntimeError(f"a process failed:\n{value}")
-    how = _killed(value, ": try fewer --jobs") if kind == "lost" else None
+    how = _killed(value, ": try fewer --jobs") if isinstance(value, int) else None
     return LostProcess(f"a process {how or 'has ended without being asked to'}; {_GOES_ON}")

@@ -1,4 +1,4 @@
-"""The loggers of ``--logger``, which a run writes to besides metrics.csv."""
+"""Creates the loggers of ``--logger``, which a run writes to in addition to metrics.csv."""
 
 import contextlib
 import importlib.util
@@ -105,8 +105,8 @@ class _Board:
         self._file: Path | None = None
 
     def log(self, values: Mapping[str, float], step: int) -> None:
-        named = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        self._write(Event(step=step, summary=Summary(value=named)))
+        tagged = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._write(Event(step=step, summary=Summary(value=tagged)))
 
     def _write(self, event: Event) -> None:
         event.wall_time = time.time()
@@ -141,7 +141,7 @@ class Loggers:
         self._services: list[Service] = []
 
     def start(self) -> None:
-        """Begin, or go on with, the runs of the services.
+        """Begin or continue the runs of the services.
 
         Raises:
             InputError: a service refuses: nobody is logged in, say.
@@ -165,7 +165,7 @@ class Loggers:
             self._services.append(service)
 
     def log(self, values: Mapping[str, float | None], step: int) -> None:
-        """Pass on what was measured."""
+        """Log the measured numbers."""
         measured = {name: value for name, value in values.items() if value is not None}
         if self._board is not None:
             self._board.log(measured, step)
@@ -173,7 +173,7 @@ class Loggers:
             service.log_metrics(measured, step=step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered numbers."""
         for service in self._services:
             service.finalize("success")
             if isinstance(service, WandbLogger):

@@ -1,4 +1,4 @@
-"""The steps of a run: one loop for text and images, Lightning's Trainer with our callbacks.
+"""The loop over the steps of a run, for text and images: Lightning's Trainer with our callbacks.
 
 What differs between the two is a ``Task``: what is trained, its batches, its dev score, what it
 says before the first step, and how it saves the model and completes the result at the end.
@@ -9,11 +9,11 @@ import signal
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import lightning as L
 from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
@@ -51,6 +51,13 @@ from isotrope.training.settings import RunSettings
 from isotrope.training.simcse import SimCSE
 
 __all__ = ["Task", "make_steps"]
+
+_PRECISION: Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
+    "32": "32-true",
+    "bf16": "bf16-mixed",
+    "16": "16-mixed",
+}
+"""What Lightning calls a precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,11 +98,11 @@ class Task(ABC):
 
     @abstractmethod
     def loader(self, start: int) -> DataLoader[Any]:
-        """Return what gives the batch of each step from ``start`` on."""
+        """Return a loader of the batches from step ``start`` on."""
 
     @abstractmethod
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Say what is about to happen."""
+        """Print a summary of the run before its first step."""
 
     def keep(self, step: int) -> str:
         """Save the model of a step that is the best so far; return its fingerprint.
@@ -110,7 +117,7 @@ class Task(ABC):
 
     @abstractmethod
     def details(self) -> dict[str, Any]:
-        """Return what this kind of training adds to the result's details."""
+        """Return the details that this kind of training adds to the result."""
 
     # what is the same
 
@@ -120,7 +127,7 @@ class Task(ABC):
         return Path(self.settings.output)
 
     def run(self, *, lines: bool) -> Outcome:
-        """Make the steps that are left, and write what a finished run has.
+        """Make the remaining steps, and write the files of a finished run.
 
         Args:
             lines: say how far it is without a bar, too; warnings are always printed.
@@ -235,7 +242,7 @@ def make_steps(
         settings: the run's settings.
         module: what is trained; its ``global_step`` says afterwards how far it came.
         loader: gives the batch of each step that is left.
-        resumed: checkpoint to go on from.
+        resumed: checkpoint to resume from.
         callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and
             ``Metrics``, too.
         clip: largest norm of the gradient, or None.
@@ -253,7 +260,7 @@ def make_steps(
             # buffers are the same everywhere: no step needs them sent around
             strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
             plugins=[DirectCheckpointIO(), *([TorchElasticEnvironment()] if together else [])],
-            precision={"32": "32-true", "bf16": "bf16-mixed", "16": "16-mixed"}[settings.precision],  # type: ignore[arg-type]
+            precision=_PRECISION[settings.precision],
             max_steps=module.steps,
             max_epochs=-1,
             # what is not finite is neither logged nor scored nor saved
@@ -291,15 +298,15 @@ def make_steps(
 @contextmanager
 def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
     """Close bar and log at the end; where there was an error, that is the one to tell."""
-    ours = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
+    last = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
     try:
         yield
     except BaseException:
-        for callback in ours:
+        for callback in last:
             with suppress(InputError):
                 callback.close()
         raise
-    for callback in ours:
+    for callback in last:
         callback.close()
 
 

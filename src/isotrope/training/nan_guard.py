@@ -1,11 +1,11 @@
-"""Finds numbers that are not finite within the step; the run ends, or the step is left out.
+"""Detects non-finite numbers within a step; the run ends, or skips the step.
 
 The loss, the embeddings and the gradient of every step are looked at before anything is changed by
 them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint
 stays as it is. ``skip`` leaves the step out: parameters, states of the optimiser, moving averages,
 queues and running statistics are what they were before it, the next step takes the next batch, and
-a run that was stopped goes on exactly. Overflows of float16 gradients are neither: the scaler sees
-to them.
+a run that was stopped continues exactly. Overflows of float16 gradients are neither: the scaler
+handles them.
 """
 
 import math
@@ -35,7 +35,7 @@ _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 
 
 class GuardedModule(Protocol):
-    """What the loss, the guard and the log use of a training module.
+    """The attributes of a training module that the loss, the guard and the log use.
 
     Attributes:
         objective: that it is trained with.
@@ -71,7 +71,7 @@ class GuardedModule(Protocol):
 
 
 class NonFiniteGuard(L.Callback):
-    """Keeps what is not finite out of a model.
+    """Keeps non-finite numbers out of a model.
 
     A callback, for its counts go into checkpoints; before those that log, score and save.
 
@@ -112,7 +112,7 @@ class NonFiniteGuard(L.Callback):
     def forward_is_finite(
         self, module: GuardedModule, step: int, loss: Tensor, views: Sequence[Views]
     ) -> bool:
-        """Return whether a step may go on to its backward pass.
+        """Return whether a step may continue to its backward pass.
 
         Args:
             module: what is trained.
@@ -141,7 +141,7 @@ class NonFiniteGuard(L.Callback):
     def on_before_optimizer_step(
         self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
     ) -> None:
-        """Clip by the norm of all gradients, keep the norm for the log, and look at it."""
+        """Clip by the norm of all gradients, and check and record the norm."""
         module = cast("GuardedModule", pl_module)
         module.gradient_norm = nn.utils.clip_grad_norm_(
             pl_module.parameters(), self.clip or math.inf
@@ -153,7 +153,7 @@ class NonFiniteGuard(L.Callback):
     def check_gradient(
         self, module: GuardedModule, step: int, norm: Tensor, scale: float | None = None
     ) -> None:
-        """Look at a gradient before the update, and drop that of a step which is left out.
+        """Check the gradient before the update, and drop it if the step is skipped.
 
         Args:
             module: what is trained.
@@ -184,7 +184,7 @@ class NonFiniteGuard(L.Callback):
     def on_train_batch_start(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
-        """Remember what the forward pass of the batch moves."""
+        """Copy the buffers that the forward pass will change."""
         self._what = None
         if self.skips:
             self._buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
@@ -192,7 +192,7 @@ class NonFiniteGuard(L.Callback):
     def on_train_batch_end(
         self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
     ) -> None:
-        """Count a step that was left out, undo what its forward pass moved, and drop gradients."""
+        """Count a skipped step, restore the buffers and drop the gradients."""
         module = cast("GuardedModule", pl_module)
         if self.skipping:
             for buffer, before in self._buffers:
@@ -222,7 +222,7 @@ class NonFiniteGuard(L.Callback):
         """End the run.
 
         Raises:
-            Diverged: always; whatever process, it says the same.
+            Diverged: always, with the same message in every process.
         """
         before = f", as something was in the {MOST - 1} steps before" if self.skips else ""
         for line in described(module, self._views, self._loss):
@@ -245,13 +245,13 @@ def check_finite_weights(module: nn.Module, step: int) -> None:
         )
 
 
-def non_finite_names(named: Iterable[tuple[str, Tensor | None]]) -> list[str]:
+def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
     """Return the names of the tensors that are not finite."""
-    return [name for name, x in named if x is not None and not _is_finite(x)]
+    return [name for name, x in tensors if x is not None and not _is_finite(x)]
 
 
 def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
-    """Yield, line by line, what is finite in a step and how large it is.
+    """Yield lines on the finite and non-finite values of a step, and their size.
 
     Args:
         module: what is trained.
@@ -265,14 +265,14 @@ def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None
             norms = torch.linalg.vector_norm(rows.float(), dim=1)
             yield f"  norms of {len(rows):,} {name}: {_span(norms)}"
         yield from _components(module.objective, view)
-    for name, named in (
+    for name, tensors in (
         ("weights", dict(module.named_parameters())),
         ("gradients", {k: p.grad for k, p in module.named_parameters() if p.grad is not None}),
     ):
-        if named:
-            broken = non_finite_names(named.items())
+        if tensors:
+            broken = non_finite_names(tensors.items())
             first = f", the first of them {broken[0]}" if broken else ""
-            yield f"  {name}: {len(named) - len(broken):,} of {len(named):,} finite{first}"
+            yield f"  {name}: {len(tensors) - len(broken):,} of {len(tensors):,} finite{first}"
 
 
 @torch.no_grad()

@@ -1,7 +1,7 @@
 """Learning-rate schedules of all trainings; parameter groups and LARS for image methods.
 
 The rates are functions of the step and of nothing else: they are set before every update, so no
-scheduler has a state, and a resumed run goes on exactly.
+scheduler has a state, and a resumed run continues exactly.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Progress on stderr during training: a bar on a terminal, plain lines elsewhere."""
+"""Shows progress on stderr during training: a bar on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -27,7 +27,7 @@ class Progress(L.Callback):
     Args:
         steps: how many the whole run has.
         bar: show a bar, where stderr is a terminal.
-        lines: show lines where there is no bar, even if none was wanted.
+        lines: show lines where there is no bar, even if no bar was wanted.
 
     Attributes:
         shown: whether there is a bar.

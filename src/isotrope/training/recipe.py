@@ -1,4 +1,4 @@
-"""Recipe and Plan: the hyperparameters of a published method, and those of one run."""
+"""The Recipe and Plan records: the hyperparameters of a published method and of one run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Scheduler = Literal["constant", "linear", "cosine"]
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What the optimiser of one run does, in steps.
+    """The optimiser settings of one run, in steps.
 
     Attributes:
         steps: how many the whole run has; the learning rate reaches ``last_learning_rate`` there.

@@ -1,4 +1,4 @@
-"""One run, of text or of images: its folder, its processes, its checkpoints, its outcome.
+"""Runs a training, of text or images: its folder, processes, checkpoints and outcome.
 
 What is trained comes as a function (``Work``) that checks, prepares and trains; this file gives it
 a folder that is its own and the processes that its settings ask for. ``loop`` makes the steps.
@@ -77,7 +77,7 @@ Work = Callable[[Settings, bool], "Outcome"]  # of settings and lines
 
 @dataclass(frozen=True, repr=False)
 class Outcome:
-    """What a training came to; it is also the path of the run folder, where one is asked for.
+    """The outcome of a training; it can be used as the path of its run folder.
 
     Attributes:
         result: numbers and provenance; of an interrupted run, the state so far.
@@ -100,7 +100,7 @@ class Outcome:
 
     @property
     def history(self) -> History:
-        """What was logged, step by step.
+        """The log of the run, step by step.
 
         Raises:
             InputError: nothing was logged, or the log is damaged.
@@ -142,8 +142,8 @@ class Outcome:
             for name, value in self.result.metrics.items()
             if name in _COUNT and isinstance(value, (int, float))
         )
-        said = html.escape(f"{self.output}: {self._sentence()}")
-        return f"<p>{said}</p><table>{rows}</table>"
+        sentence = html.escape(f"{self.output}: {self._sentence()}")
+        return f"<p>{sentence}</p><table>{rows}</table>"
 
     def _sentence(self) -> str:
         steps = self.result.metrics.get("steps")
@@ -162,7 +162,7 @@ def empty_result(output: Path) -> Result:
 
 
 def stop_message(outcome: Outcome) -> str:
-    """Return the message of the command line about a run that was asked to stop."""
+    """Return the message of the command line on a stopped run."""
     if not (outcome.output / "checkpoints" / "last.ckpt").is_file():
         return "stopped before the first checkpoint: run the same command with --resume to start"
     steps = outcome.result.metrics["steps"]
@@ -249,7 +249,7 @@ def _here(
                     return finished or Outcome(empty_result(output), output, first=False)
                 return work(settings, lines)
         except Terminated:
-            # the same command goes on
+            # the same command resumes
             return Outcome(empty_result(output), output, exit_code=REQUEUE)
 
 
@@ -302,11 +302,11 @@ def _check_devices(settings: RunSettings) -> str:
 
 
 def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:
-    """Return the outcome of a run that is already finished, or None to go on.
+    """Return the outcome of a run that is already finished, or None to continue.
 
     Args:
         output: run folder.
-        settings: asked for now; what a run in the folder began with must be the same.
+        settings: of this call; a run in the folder must have begun with the same.
         resume: whether there may be a run.
 
     Raises:
@@ -327,7 +327,7 @@ def write_config(settings: RunSettings) -> None:
 
 
 def remove_intermediates(output: Path) -> None:
-    """Remove what a finished run does not need."""
+    """Remove the files that a finished run does not need."""
     _tidy(output)
     remove(output / "tokens")
 
@@ -339,7 +339,7 @@ def _tidy(output: Path) -> None:
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:
-    """Compute the loss once, on noise: what it refuses shows before any work is done.
+    """Compute the loss once on noise, so that errors show before any work is done.
 
     Raises:
         InputError: the objective cannot be trained with as it is.
@@ -352,7 +352,7 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
 
 
 def hardware(settings: RunSettings) -> str:
-    """Return where a run trains, in what precision, with how many threads."""
+    """Return a line on the device, precision and threads of a run."""
     device = find_device(settings.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     here = f"{world_size()} processes on {name}" if world_size() > 1 else name
@@ -361,7 +361,7 @@ def hardware(settings: RunSettings) -> str:
 
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:
-    """Return what computes the loss of a whole batch, and why."""
+    """Return the backend for the loss of a whole batch, and the reason."""
     # their number counts, and where they are
     rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.rows, 1)
     return choose(Views(rows, rows), settings.backend)
@@ -371,7 +371,7 @@ _PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loo
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:
-    """Return what a checkpoint holds, on the CPU.
+    """Load a checkpoint to the CPU.
 
     Raises:
         Damaged: it is not as it was written, or cannot be read.
@@ -384,7 +384,7 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
         return state
     except (ChecksumMismatch, MemoryError):
         raise
-    # whatever else a damaged archive makes torch raise
+    # torch may raise anything on a damaged archive
     except Exception as error:
         why = error.strerror if isinstance(error, OSError) else type(error).__name__
         raise ChecksumMismatch(str(why)) from error

@@ -1,4 +1,4 @@
-"""The settings of a training run, declared once: flags, YAML keys and Python arguments.
+"""Declares the settings of a run once, for flags, YAML keys and Python arguments.
 
 A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML file
 (``batch-size:``) and an argument of ``isotrope.fit``. Hyperparameters of the objective are
@@ -10,7 +10,7 @@ text are SimCSE's (Gao et al., 2021) where it has one.
 import typing
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, cast
 
 import yaml
 from pydantic import (
@@ -34,7 +34,7 @@ __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
 
 class RunSettings(BaseModel):
-    """What every training run can be told, of text or of images.
+    """The settings that trainings on text and on images share.
 
     Attributes:
         kind: the kind of the run: which module trains it (``isotrope.training.run``).
@@ -106,7 +106,7 @@ class RunSettings(BaseModel):
         None,
         ge=1,
         description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
-        "last too), for `isotrope spectrum`; default: none but the newest two",
+        "last too); default: none but the newest two",
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
@@ -211,7 +211,7 @@ class RunSettings(BaseModel):
 
     @classmethod
     def collected(cls) -> list[str]:
-        """Return the fields that hold what ``dotted`` settings say."""
+        """Return the fields that hold the ``dotted`` settings."""
         return [f"{prefix}_settings" for prefix in cls.dotted]
 
     @classmethod
@@ -227,8 +227,8 @@ class RunSettings(BaseModel):
         """Return all dotted setting names, over all objectives."""
         from isotrope.paradigm.declared import FORM_NAMES, PARTS, declared
 
-        own = (name for settings in declared().values() for name in settings)
-        return [f"objective.{name}" for name in sorted({*own, *PARTS, *FORM_NAMES})]
+        hyperparameters = (name for settings in declared().values() for name in settings)
+        return [f"objective.{name}" for name in sorted({*hyperparameters, *PARTS, *FORM_NAMES})]
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
@@ -251,18 +251,21 @@ class RunSettings(BaseModel):
             raise InputError(f"{where}unknown setting {spelled!r}{hint}")
 
     @classmethod
-    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return settings by the names of fields, however they are spelled.
+    def by_field(
+        cls, values: Mapping[str, Any], *, source: str = "", python: bool = False
+    ) -> dict[str, Any]:
+        """Return settings by the names of fields, spelled with hyphens or underscores.
 
         Raises:
-            InputError: one that is given twice, with a hyphen and with an underscore.
+            InputError: a setting that is given in both spellings.
         """
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
             if name in fields:
                 where = f"{source}: " if source else ""
-                raise InputError(f"{where}--{flag(name)} is given twice")
+                spelled = name if python or source else f"--{flag(name)}"
+                raise InputError(f"{where}{spelled} is given twice")
             fields[name] = value
         return fields
 
@@ -279,7 +282,7 @@ class RunSettings(BaseModel):
             InputError: an unknown key, or a value of the wrong type or out of its bounds.
         """
         where = f"{source}: " if source else ""
-        plain = cls.by_field(values, source=source)
+        plain = cls.by_field(values, source=source, python=python)
         for key in plain:
             cls.check_name(key, source=source, python=python)
         try:
@@ -443,8 +446,8 @@ class TrainSettings(RunSettings):
     @field_validator("columns", "lora_targets", mode="after")
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
-        """``anchor,positive`` stands for two names."""
-        names = [name.strip() for given in value for name in given.split(",")]
+        """``anchor,positive`` means two names."""
+        names = [name.strip() for item in value for name in item.split(",")]
         if not all(names):
             raise ValueError("an empty name among them")
         return names
@@ -474,17 +477,17 @@ _PRECISIONS = {
 
 
 def dotted_key(cls: type[RunSettings], key: str) -> bool:
-    """Tell whether a key is one of those with a dot, as ``objective.temperature``."""
+    """Return whether a key is a dotted setting, such as ``objective.temperature``."""
     return any(key.startswith(prefix + ".") for prefix in cls.dotted)
 
 
-def _number(value: Any) -> Any:  # noqa: ANN401 - a setting of any objective
+def _number(value: object) -> object:
     """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
 
     YAML's ``true`` becomes what a flag would say.
     """
     try:
-        return str(value).lower() if isinstance(value, bool) else float(value)
+        return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
     except (TypeError, ValueError, OverflowError):
         return value
 

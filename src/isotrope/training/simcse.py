@@ -1,4 +1,4 @@
-"""SimCSE: two views of a text batch through one encoder, any objective on top (Gao et al., 2021).
+"""SimCSE: encodes two views of a text batch for any objective (Gao et al., 2021).
 
 All views of a batch go through the encoder together, in chunks of similar length, so that padding
 is low; which sentences are negatives of each other does not depend on the chunks. Where the graphs
@@ -66,7 +66,7 @@ class SimCSE(L.LightningModule):
         plan: steps, learning rate and weight decay of the run; the optimiser is AdamW.
         seed: the run's seed.
         caching: have the graph of one chunk at a time, not of the whole batch.
-        log_every: steps between looks at the gradient's components.
+        log_every: steps between measurements of the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
         backend: what computes the loss, see ``isotrope.kernels.choose``.
         prefixes: the loss is the mean of the objective's on whole embeddings and on their first
@@ -133,7 +133,7 @@ class SimCSE(L.LightningModule):
         )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        """Return the loss of one batch; every ``log_every`` steps also look inside it."""
+        """Return the loss of one batch; every ``log_every`` steps also measure it."""
         step = self.global_step
         torch.manual_seed(step_seed(self.seed, step, rank()))
         batch_of_all = all_gather_views(self.views(batch))

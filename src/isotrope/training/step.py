@@ -1,4 +1,4 @@
-"""Shared by training steps of text and of images: the seed and the loss of a step."""
+"""Computes the seed and the loss of a step, for text and images alike."""
 
 from collections.abc import Callable, Sequence
 
@@ -37,7 +37,7 @@ def step_loss(
         step: its number.
         terms: the rows of all processes, one batch of views for each term of the loss.
         embeddings: the views in which everything must be finite.
-        measure: looks at the batch.
+        measure: measures the batch.
 
     Raises:
         Diverged: something is not finite, and such steps are not left out.

@@ -1,4 +1,4 @@
-"""Train a text encoder: check the settings, read the data once, train, save the best step.
+"""Trains a text encoder: checks the settings, reads the data once, trains, saves the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
 found good; what fails while the data is read leaves no folder behind.
@@ -104,10 +104,10 @@ def _train(settings: TrainSettings, lines: bool) -> Outcome:
 
 
 def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetric | None]:
-    """Find what is wrong with settings, files, dev set and encoder; nothing is written.
+    """Check settings, files, dev set and encoder, without writing anything.
 
     Raises:
-        InputError: whatever it is.
+        InputError: the first error.
     """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
@@ -121,7 +121,7 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
 def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     """Check everything and read the data; what fails leaves nothing behind."""
     encoder, objective, watch = check(settings)
-    ours = rank() == 0 and is_effectively_empty(output)
+    removable = rank() == 0 and is_effectively_empty(output)
     try:
         if rank() == 0:
             write_config(settings)
@@ -139,7 +139,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         try_objective(objective, negatives=store.columns == 3)
         plan = plan_of(settings, batches)
     except BaseException:
-        if ours:
+        if removable:
             clear(output)
         raise
     if settings.query_prompt or settings.passage_prompt:
@@ -242,7 +242,7 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
 
 
 def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Freeze the encoder and give it matrices to train, if that was asked for."""
+    """Freeze the encoder and add matrices to train, if ``lora`` is set."""
     if settings.lora is None:
         for name in ("lora_alpha", "lora_targets"):
             if getattr(settings, name):
@@ -263,7 +263,7 @@ def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
 
 
 def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Leave the embeddings out of the training, if that was asked for."""
+    """Freeze the embeddings, if ``freeze`` says so."""
     if settings.freeze == "none":
         return
     if settings.encoder == "scratch":
@@ -295,7 +295,7 @@ def _records(settings: TrainSettings) -> Iterator[Any]:
 
 
 def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
-    """Return the tokenised corpus, from an earlier part of this run if it is there and whole."""
+    """Return the tokenised corpus, if possible from an earlier part of this run."""
     if (folder / "manifest.json").is_file():
         try:
             return TokenStore.open(folder, verify=rank() == 0)
@@ -324,7 +324,7 @@ def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) ->
 
 
 def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return what stands before anchors and positives: as asked, else the model's own prompt."""
+    """Return the prompts of anchors and positives: as set, else the model's own."""
     if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
         raise InputError(
             f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
@@ -359,7 +359,7 @@ def plan_of(settings: TrainSettings, batches: Batches) -> Plan:
 def module_of(
     settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, plan: Plan
 ) -> SimCSE:
-    """Return what is trained, as it is before the first step."""
+    """Return the module to train, as it is before the first step."""
     torch.manual_seed(settings.seed)
     module = SimCSE(
         encoder=encoder,
@@ -415,14 +415,14 @@ class TextTask(Task):
     batches: Batches
 
     def loader(self, start: int) -> DataLoader[Batch]:
-        """Return what gives the batch of each step from ``start`` on."""
+        """Return a loader of the batches from step ``start`` on."""
         at = functools.partial(
             batch_at, self.settings, self.module.encoder, self.store, self.batches
         )
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Say what is about to happen: what most silent failures of SimCSE would have shown."""
+        """Print a summary of the run, in which most silent failures of SimCSE would show."""
         settings, encoder, report = self.settings, self.module.encoder, self.store.report
         rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
@@ -466,7 +466,7 @@ class TextTask(Task):
         return result
 
     def details(self) -> dict[str, Any]:
-        """Return what a training on text adds to the result's details."""
+        """Return the details that a training on text adds to the result."""
         settings, module, report = self.settings, self.module, self.store.report
         dev, best = self.dev, self.dev.best
         return {
@@ -509,7 +509,7 @@ def _unit(store: TokenStore) -> str:
 
 
 def summary(outcome: Outcome) -> str:
-    """Return what the command line prints at the end."""
+    """Return the final lines of the command line."""
     if outcome.exit_code:
         return stop_message(outcome)
     metrics = outcome.result.metrics

@@ -1,4 +1,4 @@
-"""The other side of :mod:`isotrope.training.launch`: a process that runs one task after another.
+"""The process started by :mod:`isotrope.training.launch`, which runs one task after another.
 
 It is started as ``python -m isotrope.training.worker CONNECTION``, where the connection is an open
 file descriptor: tasks come through it, and their answers go back.
@@ -25,7 +25,7 @@ _PATIENCE = 600.0  # seconds for a step and a checkpoint when the parent is gone
 
 
 def main(connection: Connection) -> None:
-    """Do what comes through the connection until its other end is closed."""
+    """Run the tasks that arrive through the connection until its other end is closed."""
     busy = False
 
     def react(number: int, frame: FrameType | None) -> None:

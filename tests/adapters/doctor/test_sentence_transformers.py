@@ -413,6 +413,82 @@ def test_a_finding_is_an_alert_where_trackio_runs(
     assert "per_device_train_batch_size=64" in alert["text"]
 
 
+def test_a_tracker_without_a_run_does_not_stop_the_doctor(
+    tiny: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An imported trackio raises, unless the training has begun a run of its own."""
+
+    def alert(**named: str) -> None:
+        raise RuntimeError("Call trackio.init() before trackio.alert().")
+
+    tracker = types.ModuleType("trackio")
+    tracker.alert = alert  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "trackio", tracker)
+    loss = losses.MultipleNegativesRankingLoss(tiny)
+    theirs = trainer(
+        tiny, loss, columns("a", "p"), tmp_path, max_steps=6, per_device_train_batch_size=1
+    )
+    doctor = watching(theirs)
+    theirs.train()
+    assert not doctor.off
+    assert doctor.diagnose().verdict == ("no-negatives",)
+
+
+@pytest.mark.filterwarnings("ignore")  # of trackio's own
+def test_trackio_itself_keeps_the_alert(
+    tiny: SentenceTransformer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    trackio = pytest.importorskip("trackio")
+    kept: list[dict[str, Any]] = []
+    run = trackio.init(project="isotrope", embed=False)
+    monkeypatch.setattr(run, "alert", lambda **named: kept.append(named))
+    loss = losses.MultipleNegativesRankingLoss(tiny)
+    theirs = trainer(
+        tiny, loss, columns("a", "p"), tmp_path, max_steps=6, per_device_train_batch_size=1
+    )
+    watching(theirs)
+    theirs.train()
+    trackio.finish()
+    (alert,) = kept
+    assert alert["title"] == "no-negatives"
+    assert alert["level"] == trackio.AlertLevel.WARN
+
+
+def labelled(labels: list[int]) -> Dataset:
+    """Pairs of one text and itself turned round where the label is 1, else two texts."""
+    anchors, others = texts(32, 0), texts(32, 1)
+    second = [
+        " ".join(a.split()[::-1]) if one else b
+        for a, b, one in zip(anchors, others, [i % 2 for i in range(32)], strict=True)
+    ]
+    return Dataset.from_dict({"a": anchors, "b": second, "label": labels})
+
+
+@pytest.mark.parametrize(
+    ("labels", "verdict"),
+    [
+        ([i % 2 for i in range(32)], "healthy"),
+        ([1] * 32, "only-pulled"),
+        ([1 - i % 2 for i in range(32)], "unrelated-positives"),
+    ],
+)
+@pytest.mark.parametrize("loss", [losses.ContrastiveLoss, losses.CosineSimilarityLoss])
+def test_losses_of_pairs_are_judged_by_their_labels(
+    loss: Any, labels: list[int], verdict: str, tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    data = labelled(labels)
+    if loss is losses.CosineSimilarityLoss:
+        data = data.map(lambda row: {"label": float(row["label"])})
+    theirs = trainer(tiny, loss(tiny), data, tmp_path, per_device_train_batch_size=32)
+    doctor = watching(theirs)
+    theirs.train()
+    assert next(iter(doctor.losses.values()))["family"] == "pairs"
+    assert doctor.diagnose().verdict[0] == verdict
+    gap = doctor.rows[0]["label_gap"]
+    assert (gap is None) == (verdict == "only-pulled")
+
+
 def test_a_batch_over_several_gpus_is_not_visible(
     tiny: SentenceTransformer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

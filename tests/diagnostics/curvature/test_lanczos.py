@@ -80,27 +80,16 @@ def test_eigenvectors() -> None:
         assert float(vector.norm()) == pytest.approx(1)
 
 
-def test_slopes_are_components_of_the_gradient() -> None:
-    matrix = with_eigenvalues(bulk_and_outliers())
-    gradient = torch.randn(400, generator=torch.Generator().manual_seed(4), dtype=torch.float64)
-    process = Lanczos(matrix, gradient=gradient).run(40)
-    expected = process.vectors(range(40)) @ gradient
-    assert process.ritz().slopes == pytest.approx(expected.numpy(), abs=1e-9)
-    assert np.isnan(Lanczos(matrix).run(2).ritz().slopes).all()
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_resumed_process_is_the_same_to_the_bit(tmp_path: Path, dtype: torch.dtype) -> None:
     entries = with_eigenvalues(bulk_and_outliers()).entries.to(dtype)
-    whole = Lanczos(Matrix(entries), seed=5, gradient=entries[0]).run(30)
+    whole = Lanczos(Matrix(entries), seed=5).run(30)
     state = tmp_path / "state.npz"
     for stop in (11, 7):  # twice
         with pytest.raises(KeyboardInterrupt):
-            Lanczos(Matrix(entries, stop_after=stop), seed=5, gradient=entries[0], state=state).run(
-                30
-            )
+            Lanczos(Matrix(entries, stop_after=stop), seed=5, state=state).run(30)
     matrix, told = Matrix(entries), []
-    resumed = Lanczos(matrix, seed=5, gradient=entries[0], state=state).run(30, told.append)
+    resumed = Lanczos(matrix, seed=5, state=state).run(30, told.append)
     assert matrix.products == 30 - 18
     assert told == [18, *[1] * 12]
     assert resumed.rows == whole.rows
@@ -129,10 +118,9 @@ def test_a_finished_process_keeps_its_numbers_only(tmp_path: Path) -> None:
 def test_more_iterations_go_on_from_the_state(tmp_path: Path) -> None:
     matrix = with_eigenvalues(bulk_and_outliers())
     state = tmp_path / "state.npz"
-    gradient = matrix.entries[0]
-    Lanczos(matrix, state=state, gradient=gradient).run(10)
-    longer = Lanczos(matrix, state=state, gradient=gradient).run(25)
-    assert longer.rows == Lanczos(matrix, gradient=gradient).run(25).rows
+    Lanczos(matrix, state=state).run(10)
+    longer = Lanczos(matrix, state=state).run(25)
+    assert longer.rows == Lanczos(matrix).run(25).rows
 
 
 def test_a_state_that_is_none_of_ours(tmp_path: Path) -> None:

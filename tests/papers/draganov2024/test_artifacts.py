@@ -28,7 +28,7 @@ def artifact(name: str) -> Artifact:
 
 
 def test_what_there_is() -> None:
-    shared = {"cuts", "grids", "logged", "trainings"}
+    shared = {"convergence", "cuts", "grids", "latent", "logged", "pictures", "trainings"}
     there = {module.name for module in pkgutil.iter_modules(paper.__path__)}
     assert there - shared == {*FORMULAS, *TRAINED}
     for name in (*FORMULAS, *TRAINED):

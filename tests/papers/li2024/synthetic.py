@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from isotrope.core.result import Result
-from isotrope.diagnostics.model_statistics.hardest_negative import TEMPERATURES
-from isotrope.diagnostics.model_statistics.lemma_share import STEPS
 from isotrope.paradigm import registry
+from papers.li2024.model_statistics.hardest_negative import TEMPERATURES
+from papers.li2024.model_statistics.lemma_share import STEPS
 from papers.machinery.artifact import Artifact, Rendered, Results
 from papers.machinery.job import PaperJob
 

@@ -42,7 +42,15 @@ def test_corpora_are_the_first_sentences(data: Path, tmp_path: Path) -> None:
     assert places.texts("wiki:3").stat().st_mtime_ns == made  # made once
 
 
-@pytest.mark.parametrize("name", ["wiki-short:4", "wiki:8", "docs:1000000", "theirs.txt:4"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "wiki-short:4",
+        "wiki:8",
+        pytest.param("docs:1000000", marks=pytest.mark.slow),
+        "theirs.txt:4",
+    ],
+)
 def test_fewer_sentences_than_were_asked_for_are_no_corpus(
     data: Path, tmp_path: Path, name: str
 ) -> None:

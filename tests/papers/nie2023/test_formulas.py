@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from isotrope.core.result import Result
-from isotrope.paradigm.bounds.bound import Bound
 from isotrope.paradigm.objective import Preset
 from papers.machinery.artifact import Results
 from papers.nie2023 import bounds, figure2a, norms, table2, table2_grids
 from papers.nie2023.norms import PANELS, equation
 from papers.paper_numbers import printed
+from papers.theorems.bound import Bound
 from tests.papers.nie2023.synthetic import result, verdicts, words
 
 

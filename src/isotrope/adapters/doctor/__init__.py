@@ -1,4 +1,4 @@
-"""The doctor as a callback: one object for any loss and any trainer, ``isotrope.Doctor``.
+"""The doctor as a callback, ``isotrope.Doctor``: one object for any loss and any trainer.
 
 Add one line to the trainer::
 

@@ -1,10 +1,11 @@
-"""The callback ``Doctor``: records and diagnoses a training while it runs, in any trainer.
+"""The ``Doctor`` callback: records and diagnoses a training while it runs, in any trainer.
 
 transformers and Lightning call the ``on_...`` methods of a callback, which are forwarded to a class
 for each; a custom loop calls :meth:`Doctor.observe`. The diagnosis itself is made by
 ``isotrope.diagnostics.doctor``.
 """
 
+import contextlib
 import functools
 import logging
 import sys
@@ -125,7 +126,7 @@ class Doctor:
         self.losses: dict[str, dict[str, Any]] = {}
         self.off = False
         self._verdict: tuple[str, ...] = (HEALTHY,)
-        self._handlers = (HuggingFaceEvents(self), LightningEvents(self))
+        self._hugging_face, self._lightning = HuggingFaceEvents(self), LightningEvents(self)
 
     @property
     def rows(self) -> list[Row]:
@@ -136,21 +137,24 @@ class Doctor:
         """Return the handler of a trainer's event ``on_...``; it does nothing for most events."""
         if not name.startswith("on_") and name not in ("setup", "teardown"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        for handler in self._handlers:
-            if hasattr(handler, name):
-                return self.quietly(getattr(handler, name))
-        return _nothing
+        return functools.partial(self._receive, name)
+
+    def _receive(self, event: str, *arguments: Any, **details: Any) -> None:
+        """Pass an event to its handler; transformers gives details by name, Lightning none."""
+        handler = getattr(self._hugging_face if details else self._lightning, event, None)
+        if handler is not None:
+            self.quietly(handler)(*arguments, *([details] if details else []))
 
     def quietly(self, function: Callable[..., object]) -> Callable[..., None]:
         """Return the function wrapped: no error reaches the training; once off, it does nothing."""
 
         @functools.wraps(function)
-        def guarded(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - anyone's signature
+        def guarded(*args: Any) -> None:
             if self.off:
                 return
             try:
-                function(*args, **kwargs)
-            except Exception as error:  # whatever it is, the training goes on
+                function(*args)
+            except Exception as error:  # of any kind: the training continues
                 self.stop(f"{type(error).__name__}: {error}")
 
         return guarded
@@ -158,8 +162,8 @@ class Doctor:
     def stop(self, why: str) -> None:
         """Stop measuring, and warn once with the reason."""
         self.off = True
-        for handler in self._handlers:
-            handler.close()
+        self._hugging_face.close()
+        self._lightning.close()
         logger.warning("the doctor looks no further (%s); the training is not touched by that", why)
 
     def observe(
@@ -171,7 +175,7 @@ class Doctor:
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
         gradient: Tensor | None = None,
-        labelled: bool = False,
+        labels: Tensor | None = None,
         step: int | None = None,
     ) -> Row | None:
         """Measure a batch of a custom loop, if its step is due, and return the new row.
@@ -186,7 +190,8 @@ class Doctor:
             negatives: q x d further negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
-            labelled: the loss has labels as well: of two columns the second need not be a positive.
+            labels: n numbers, if the loss has labels as well, larger for pairs that belong
+                together: of two columns the second need not be a positive.
             step: number of the step; by default of the call, from 0.
 
         Raises:
@@ -200,7 +205,7 @@ class Doctor:
             negatives=negatives,
             groups=groups,
             gradient=gradient,
-            labelled=labelled,
+            labels=labels,
             step=step,
         )
         if row is not None:
@@ -245,6 +250,8 @@ class Doctor:
         diagnosis = self.diagnose()
         if diagnosis.verdict in (self._verdict, _NOT_YET):
             return
+        if diagnosis.verdict == self._verdict[:1]:  # healthy, and no longer remarkable
+            return
         new = [f for f in diagnosis.findings if f.verdict not in self._verdict]
         self._verdict = diagnosis.verdict
         self.tell(changed(int(self.rows[-1]["step"] or 0), diagnosis))
@@ -264,16 +271,26 @@ class Doctor:
         values = ((name, row.get(name)) for name in LOGGED)
         return {f"isotrope/{name}": value for name, value in values if value is not None}
 
-    def diagnose(self, **settings: Any) -> Diagnosis:  # noqa: ANN401 - any setting
+    def diagnose(
+        self,
+        *,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        kind: Literal["text", "images"] | None = None,
+    ) -> Diagnosis:
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
         Args:
-            settings: further settings of the training, named as on the command line, with
-                underscores: ``batch_size=64, learning_rate=3e-5``.
+            batch_size: of the training, if the trainer does not say it.
+            learning_rate: of the training, likewise.
+            kind: of the inputs; without it they are taken for text.
         """
         from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
 
-        return diagnose(self.anatomy.case(self.losses.values(), **settings))
+        case = self.anatomy.case(
+            self.losses.values(), batch_size=batch_size, learning_rate=learning_rate, kind=kind
+        )
+        return diagnose(case)
 
     def save(self, path: str | Path | None = None) -> Path:
         """Write metrics.csv and diagnosis.json, and return their folder.
@@ -282,7 +299,7 @@ class Doctor:
             path: of the folder; by default that of the doctor.
 
         Raises:
-            ValueError: nobody said where.
+            ValueError: there is no folder to save to.
             InputError: it cannot be written.
         """
         folder = self.path if path is None else Path(path)
@@ -307,12 +324,9 @@ class Doctor:
         self.anatomy.rows = list(state_dict["rows"])
 
 
-def _nothing(*given: Any, **named: Any) -> None:  # noqa: ANN401 - anyone's signature
-    """Do nothing, the handler of most events of a trainer."""
-
-
 def _alert(title: str, text: str) -> None:
-    """Send an alert to trackio, if the training uses it."""
+    """Send an alert to trackio, if the training uses it: without a run of its own it raises."""
     tracker = sys.modules.get("trackio")
     if tracker is not None and hasattr(tracker, "alert"):
-        tracker.alert(title=title, text=text)
+        with contextlib.suppress(Exception):
+            tracker.alert(title=title, text=text)

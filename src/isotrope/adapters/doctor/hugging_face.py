@@ -1,4 +1,4 @@
-"""The doctor's handlers of the events of transformers' trainers, also of sentence-transformers'.
+"""Handles the events of the trainers of transformers and sentence-transformers for the doctor.
 
 Such a trainer does not pass itself to its callbacks, but it is on the call stack when it tells them
 that training begins. It provides the loss and the list of callbacks: the doctor moves to the front,
@@ -23,7 +23,7 @@ __all__ = ["HuggingFaceEvents"]
 
 
 class HuggingFaceEvents:
-    """Methods by the names of transformers' events, as far as the doctor needs them."""
+    """Handlers of those transformers events that the doctor needs."""
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
@@ -34,12 +34,10 @@ class HuggingFaceEvents:
 
     def on_train_begin(
         self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
-        model: nn.Module,
-        optimizer: Any = None,  # noqa: ANN401
-        **_: Any,  # noqa: ANN401
+        args: Any,
+        state: Any,
+        control: Any,
+        details: Mapping[str, Any],
     ) -> None:
         """Install the hooks; a resumed training continues with its earlier rows."""
         self.close()  # a training that was broken off has left its hooks
@@ -51,7 +49,7 @@ class HuggingFaceEvents:
                 "GPU (torchrun), or show it one (CUDA_VISIBLE_DEVICES=0)"
             )
             return
-        self._state, self._optimizer = state, optimizer
+        self._state, self._optimizer = state, details.get("optimizer")
         self._writes = state.is_world_process_zero
         if not self._writes:
             doctor.say = doctor.path = None
@@ -59,8 +57,13 @@ class HuggingFaceEvents:
             doctor.keep_in(Path(args.output_dir) / NAME)
         losses = _losses(trainer)
         self._learn(args, losses)
+        model = details["model"]
         if trainer is not None:
-            others = [one for one in trainer.callback_handler.callbacks if one is not doctor]
+            others = [
+                callback
+                for callback in trainer.callback_handler.callbacks
+                if callback is not doctor
+            ]
             trainer.callback_handler.callbacks = [doctor, *others]
             model = trainer.model  # without what DistributedDataParallel puts around it
         if state.global_step == 0:
@@ -78,7 +81,7 @@ class HuggingFaceEvents:
             compiled=args.torch_compile,
         )
 
-    def _learn(self, args: Any, losses: list[nn.Module]) -> None:  # noqa: ANN401
+    def _learn(self, args: Any, losses: list[nn.Module]) -> None:
         """Take from arguments and losses the settings that the diagnosis uses."""
         anatomy = self.doctor.anatomy
         anatomy.settings |= {
@@ -97,17 +100,11 @@ class HuggingFaceEvents:
             self._watch.close()
         self._watch = None
 
-    def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+    def on_substep_end(self, *_: object) -> None:
         """Measure one of several batches whose gradients are accumulated."""
         self._look()
 
-    def on_pre_optimizer_step(
-        self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
-        **_: Any,  # noqa: ANN401
-    ) -> None:
+    def on_pre_optimizer_step(self, *_: object) -> None:
         """Measure the batch before the weights change."""
         self._look()
 
@@ -123,15 +120,9 @@ class HuggingFaceEvents:
             self.doctor.anatomy.note(step, learning_rate=rate)
         self.doctor.noted(seen.name, seen.row)
 
-    def on_log(
-        self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
-        logs: dict[str, Any] | None = None,
-        **_: Any,  # noqa: ANN401
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
         """Add our numbers to the trainer's; note the norm of the step's gradient."""
+        logs = details.get("logs")
         if not logs or "loss" not in logs:
             return
         if "grad_norm" in logs:
@@ -142,33 +133,26 @@ class HuggingFaceEvents:
         if state.log_history and state.log_history[-1].get("step") == state.global_step:
             state.log_history[-1].update(numbers)
 
-    def on_evaluate(
-        self,
-        args: Any,  # noqa: ANN401 - the trainer's signature
-        state: Any,  # noqa: ANN401
-        control: Any,  # noqa: ANN401
-        metrics: Mapping[str, float] | None = None,
-        **_: Any,  # noqa: ANN401
-    ) -> None:
+    def on_evaluate(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
         """Note the score by which the best model is chosen, if larger is better."""
+        metrics = details.get("metrics")
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
         for key in (name, f"eval_{name}") if name else ():
             if metrics and key in metrics:
                 self.doctor.anatomy.note(state.global_step, dev=float(metrics[key]))
 
-    def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ANN401
+    def on_save(self, *_: object) -> None:
         """Save the rows so far."""
         if self.doctor.path is not None:
             self.doctor.save()
 
-    def on_train_end(self, *given: Any, **named: Any) -> None:  # noqa: ANN401
-        """Report the verdict; skip Lightning's event of this name, which has two arguments."""
-        if len(given) == 3:
-            self.close()
-            self.doctor.finish()
+    def on_train_end(self, *_: object) -> None:
+        """Report the verdict."""
+        self.close()
+        self.doctor.finish()
 
 
-def _trainer(args: Any) -> Any:  # noqa: ANN401 - any trainer
+def _trainer(args: Any) -> Any:
     """Return the trainer with these arguments from the call stack."""
     frame = sys._getframe()
     while frame is not None:
@@ -181,7 +165,7 @@ def _trainer(args: Any) -> Any:  # noqa: ANN401 - any trainer
     return None
 
 
-def _losses(trainer: Any) -> list[nn.Module]:  # noqa: ANN401 - any trainer
+def _losses(trainer: Any) -> list[nn.Module]:
     """Return the losses of a sentence-transformers trainer; none for another."""
     trainer_loss = getattr(trainer, "loss", None)
     candidates: Iterable[object] = (

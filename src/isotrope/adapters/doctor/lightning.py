@@ -1,4 +1,4 @@
-"""The doctor's handlers of Lightning's events.
+"""Handles the events of Lightning's trainer for the doctor.
 
 ``training_step`` returns the embeddings beside the loss; nothing else of a module changes::
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from isotrope.adapters.doctor.wrapping import calling_after
 from isotrope.core.errors import InputError
 from isotrope.core.recorded import NAME
 
@@ -22,7 +23,7 @@ __all__ = ["LightningEvents"]
 
 
 class LightningEvents:
-    """Methods by the names of Lightning's events, as far as the doctor needs them.
+    """Handlers of those Lightning events that the doctor needs.
 
     ``negatives`` and ``groups`` of what ``training_step`` returns are looked at too. The first
     process writes and speaks. Under manual optimisation the graph is gone when the step returns:
@@ -32,8 +33,9 @@ class LightningEvents:
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
         self._module: Any = None
+        self._step = 0
 
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Wrap ``training_step``, to measure between it and the backward pass."""
         doctor, self._module = self.doctor, pl_module
         doctor.anatomy.settings |= {"trainer": "lightning"}
@@ -42,26 +44,17 @@ class LightningEvents:
         else:
             logged = trainer.log_dir is not None and trainer.loggers
             doctor.keep_in(Path(trainer.log_dir) / NAME if logged else None)
-        step, look = pl_module.training_step, doctor.quietly(self._observe)
+        observe = doctor.quietly(functools.partial(self._observe, trainer, pl_module))
+        pl_module.training_step = calling_after(pl_module.training_step, observe)
 
-        @functools.wraps(step)
-        def watched(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - anyone's signature
-            at = trainer.global_step  # manual optimisation counts within the step
-            output = step(*args, **kwargs)
-            if output is not None and doctor.anatomy.due(at):  # None skips a batch
-                look(trainer, pl_module, output, at)
-            return output
+    def on_train_batch_start(self, trainer: Any, *_: object) -> None:
+        """Note the step: under manual optimisation ``training_step`` itself counts it up."""
+        self._step = trainer.global_step
 
-        pl_module.training_step = watched
-
-    def _observe(
-        self,
-        trainer: Any,  # noqa: ANN401
-        pl_module: Any,  # noqa: ANN401
-        output: object,
-        step: int,
-    ) -> None:
-        """Measure a batch; without its graph if the backward pass is over."""
+    def _observe(self, trainer: Any, pl_module: Any, output: object) -> None:
+        """Measure a batch, if its step is due; without its graph if the backward pass is over."""
+        if output is None or not self.doctor.anatomy.due(self._step):  # None skips a batch
+            return
         wanted = {"loss", "anchors", "positives"}
         if not isinstance(output, Mapping) or not wanted <= output.keys():
             returned = list(output) if isinstance(output, Mapping) else type(output).__name__
@@ -77,13 +70,13 @@ class LightningEvents:
             loss if graph else loss.detach(),
             negatives=output.get("negatives"),
             groups=output.get("groups"),
-            step=step,
+            step=self._step,
         )
         if not graph:
             self._tell(trainer, trainer.optimizers[0].param_groups[0]["lr"])
 
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:  # noqa: ANN401
-        """Note learning rate and norm of the gradient, and tell the loggers."""
+    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
+        """Record the learning rate and the norm of the gradient, and log them."""
         row = self.doctor.rows[-1] if self.doctor.rows else None
         if row is None or row["step"] != trainer.global_step or row["learning_rate"] is not None:
             return
@@ -92,25 +85,25 @@ class LightningEvents:
         self.doctor.anatomy.note(gradient_norm=norm)
         self._tell(trainer, optimizer.param_groups[0]["lr"])
 
-    def _tell(self, trainer: Any, learning_rate: float) -> None:  # noqa: ANN401
-        """Note the learning rate in the newest row, and tell the loggers."""
+    def _tell(self, trainer: Any, learning_rate: float) -> None:
+        """Record the learning rate in the newest row, and log its numbers."""
         self.doctor.anatomy.note(learning_rate=learning_rate)
         step = int(self.doctor.rows[-1]["step"] or 0)
         for logger in trainer.loggers:
             logger.log_metrics(self.doctor.numbers(), step=step)
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
-        """Note the score of validation."""
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Record the validation score."""
         name = self.doctor.dev
         value = None if name is None else trainer.callback_metrics.get(name)
         if value is not None and not trainer.sanity_checking:
             self.doctor.anatomy.note(trainer.global_step, dev=float(value))
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:  # noqa: ANN401
+    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         """Save the rows: they may show why the training failed."""
         self.on_fit_end(trainer, pl_module)
 
-    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:  # noqa: ANN401
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Report the verdict, and restore ``training_step``."""
         self.close()
         self.doctor.finish()

@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from isotrope.adapters.doctor.wrapping import calling_after
+
 __all__ = ["Scores"]
 
 
@@ -50,15 +52,9 @@ class Scores:
                 vars(module)["similarity_fct"] = self._watched(similarity)
 
     def _watched(self, similarity: Callable[..., Tensor]) -> Callable[..., Tensor]:
-        keep = self._quietly(functools.partial(self._keep, self._matrices))
-
-        @functools.wraps(similarity)
-        def watched(*given: Any, **named: Any) -> Tensor:  # noqa: ANN401 - anyone's signature
-            scores = similarity(*given, **named)
-            keep(scores)
-            return scores
-
-        return watched
+        return calling_after(
+            similarity, self._quietly(functools.partial(self._keep, self._matrices))
+        )
 
     def _keep(self, parts: list[_ScoredCall], scores: Tensor) -> None:
         if scores.requires_grad:
@@ -83,7 +79,7 @@ class Scores:
         # the lists of a batch that was broken off may still be filled: they are not used again
         self._matrices, self._columns = [], []
 
-    def found(self, rows: int | None) -> tuple[Tensor, Tensor] | None:
+    def matrix(self, rows: int | None) -> tuple[Tensor, Tensor] | None:
         """Return scores and gradient, both n x m, of ``rows`` anchors; None without any."""
         if rows is None:
             return None

@@ -1,9 +1,9 @@
-"""The lines that the doctor prints: on a new loss, on a changed verdict, and at the end."""
+"""Words the lines that the doctor prints: on a new loss, on a changed verdict, and at the end."""
 
 from pathlib import Path
 
 from isotrope.diagnostics.anatomy import Anatomy, Row
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis
+from isotrope.diagnostics.findings import VERDICTS, Diagnosis
 
 __all__ = ["at_the_end", "changed", "first_look"]
 
@@ -66,7 +66,10 @@ def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
 
 def changed(step: int, diagnosis: Diagnosis) -> str:
     """Return the line on a changed verdict."""
-    if not diagnosis.findings:
+    if diagnosis.remarks:
+        remark = diagnosis.remarks[0]
+        return f"step {step}: {', '.join(diagnosis.verdict)}: {remark.detail}"
+    if diagnosis.healthy:
         return f"step {step}: healthy again"
     first = diagnosis.findings[0]
     return (
@@ -78,6 +81,6 @@ def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
     """Return the final line: the verdict, and the folder with the details."""
     verdicts = [f"{v} ({VERDICTS[v]})" for v in diagnosis.verdict]
     line = f"verdict: {', '.join(verdicts)}"
-    if diagnosis.verdict != (HEALTHY,):
+    if not diagnosis.healthy:
         line += f"; change: {diagnosis.findings[0].change}"
     return line + ("" if folder is None else f"; see {folder}")

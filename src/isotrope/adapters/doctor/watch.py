@@ -1,4 +1,4 @@
-"""Hooks on a model and its losses: record embeddings, gradients and loss values of a batch.
+"""Hooks a model and its losses to record a batch's embeddings, gradients and loss.
 
 Hooks on the model keep its output, hooks on the loss mark the start and the end of a batch. A
 trainer of sentence-transformers has its loss in ``trainer.loss``; any other computes it in its
@@ -33,16 +33,10 @@ class Seen:
 
     Attributes:
         name: of the loss, as its class says it.
-        columns: number of columns of the batch; 0 without vectors.
-        whole: whether each column was embedded once.
-        labelled: whether the loss also had labels.
         row: the measurements; None without vectors.
     """
 
     name: str
-    columns: int
-    whole: bool
-    labelled: bool
     row: Row | None
 
 
@@ -106,7 +100,7 @@ class Watch:
     def _embedded(self, module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
         """Keep the model's output for a column, or for a piece of one."""
         if self._batch is None and not self._losses and self._training_uncached():
-            self._batch = _Batch(type(self._model).__name__, None, 0, labelled=False)
+            self._batch = _Batch(type(self._model).__name__, None, 0, None)
             self._batch.factor = 1 / self._accumulated
         vectors = _vectors(output)
         if self._batch is not None and vectors is not None:
@@ -137,22 +131,21 @@ class Watch:
             return None
         if not self._losses:
             batch.lay_out(self._size)
-        caught, scores = batch.caught(), self._scores.found(batch.texts)
+        caught, scores = batch.caught(), self._scores.matrix(batch.texts)
         row = None if caught is None else batch.observe(anatomy, caught, step)
         if scores is not None and (row is None or anatomy.kind == "lengths"):
             gradient = scores[1] / batch.factor
             row = anatomy.observe_scores(scores[0], gradient, batch.value, step=step)
         elif row is None and caught is None and batch.value is not None:
             anatomy.note(step, loss=batch.value)
-        whole = caught is not None and caught.whole
-        return Seen(batch.name, batch.columns, whole, batch.labelled, row)
+        return Seen(batch.name, row)
 
 
 class _Batch:
     """The embeddings of one batch, in columns of ``rows`` rows."""
 
-    def __init__(self, name: str, rows: int | None, columns: int, *, labelled: bool) -> None:
-        self.name, self.rows, self.columns, self.labelled = name, rows, columns, labelled
+    def __init__(self, name: str, rows: int | None, columns: int, labels: Tensor | None) -> None:
+        self.name, self.rows, self.columns, self.labels = name, rows, columns, labels
         self.catch = Catch()
         self.value: float | None = None
         self.factor = 1.0
@@ -206,7 +199,7 @@ class _Batch:
             None if self.value is None else torch.tensor(self.value),
             negatives=negatives,
             gradient=None if gradient is None else gradient[: self.rows] / self.factor,
-            labelled=self.labelled,
+            labels=self.labels,
             step=step,
         )
 
@@ -214,11 +207,13 @@ class _Batch:
 def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _Batch:
     """Return the batch of a sentence-transformers call ``loss(features, labels)``."""
     features = list(inputs[0])
-    labelled = len(inputs) > 1 and inputs[1] is not None
+    labels = inputs[1] if len(inputs) > 1 else None
+    if labels is not None and not isinstance(labels, Tensor):
+        labels = torch.empty(0)  # of another kind: there are some, and no pair has one number
     # of one column our own losses embed each text twice, with dropout between
     twice = any(isinstance(getattr(m, "objective", None), Objective) for m in loss.modules())
     columns = 2 if twice and len(features) == 1 else len(features)
-    batch = _Batch(type(loss).__name__, _rows(features[0]), columns, labelled=labelled)
+    batch = _Batch(type(loss).__name__, _rows(features[0]), columns, labels)
     if isinstance(features[0], list):  # texts as they are, of cross-encoders
         batch.texts = len(features[0])
     return batch

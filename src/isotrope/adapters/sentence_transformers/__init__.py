@@ -1,7 +1,7 @@
-"""sentence-transformers: our objectives and scores inside of its own trainer.
+"""Objectives as losses, and protocols as evaluators, for the sentence-transformers trainer.
 
 ``ObjectiveLoss`` and ``CachedObjectiveLoss`` make a loss of any objective, and
-``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` looks at these
+``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` measures these
 losses as at any other::
 
     from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator
@@ -16,10 +16,12 @@ losses as at any other::
     )
 """
 
+import importlib
+
 from isotrope.core.errors import MissingExtra
 
 try:
-    import sentence_transformers as _  # noqa: F401
+    importlib.import_module("sentence_transformers")
 except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "sentence_transformers", extra="train") from error
 

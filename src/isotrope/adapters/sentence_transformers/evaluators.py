@@ -1,4 +1,4 @@
-"""Our protocols as an evaluator of sentence-transformers' trainer.
+"""Runs our evaluation protocols as an evaluator of the sentence-transformers trainer.
 
 ::
 
@@ -23,7 +23,7 @@ __all__ = ["ProtocolEvaluator"]
 
 
 class ProtocolEvaluator(BaseEvaluator):
-    """STS, transfer, retrieval, neighbours, a linear probe, how a corpus lies: any, or several.
+    """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
 
     Args:
         sts: folder of the seven STS tasks, or one file of scored pairs.
@@ -62,7 +62,7 @@ class ProtocolEvaluator(BaseEvaluator):
         write_csv: bool = True,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._asked: dict[str, Any] = {
+        self._options: dict[str, Any] = {
             "sts": sts,
             "transfer": transfer,
             "retrieval": retrieval,
@@ -100,20 +100,20 @@ class ProtocolEvaluator(BaseEvaluator):
         Raises:
             InputError: nothing to evaluate on, data that cannot be read, or no such metric.
         """
-        found = evaluate(cast("Encoder", model), **self._asked, results=None).metrics
-        metrics = {key: float(value) for key, value in found.items() if value is not None}
+        numbers = evaluate(cast("Encoder", model), **self._options, results=None).metrics
+        metrics = {key: float(value) for key, value in numbers.items() if value is not None}
         if self._primary is not None and self._primary not in metrics:
             raise InputError(f"no metric {self._primary!r}; there are {', '.join(metrics)}")
         self.primary_metric = self._primary or next(iter(metrics))
         if output_path is not None and self.write_csv:
             self._write(Path(output_path), {"epoch": epoch, "steps": steps, **metrics})
-        named: dict[str, float] = self.prefix_name_to_metrics(metrics, self.name)
-        self.store_metrics_in_model_card_data(model, named, epoch, steps)
-        return named
+        prefixed: dict[str, float] = self.prefix_name_to_metrics(metrics, self.name)
+        self.store_metrics_in_model_card_data(model, prefixed, epoch, steps)
+        return prefixed
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card says of it."""
-        return {key: value for key, value in self._asked.items() if value is not None}
+        """Return the settings for the model card."""
+        return {key: value for key, value in self._options.items() if value is not None}
 
     def _write(self, folder: Path, row: dict[str, float]) -> None:
         file = folder / f"protocols{f'_{self.name}' if self.name else ''}_results.csv"

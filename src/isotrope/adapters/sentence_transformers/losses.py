@@ -1,4 +1,4 @@
-"""Every objective as a loss for sentence-transformers' trainer.
+"""Wraps any objective as a loss for the sentence-transformers trainer.
 
 Columns of the data are anchors, positives and then any number of hard negatives, as for its
 ``MultipleNegativesRankingLoss``; with a single column each text is its own positive, and dropout
@@ -55,7 +55,7 @@ class ObjectiveLoss(nn.Module):
         *,
         gather_across_devices: bool = False,
         backend: str = "auto",
-        **settings: Any,  # noqa: ANN401 - hyperparameters of any objective
+        **settings: Any,
     ) -> None:
         super().__init__()
         if isinstance(objective, str):
@@ -81,13 +81,13 @@ class ObjectiveLoss(nn.Module):
         """
         columns = _columns(sentence_features)
         # one after the other: merged they would be padded to the longest, for no gain with two
-        found = [self.model(column)["sentence_embedding"] for column in columns]
-        return self.compute_loss_from_embeddings(found, labels)
+        embeddings = [self.model(column)["sentence_embedding"] for column in columns]
+        return self.compute_loss_from_embeddings(embeddings, labels)
 
     def compute_loss_from_embeddings(
         self, embeddings: list[Tensor], labels: Tensor | None = None
     ) -> Tensor:
-        """Return the loss of embeddings that are there already.
+        """Return the loss of given embeddings.
 
         Args:
             embeddings: of each column n x d: anchors, positives, and hard negatives if any.
@@ -120,11 +120,14 @@ class ObjectiveLoss(nn.Module):
             return self.objective.loss(views, backend=self.backend)
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card says of this loss."""
-        own = self.objective.hyperparameters().items()
+        """Return the settings for the model card."""
+        hyperparameters = self.objective.hyperparameters().items()
         return {
             "objective": self.objective.name,
-            **{k: v if isinstance(v, (int, float, str, type(None))) else str(v) for k, v in own},
+            **{
+                k: v if isinstance(v, (int, float, str, type(None))) else str(v)
+                for k, v in hyperparameters
+            },
             "gather_across_devices": self.gather_across_devices,
         }
 
@@ -164,7 +167,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         gather_across_devices: bool = False,
         show_progress_bar: bool = False,
         backend: str = "auto",
-        **settings: Any,  # noqa: ANN401
+        **settings: Any,
     ) -> None:
         super().__init__()
         if has_static_embedding_input(model):
@@ -188,15 +191,15 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
     @property
     def objective(self) -> Objective:
-        """What is minimised."""
+        """The objective that is minimised."""
         return self.loss.objective
 
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor:
         """Return the loss of a batch, whose gradient is computed piece by piece."""
-        found: Tensor = self.forward_cached(_columns(sentence_features), labels)
-        return found
+        loss: Tensor = self.forward_cached(_columns(sentence_features), labels)
+        return loss
 
     def calculate_loss(
         self,
@@ -213,7 +216,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         return loss.detach()
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return what a model card says of this loss."""
+        """Return the settings for the model card."""
         sizes = {
             "mini_batch_size": self.mini_batch_size,
             "mini_batch_num_tokens": self.mini_batch_num_tokens,
@@ -227,7 +230,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
 
 
 def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str, Tensor]]:
-    """Return what to embed: a single column twice."""
+    """Return the columns to embed: a single one twice."""
     # their own, not copies: AdaptiveLayerLoss finds in them what the model left there
     columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]

@@ -2,7 +2,7 @@
 
 An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
 channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; where both readings are
-possible the channels stand last. Beside it may lie ``labels`` or ``y`` (n integers or names), a
+possible the channels are last. Beside it may lie ``labels`` or ``y`` (n integers or names), a
 test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``) and ``class_names``.
 
 A folder of strips holds ``train*.npz`` and perhaps ``test.npz`` with ``webp`` (pictures of 32 x 32
@@ -11,15 +11,15 @@ perhaps ``class_names``.
 """
 
 import io
-import zipfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra
@@ -115,19 +115,19 @@ def _opened(path: Path) -> "Iterator[_Archive]":
             archive = np.load(handle, allow_pickle=False)
         except Exception as error:  # damaged bytes make a reader fail in any way
             archive, why = None, str(error)
-        if not isinstance(archive, Mapping):
+        if not isinstance(archive, NpzFile):
             raise InputError(
                 f"{place(path)}: no .npz file of pictures ({quoted(why, 80)}); "
                 "write it with numpy.savez(path, images=..., labels=...)"
             )
-        with closing(archive):  # type: ignore[type-var]
+        with archive:
             yield _Archive(path, archive)
 
 
 class _Archive:
-    """The arrays of an ``.npz`` file, read when they are asked for."""
+    """The arrays of an ``.npz`` file, each read on first use."""
 
-    def __init__(self, path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    def __init__(self, path: Path, arrays: NpzFile) -> None:
         self.path, self._arrays, self.names = path, arrays, list(arrays)
 
     def one_of(self, names: Sequence[str]) -> str | None:
@@ -158,8 +158,8 @@ class _Archive:
 
     def _check_size(self, name: str) -> None:
         """Refuse an array that is a few bytes on disk and gigabytes in memory."""
-        archive: zipfile.ZipFile = self._arrays.zip  # type: ignore[attr-defined]
-        for member in archive.infolist():
+        assert self._arrays.zip is not None  # it is open
+        for member in self._arrays.zip.infolist():
             size, packed = member.file_size, max(member.compress_size, 1)
             if member.filename in (name, f"{name}.npy") and size > _BOMB and size > 100 * packed:
                 raise InputError(

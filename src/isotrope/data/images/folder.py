@@ -2,7 +2,7 @@
 
 With ``train/`` inside, that is the training part and the first of ``test/``, ``validation/`` and
 ``val/`` with folders of classes is the test part. A class is a folder; what lies deeper belongs to
-it. Hidden files are left alone; links are followed, but never into a folder they stand in. One
+it. Hidden files are left alone; links are followed, but never into a folder that contains them. One
 folder in another, and nothing else, is passed through. Names are read in sorted order.
 """
 
@@ -33,7 +33,7 @@ class Files(Protocol):
     def __len__(self) -> int: ...
 
     def name(self, i: int) -> str:
-        """Return what to call the picture in messages and in the fingerprint."""
+        """Return the picture's name for messages and for the fingerprint."""
         ...
 
     def open(self, i: int) -> Path | BinaryIO:
@@ -231,7 +231,7 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Recognise
 
 
 def _inner(folder: Path) -> Path:
-    """Return the folder below in which pictures, or several folders, stand."""
+    """Return the folder below that holds pictures, or several folders."""
     seen: set[str] = set()
     while (real := os.path.realpath(folder)) not in seen:  # a link may lead back
         seen.add(real)
@@ -251,7 +251,7 @@ def _test_scan(root: Path) -> "_Scan | None":
 
 
 class _Scan:
-    """The names of the pictures of one split, and the classes they stand in."""
+    """The names of the pictures of one split, and the folders of their classes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = _inner(folder)
@@ -310,7 +310,7 @@ def _endings(folder: Path) -> str:
 def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
     """Yield the pictures below a folder, as paths from there with forward slashes."""
     real = os.path.realpath(folder)
-    if real in above:  # a link back into a folder it stands in
+    if real in above:  # a link back into a folder that contains it
         return
     for entry in _entries(folder):
         if _is_folder(entry):

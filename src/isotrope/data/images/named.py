@@ -35,7 +35,7 @@ _LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real 
 
 
 def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
-    """Return what loads a folder, or None if it is no copy of a known set."""
+    """Return the loader of a folder, or None if it is not a copy of a known set."""
     layouts: tuple[tuple[str, Sequence[str], Callable[[Path], RecognisedSet]], ...] = (
         ("cifar-10-batches-py", ("data_batch_1", "test_batch"), _cifar10),
         ("cifar-100-python", ("train", "test", "meta"), _cifar100),
@@ -97,7 +97,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     dispatch[pickle.SETITEM[0]] = load_setitem
 
     def load_dict(self) -> None:
-        """Make a dict of what stands on the stack."""
+        """Make a dict of the entries on the stack."""
         if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
             raise pickle.UnpicklingError("a key that is no text")
         super().load_dict()
@@ -105,7 +105,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     dispatch[pickle.DICT[0]] = load_dict
 
     def find_class(self, module: str, name: str) -> object:
-        """Return what stands here for one of the four names that a pickled array needs."""
+        """Return our substitute for one of the four names that a pickled array needs."""
         if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
             return {"ndarray": _Bytes, "dtype": _Kind}[name]
         if module in {"numpy.core.multiarray", "numpy._core.multiarray"} and (

@@ -1,7 +1,7 @@
 """Crops, recolours and blurs whole batches of pixels by numbers that the caller has drawn.
 
 Every function takes a row of numbers per image and treats all images at once. Images are float
-n x 3 x height x width, RGB in [0, 1], unless said otherwise. Grey, blur and solarisation are
+n x 3 x height x width, RGB in [0, 1], unless stated otherwise. Grey, blur and solarisation are
 kornia's. The crop, the blends and the hue are written here, because they are what a training step
 would wait for. Of 128 images of 32 x 32, in milliseconds of one core of an AMD EPYC: kornia's
 ``adjust_hue`` 13, :func:`turn_hue` 4.0, and 0.35 of the fifth of the images that one place of the

@@ -1,4 +1,4 @@
-"""The types of image sets: pictures read by number, parts with labels, and a whole set."""
+"""Declares the types of image sets: indexed pictures, a labelled part, and a whole set."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class ImageSet:
             pixels; files with name, length in bytes, width and height, so that no folder is decoded
             for it.
         in_memory: reading is a copy of memory: worker processes would only cost.
-        skipped: names of files that are no readable pictures and were left out.
+        skipped: names of files that are not readable pictures and were left out.
     """
 
     name: str

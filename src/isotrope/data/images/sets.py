@@ -121,9 +121,9 @@ def _recognise(
         return _file(path)
     if classes is not None:
         return load_folder(path, classes)
-    named = find_named(path)
-    if named is not None:
-        return named()
+    load = find_named(path)
+    if load is not None:
+        return load()
     if is_strips(path):
         return load_strips(path, limit if (path / "test.npz").exists() else None)
     if is_table(path):

@@ -14,7 +14,7 @@ __all__ = ["balanced_prefix", "held_out", "long_tailed"]
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return the places of the first ``n`` pictures when the classes take turns.
 
-    In every class the pictures stand as they are stored. Without labels: the first ``n``.
+    In every class the pictures keep their stored order. Without labels: the first ``n``.
 
     Args:
         labels: int64 (total), or None.
@@ -27,7 +27,7 @@ def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDA
 
 
 def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return how many of the same label stand before each."""
+    """Return, for each label, how many equal ones precede it."""
     order = np.argsort(labels, kind="stable")
     _, starts, counts = np.unique(labels[order], return_index=True, return_counts=True)
     ranks = np.empty(len(labels), np.int64)

@@ -1,7 +1,7 @@
 """Reads pictures from a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
 
 The pictures are the first column of that kind (or ``image``, ``img``), the labels the first of
-class labels (or ``label``, ``labels``). Parquet files are told apart by their names, as
+class labels (or ``label``, ``labels``). Parquet files are distinguished by their names, as
 ``datasets`` does (``train-...``, ``test-...``); it keeps a converted copy in its own cache.
 """
 
@@ -55,7 +55,7 @@ class TableFiles:
         return f"row {self.places[i]}"
 
     def open(self, i: int) -> Path | BinaryIO:
-        """Return the bytes of a row, or the path that stands there."""
+        """Return the bytes of a row, or the path that it holds."""
         cell = self.rows[int(self.places[i])][self.column] or {}
         if cell.get("bytes") is not None:
             return io.BytesIO(cell["bytes"])
@@ -116,17 +116,17 @@ def load_table(folder: Path) -> RecognisedSet:
     level = datasets.logging.get_verbosity()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong, our error says
     datasets.disable_progress_bars()
-    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # no word to anybody that files were read
+    datasets.config.HF_UPDATE_DOWNLOAD_COUNTS = False  # do not report that files were read
     try:
         if any((folder / name).is_file() for name in _SAVED):
             _check_splits(folder)
             loaded = datasets.load_from_disk(str(folder))
         else:
-            # the files by name: what a card or a script in the folder asks for is not looked at
+            # the files by name: nothing that a card or a script in the folder names is read
             loaded = datasets.load_dataset("parquet", data_files=_by_split(folder))
     except InputError:
         raise
-    except Exception as error:  # whatever the reader of a foreign format raises
+    except Exception as error:  # the reader of a foreign format may raise anything
         raise InputError(
             f"{place(folder)}: no dataset folder that can be read ({quoted(str(error), 120)})"
         ) from error

@@ -124,7 +124,7 @@ def collate(
 ) -> Batch:
     """Return the batch of the given records, or the part of it that is one process's.
 
-    A record of one text is its own positive: its tokens stand in both views. A hard negative that
+    A record of one text is its own positive: its tokens are in both views. A hard negative that
     is near-identical to an anchor or positive of the batch, or to a hard negative before it, is
     left out: it is there already, and for that record it would be a false negative.
 
@@ -166,7 +166,7 @@ def collate(
 
 
 def _unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
-    """Tell which marks stand for the first time, here and in the other columns."""
+    """Return which marks occur for the first time, here and in the other columns."""
     new = np.zeros(len(marks), bool)
     new[np.unique(marks, return_index=True)[1]] = True
     return new & ~np.isin(marks, np.concatenate(others))

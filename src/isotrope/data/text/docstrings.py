@@ -1,4 +1,4 @@
-"""Collects the docstrings of installed packages, text about code that every machine has.
+"""Collects the docstrings of installed packages as text about code.
 
 Packages are read as source and never imported. From each docstring come a query (its first
 sentence: what the function does) and a target (the rest, as plain prose), so that a model can be

@@ -1,6 +1,6 @@
-"""Text that is in memory already: lists, DataFrames and ``datasets.Dataset``, as a file of records.
+"""Writes text held in memory (lists, DataFrames, ``datasets.Dataset``) to a file of records.
 
-A run must be able to go on, to be diagnosed and to be repeated in another process, so what it
+A run must be able to be resumed, diagnosed and to be repeated in another process, so what it
 trains on is written to disk once: one JSON object a line, with the keys ``text``, or ``anchor``,
 ``positive`` and ``negative``, which :func:`isotrope.data.text.corpora.read` reads.
 """
@@ -73,7 +73,7 @@ def _library(data: object) -> str:
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
-def hub_dataset(name: object) -> Any:  # noqa: ANN401 - a datasets.Dataset
+def hub_dataset(name: object) -> object:
     """Return the training split of a dataset of the Hugging Face hub; None for another name.
 
     A name of the hub is ``"user/dataset"`` where there is neither such a path nor a folder
@@ -102,8 +102,8 @@ def hub_dataset(name: object) -> Any:  # noqa: ANN401 - a datasets.Dataset
         ) from error
 
 
-def write_records(data: Any, columns: Sequence[str], file: Path) -> bool:  # noqa: ANN401 - see is_in_memory
-    """Write data as the records of ``file``; one that is there already must hold the same.
+def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
+    """Write data as the records of ``file``; an existing file must hold the same records.
 
     Args:
         data: for which :func:`is_in_memory` holds.
@@ -114,7 +114,7 @@ def write_records(data: Any, columns: Sequence[str], file: Path) -> bool:  # noq
         Whether the file was written: False where it held these records already.
 
     Raises:
-        InputError: what is no text, records of different kinds, no records, or other records in
+        InputError: what is not text, records of different kinds, no records, or other records in
             the file.
     """
     lines = map(_line, _records(data, columns))
@@ -139,7 +139,7 @@ def _line(record: tuple[str | None, ...]) -> str:
     return json.dumps(dict(zip(names, record, strict=True))) + "\n"
 
 
-def _records(data: Any, columns: Sequence[str]) -> Iterator[tuple[str | None, ...]]:  # noqa: ANN401
+def _records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | None, ...]]:
     """Yield the texts of each record, all of one kind."""
     width = 0
     for number, texts in enumerate(_rows(data, columns)):
@@ -163,7 +163,7 @@ def _records(data: Any, columns: Sequence[str]) -> Iterator[tuple[str | None, ..
         yield texts
 
 
-def _rows(data: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
+def _rows(data: object, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the records as they come."""
     library = _library(data)
     if isinstance(data, Mapping):  # a DatasetDict
@@ -181,6 +181,7 @@ def _rows(data: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # no
         raise InputError(
             f"columns {', '.join(columns)}: a list has none; leave columns out, or give a table"
         )
+    assert isinstance(data, Iterable)  # is_in_memory has refused anything else
     for number, record in enumerate(data):
         if isinstance(record, str):
             yield (record,)
@@ -193,14 +194,15 @@ def _rows(data: Any, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # no
             )
 
 
-def _table(data: Any, library: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:  # noqa: ANN401
-    """Yield the chosen columns of a table, row by row; what is missing is None."""
-    available = data.column_names if library == "datasets" else list(data.columns)
+def _table(data: object, library: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """Yield the chosen columns of a table, row by row; a missing value is None."""
+    table: Any = data  # the three libraries have no type in common
+    available = table.column_names if library == "datasets" else list(table.columns)
     names = (named(columns) if columns else usual_columns)(_DATA, list(map(str, available or ())))
     if library == "datasets":
-        for row in data.select_columns(list(names)):
+        for row in table.select_columns(list(names)):
             yield tuple(row[name] for name in names)
         return
-    cells = [data[name] for name in names]
+    cells = [table[name] for name in names]
     for row in zip(*(column.to_list() for column in cells), strict=True):
         yield tuple(None if cell != cell else cell for cell in row)

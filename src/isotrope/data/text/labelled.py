@@ -41,7 +41,7 @@ class LabelledText:
 
 @dataclass(frozen=True)
 class LabelledSplit:
-    """What a classifier is fitted on and what it is tested on.
+    """The training part and the test part for a classifier.
 
     Attributes:
         train: the texts to fit on.
@@ -53,7 +53,7 @@ class LabelledSplit:
 
     @property
     def repeated(self) -> int:
-        """How many test texts stand in the training part, too: nobody need generalise there."""
+        """The number of test texts that are in the training part, too."""
         return len(set(self.train.texts).intersection(self.test.texts))
 
 

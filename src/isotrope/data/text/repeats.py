@@ -20,7 +20,7 @@ _ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
 
 
 def near_identical(text: str) -> bytes:
-    """Return what two texts must share to count as near-identical.
+    """Return the key that two near-identical texts share.
 
     That is the text after NFKC normalisation and case folding, letters and digits only; a text
     without any (emoji, punctuation) stands for itself.

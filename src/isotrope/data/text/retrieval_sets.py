@@ -3,7 +3,7 @@
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
 allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
-that query, as in ArguAna: it is no answer to itself, unless it is judged one. In a file of pairs
+that query, as in ArguAna: it is not a answer to itself, unless it is judged one. In a file of pairs
 each anchor is a query, each positive its document, and every further text a document that is
 relevant to nothing.
 """

@@ -102,7 +102,7 @@ Rows = Iterator[tuple[Any, ...]]  # (line number, score, sentence1, sentence2)
 
 @dataclass(frozen=True)
 class _Source:
-    """Where a subset stands: its sentences, its scores (mostly the same file), how to read them."""
+    """The files of a subset: its sentences, its scores (mostly the same file), and their reader."""
 
     path: Path
     gold: Path
@@ -116,7 +116,7 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
 
     Raises:
         InputError: an unknown task, one that is not there, a missing subset, a wrong number of
-            pairs, or a line that is no scored pair; all files are checked before anything is
+            pairs, or a line that is not a scored pair; all files are checked before anything is
             returned.
     """
     folder = Path(folder)
@@ -165,7 +165,7 @@ def _load_task(folder: Path, task: str) -> list[Subset]:
 
 
 def _source(folder: Path, task: str, name: str) -> _Source:
-    """Return where a subset stands in the layout that the folder has."""
+    """Return the files of a subset in the layout of the folder."""
     sts = folder / "STS" if (folder / "STS").is_dir() else folder
     if not (sts / "STS12-en-test").is_dir() and not (sts / "STSBenchmark").is_dir():
         path = folder / task.lower().replace("-", "") / f"{name}.tsv"
@@ -191,7 +191,7 @@ def load_sts_file(path: Path | str) -> Subset:
     each may end in ``.gz``. A file called train, dev or test has that split.
 
     Raises:
-        InputError: the file cannot be read, or a row is no scored pair.
+        InputError: the file cannot be read, or a row is not a scored pair.
     """
     path = Path(path)
     check_file(path)
@@ -253,7 +253,7 @@ def _rows(path: Path) -> Rows:
 
 
 def _year_rows(path: Path) -> Rows:
-    """Yield the rows of SentEval's STS12 to STS16, whose scores stand in a file of their own."""
+    """Yield the rows of SentEval's STS12 to STS16, whose scores are in a file of their own."""
     gold = path.with_name(path.name.replace("STS.input.", "STS.gs."))
     for pair, score in zip_longest(lines(path), lines(gold)):
         if pair is None or score is None:

@@ -1,4 +1,4 @@
-"""The token store: a corpus tokenised once into memory-mapped files, without its duplicates.
+"""The token store: tokenises a corpus once, without duplicates, into memory-mapped files.
 
 One pass over the records writes the tokens of every text and a few hashes; two sequential passes
 over the hashes then drop exact duplicates. Nothing that is held in memory grows with the corpus.
@@ -9,7 +9,7 @@ A store is a folder:
 - ``groups.bin``: uint64 for each text, equal for near-identical texts (see
   :func:`isotrope.data.text.repeats.near_identical`);
 - ``rows.bin``: int64 (records x columns), the texts of each record that is trained on, in file
-  order; an adjacent text is stored once although it stands in two records;
+  order; an adjacent text is stored once although it is in two records;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
 - ``manifest.json``: what the rest is, with a digest of each file, written last.
 """

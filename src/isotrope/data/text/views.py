@@ -33,7 +33,7 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Return the views that ``"auto"`` stands for, or ``views`` if they fit the first record.
+    """Resolve ``"auto"``, or return ``views`` if they fit the first record.
 
     Raises:
         InputError: pairs asked of single texts, or dropout or adjacent views of pairs.
@@ -76,7 +76,7 @@ class Former:
     neighbours: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
-        """Yield what is trained on and what is held out, in the order of ``records``."""
+        """Yield the formed and the held-out records, in the order of ``records``."""
         complete = (record for record in records if self._complete(record))
         chosen = self._chooser()
         if self.views == "adjacent":

@@ -4,23 +4,21 @@
 eigenvalues and estimates the density between them:
 
     hessian = parameter_hessian(objective, lambda: Views(net(x), net(y)), net)
-    process = Lanczos(hessian, gradient=hessian.gradient).run(100)
-    spectrum = Spectrum.of(hessian, [process])
+    spectrum = Spectrum.of(hessian, [Lanczos(hessian).run(100)])
+    print(spectrum.step(learning_rate))
+    print(spectrum.verdict())
 """
 
 from isotrope.diagnostics.curvature.density import density, grid
 from isotrope.diagnostics.curvature.lanczos import Lanczos, Ritz
 from isotrope.diagnostics.curvature.product import Hessian, embedding_hessian, parameter_hessian
-from isotrope.diagnostics.curvature.spectrum import Compared, Direction, Spectrum, compare
+from isotrope.diagnostics.curvature.spectrum import Spectrum
 
 __all__ = [
-    "Compared",
-    "Direction",
     "Hessian",
     "Lanczos",
     "Ritz",
     "Spectrum",
-    "compare",
     "density",
     "embedding_hessian",
     "grid",

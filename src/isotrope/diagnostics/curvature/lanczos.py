@@ -59,13 +59,11 @@ class Ritz:
             of value and vector, or one rounding of the largest value if that is more).
         weights: k, with sum 1: the squared share of the start vector in each direction. For a
             random start, the mass of the spectrum there.
-        slopes: k, component of the gradient along each direction; NaN where none was given.
     """
 
     values: Floats
     errors: Floats
     weights: Floats
-    slopes: Floats
 
 
 class Lanczos:
@@ -74,7 +72,6 @@ class Lanczos:
     Args:
         operator: symmetric, N x N.
         seed: the seed of the start vector, which is uniform on the sphere.
-        gradient: N, or None: its components along the Ritz directions are kept.
         state: file in which the process is kept, or None. It is written whole, every minute and at
             the end (also when interrupted), and read if it is there: the numbers are then the same
             to the bit as without the interruption. Of a process that ``finish`` has ended only the
@@ -82,8 +79,8 @@ class Lanczos:
         belongs: a fingerprint of what the process depends on; a state of another is refused.
 
     Attributes:
-        rows: k times the number on the diagonal, the one beside it (which belongs to the next row)
-            and the component of the gradient along this vector of the basis.
+        rows: k times the number on the diagonal and the one beside it, which belongs to the next
+            row.
 
     Raises:
         InputError: a state that cannot be read, or belongs to something else.
@@ -94,13 +91,12 @@ class Lanczos:
         operator: Operator,
         *,
         seed: int = 0,
-        gradient: Tensor | None = None,
         state: Path | None = None,
         belongs: str = "",
     ) -> None:
-        self.operator, self.gradient = operator, gradient
+        self.operator = operator
         self.state, self.belongs = state, f"{belongs} seed {seed} of {operator.size}"
-        self.rows: list[tuple[float, float, float]] = []
+        self.rows: list[tuple[float, float]] = []
         generator = torch.Generator().manual_seed(seed)
         start = torch.randn(operator.size, generator=generator, dtype=torch.float64)
         # k + 1 vectors, the last of which comes next
@@ -172,16 +168,15 @@ class Lanczos:
             w = w - basis.T @ (basis @ w)
         beta = math.sqrt(_dot(w, w))
         self._basis[k + 1] = w / beta if beta else w
-        along = math.nan if self.gradient is None else _dot(self.gradient, v)
-        self.rows.append((alpha, beta, along))
+        self.rows.append((alpha, beta))
 
     def ritz(self) -> Ritz:
-        """Return the eigenvalues of the tridiagonal matrix with errors, weights and slopes."""
+        """Return the eigenvalues of the tridiagonal matrix with errors and weights."""
         values, vectors = self._eigen()
-        _, beside, along = np.array(self.rows).T
+        _, beside = np.array(self.rows).T
         rounding = torch.finfo(self.operator.dtype).eps * np.abs(values).max()
         errors = np.maximum(np.abs(beside[-1] * vectors[-1]), rounding)
-        return Ritz(values, errors, vectors[0] ** 2, along @ vectors)
+        return Ritz(values, errors, vectors[0] ** 2)
 
     def vectors(self, places: Sequence[int]) -> Tensor:
         """Return the Ritz vectors of these places in ``ritz().values``, as rows of N numbers.
@@ -203,7 +198,7 @@ class Lanczos:
     def _eigen(self) -> tuple[Floats, Floats]:
         from scipy.linalg import eigh_tridiagonal
 
-        diagonal, beside, _ = np.array(self.rows).T
+        diagonal, beside = np.array(self.rows).T
         values, vectors = eigh_tridiagonal(diagonal, beside[:-1])
         return values, vectors
 
@@ -214,7 +209,7 @@ class Lanczos:
             np.savez(
                 file,
                 belongs=np.array(self.belongs),
-                rows=np.array(self.rows).reshape(-1, 3),
+                tridiagonal=np.array(self.rows).reshape(-1, 2),
                 basis=self._basis[: len(self.rows) + 1].cpu().numpy(),  # what is filled of it
             )
 
@@ -222,7 +217,7 @@ class Lanczos:
         try:
             # a handle of our own: NumPy leaves one open where the archive is damaged
             with state.open("rb") as handle, np.load(handle, allow_pickle=False) as file:
-                belongs, rows, basis = (file[name] for name in ("belongs", "rows", "basis"))
+                belongs, rows, basis = (file[name] for name in ("belongs", "tridiagonal", "basis"))
         except Exception as error:  # whatever a damaged archive makes NumPy raise
             raise InputError(
                 f"{state} is no state of Lanczos ({type(error).__name__}); remove it to start again"
@@ -231,7 +226,7 @@ class Lanczos:
             raise InputError(
                 f"{state} belongs to another Hessian or start vector; remove it to start again"
             )
-        self.rows = [(a, b, c) for a, b, c in rows.tolist()]
+        self.rows = [(a, b) for a, b in rows.tolist()]
         self._basis = torch.from_numpy(basis).to(self._basis)
 
 

@@ -1,4 +1,4 @@
-"""Products of a Hessian with vectors, exact: the gradient is differentiated once more.
+"""Computes exact products of a Hessian with vectors, by differentiating the gradient once more.
 
 The Hessian is that of one number, the objective of one fixed batch (or the mean over several), as a
 function of parameters or of embeddings. The whole batch's loss is differentiated, because losses

@@ -1,4 +1,4 @@
-"""The spectrum of a loss's curvature at a point: extremes, counts, step sizes, comparisons.
+"""The spectrum of a loss's Hessian at a point: extremes, counts and step sizes.
 
 Source: Manna et al., 2023, section 2.5 and figures 2 to 6. Its counts are those of 100 *Ritz*
 values, which are not eigenvalues: Lanczos finds the ends of a spectrum first, and the bulk around
@@ -13,31 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature.density import share_below, trace
 from isotrope.diagnostics.curvature.lanczos import Lanczos, Ritz
 from isotrope.diagnostics.curvature.product import Hessian
 
-__all__ = ["Compared", "Direction", "Spectrum", "compare"]
+__all__ = ["Spectrum"]
 
 _ZERO = 1e-4  # of the largest eigenvalue in size; see `Spectrum.zero`
-
-
-@dataclass(frozen=True)
-class Direction:
-    """One Ritz direction in the Polyak-Lojasiewicz inequality.
-
-    Attributes:
-        value: lambda, the curvature.
-        slope: g, the component of the gradient.
-        rate: 1 - mu / lambda with mu = g^2 / (2 (L - L*)): what a step of 1 / lambda leaves of the
-            gap. None where lambda is not positive: there it exceeds 1, and the direction is one of
-            escape.
-    """
-
-    value: float
-    slope: float
-    rate: float | None
 
 
 @dataclass(frozen=True)
@@ -131,36 +113,6 @@ class Spectrum:
             how = "above 2/lambda_max: plain gradient descent would oscillate along the top"
         return f"learning rate {learning_rate:.3g} is {how} (1/lambda_max = {stable:.3g})"
 
-    def descent(self, optimum: float) -> list[Direction]:
-        """Return all Ritz directions of the first probe with their rates towards ``optimum``.
-
-        Args:
-            optimum: L*, the loss at the optimum, which only its user can know.
-
-        Raises:
-            InputError: an optimum that is not below the loss.
-        """
-        gap = self.loss - optimum
-        if not gap > 0:
-            raise InputError(
-                f"the loss at the optimum must be below the loss here, {self.loss:g}; found "
-                f"{optimum:g}"
-            )
-        first = self.probes[0]
-        return [
-            Direction(
-                float(value),
-                float(slope),
-                None if value <= 0 else float(1 - slope**2 / (2 * gap) / value),
-            )
-            for value, slope in zip(first.values, first.slopes, strict=True)
-        ]
-
-    def proxy(self, optimum: float) -> float | None:
-        """Return the mean rate over positive Ritz directions (Manna et al., 2023, eq. 24)."""
-        rates = [d.rate for d in self.descent(optimum) if d.rate is not None]
-        return float(np.mean(rates)) if rates else None
-
     def numbers(self, threshold: float = 1.0) -> dict[str, Any]:
         """Return all single numbers, by name.
 
@@ -186,49 +138,3 @@ class Spectrum:
             "eigenvalues_not_positive": self.eigenvalues(-np.inf, self.zero),
             "eigenvalues_positive": self.eigenvalues(self.zero, np.inf),
         }
-
-
-@dataclass(frozen=True)
-class Compared:
-    """Two spectra under the hypotheses of Manna et al., 2023, section 4.
-
-    H0: fewer parameters leave fewer non-positive eigenvalues only. H1: fewer positive ones too.
-
-    Attributes:
-        not_positive: estimated eigenvalues, of the larger network and of the smaller.
-        positive: the same.
-        ritz: Ritz values, not positive and positive, of either. They add up to the iterations and
-            so cannot fall together: they decide nothing about H0.
-        verdict: the verdict in words.
-    """
-
-    not_positive: tuple[float, float]
-    positive: tuple[float, float]
-    ritz: tuple[tuple[float, float], tuple[float, float]]
-    verdict: str
-
-
-def compare(one: Spectrum, other: Spectrum) -> Compared:
-    """Compare two spectra by the hypotheses of Manna et al. (2023); the larger network comes first.
-
-    Raises:
-        InputError: networks of the same size.
-    """
-    if one.size == other.size:
-        raise InputError(
-            f"both spectra are of {one.size:,} parameters; the hypotheses are about fewer"
-        )
-    pair: Sequence[Spectrum] = sorted((one, other), key=lambda s: -s.size)
-    not_positive = tuple(s.eigenvalues(-np.inf, s.zero) for s in pair)
-    positive = tuple(s.eigenvalues(s.zero, np.inf) for s in pair)
-    fewer = positive[1] < positive[0], not_positive[1] < not_positive[0]
-    verdict = {
-        (True, True): "H0 rejected: non-positive and positive eigenvalues both fall (H1)",
-        (False, True): "H0 stands: only non-positive eigenvalues fall",
-        (True, False): "neither: positive eigenvalues fall, non-positive ones do not",
-        (False, False): "neither: no kind of eigenvalue falls",
-    }[fewer]
-    ritz = tuple((s.count(-np.inf, s.zero), s.count(s.zero, np.inf)) for s in pair)
-    return Compared(
-        (not_positive[0], not_positive[1]), (positive[0], positive[1]), (ritz[0], ritz[1]), verdict
-    )

@@ -14,12 +14,18 @@ from isotrope.diagnostics.rules.forces import (
     negatives_not_hard,
     never_dissipating,
     no_negatives,
-    ratio_under_bound,
+    temperature_too_low,
 )
 from isotrope.diagnostics.rules.norms import norms_too_large
 from isotrope.diagnostics.rules.outcome import anisotropic_start, nothing_left_to_learn, overfitting
-from isotrope.diagnostics.rules.positives import dead_views, false_negatives, unrelated_positives
+from isotrope.diagnostics.rules.positives import (
+    dead_views,
+    false_negatives,
+    only_pulled,
+    unrelated_positives,
+)
 from isotrope.diagnostics.rules.seen import not_finite
+from isotrope.diagnostics.rules.similarities import losing_pull
 
 __all__ = ["EXPLAINS", "RULES"]
 
@@ -29,15 +35,17 @@ RULES: tuple[Callable[[RunEvidence], Finding | None], ...] = (
     dead_views,
     unrelated_positives,
     diverging,
+    only_pulled,
     collapsed,
     dimensional_collapse,
     norms_too_large,
     negatives_not_hard,
     false_negatives,
     never_dissipating,
+    temperature_too_low,
     nothing_left_to_learn,
     dissipated_early,
-    ratio_under_bound,
+    losing_pull,
     anisotropic_start,
     overfitting,
 )
@@ -49,7 +57,7 @@ _EFFECTS_OF_COLLAPSE = {
     "norms-too-large",
     "negatives-not-hard",
     "never-dissipating",
-    "ratio-under-bound",
+    "losing-pull",
     "anisotropic-start",
     "overfitting",
 }
@@ -58,12 +66,14 @@ _DONE = {"nothing-left-to-learn", "dissipated-early"}
 
 EXPLAINS: dict[str, set[str]] = {
     "no-negatives": {"collapsed", *_DONE, *_EFFECTS_OF_COLLAPSE},
-    "dead-views": {*_DONE, "false-negatives", "ratio-under-bound"},
+    "dead-views": {*_DONE, "false-negatives", "losing-pull"},
     "unrelated-positives": {"diverging", "collapsed", "never-dissipating", *_EFFECTS_OF_COLLAPSE},
     "diverging": {"diverging", "collapsed", *_DONE, *_EFFECTS_OF_COLLAPSE},
     "collapsed": {*_DONE, *_EFFECTS_OF_COLLAPSE},
     "dimensional-collapse": {"false-negatives", "negatives-not-hard", "anisotropic-start"},
     "negatives-not-hard": {"false-negatives", "never-dissipating"},
+    "only-pulled": {"collapsed", *_EFFECTS_OF_COLLAPSE},
+    "temperature-too-low": _DONE,
     "nothing-left-to-learn": {"dissipated-early"},
 }
 """The verdicts that follow from a finding, and are not reported beside it: in a batch that has

@@ -18,6 +18,7 @@ from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 __all__ = ["collapsed", "dimensional_collapse", "diverging"]
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
+_LEAST_GAPS = 6
 # methods that prevent collapse by a predictor or a centre, without negatives
 _PREVENT_COLLAPSE = ("byol", "simsiam", "dino")
 
@@ -27,7 +28,11 @@ def diverging(case: RunEvidence) -> Finding | None:
     if _decayed(case) or _nothing_pushes(case) or collapsed_at_start(case):
         return None
     lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
-    if crosses("lost_spread", lost) and crosses("loss_rise", rise):
+    unlearnt = _unlearnt(case)
+    if crosses("lost_gap", unlearnt) and crosses("loss_rise", rise):
+        evidence = [("lost_gap", unlearnt), ("loss_rise", rise)]
+        what = "undone what told the labelled pairs apart, and the loss is above its start"
+    elif crosses("lost_spread", lost) and crosses("loss_rise", rise):
         evidence = [("lost_spread", lost), ("loss_rise", rise)]
         what = "thrown the embeddings together, and the loss has never come back below its start"
     elif _exploding(case, jump):
@@ -62,6 +67,16 @@ def _over_first(case: RunEvidence, column: str) -> float | None:
     """Return a column in the first third of the run over its value before the first update."""
     first, early = case.first(column), case.early(column)
     return early / first if first and early is not None else None
+
+
+def _unlearnt(case: RunEvidence) -> float | None:
+    """Return how well labelled pairs are told apart at the end, over how well they were at first.
+
+    Not after fewer than six measured steps: that of one batch is a small sample.
+    """
+    gaps, end = case.series("label_gap"), case.end("label_gap")
+    known = len(gaps) >= _LEAST_GAPS and gaps[0] > 0 and end is not None
+    return end / gaps[0] if known and end is not None else None
 
 
 def _rise(case: RunEvidence) -> float | None:

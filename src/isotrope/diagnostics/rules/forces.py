@@ -1,4 +1,4 @@
-"""Rules on the gradient's components GD, W and R: negatives, dissipation and the ratio."""
+"""Rules on the gradient's dissipation and weights: negatives, temperature, anchors done."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
@@ -22,8 +22,11 @@ __all__ = [
     "negatives_not_hard",
     "never_dissipating",
     "no_negatives",
-    "ratio_under_bound",
+    "temperature_too_low",
 ]
+
+
+_FEW = 16  # negatives, of which the hardest is often far ahead at any temperature
 
 
 def no_negatives(case: RunEvidence) -> Finding | None:
@@ -97,6 +100,46 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
     )
 
 
+def temperature_too_low(case: RunEvidence) -> Finding | None:
+    """Before training most anchors are done or push one negative only, by a low temperature.
+
+    At a temperature near 0 an anchor whose positive is first by any margin has no gradient, and any
+    other pushes its hardest negative alone. Of a loss without a temperature nothing is judged, nor
+    of a batch with fewer than 16 negatives: the hardest of a few is often far ahead. Cosines
+    at a temperature of 0.01 and more are not judged either, nor is a training whose dev score has
+    gained.
+    """
+    tau = temperature(case) if case.objective is not None else case.first("temperature")
+    share, dead, count, gain = (
+        case.first("hardest_share"),
+        case.first("dead"),
+        negatives(case),
+        gained(case),
+    )
+    if tau is None or share is None or dead is None or (count or 0) < _FEW:
+        return None
+    if case.first("uniformity") is not None and not crosses("temperature_of_cosines", tau):
+        return None
+    if not crosses("hardest_at_first", share) or not crosses("done_by_temperature", dead):
+        return None
+    if gain is not None and not crosses("gain", gain):
+        return None
+    return Finding(
+        "temperature-too-low",
+        (
+            compared("hardest_at_first", share),
+            compared("done_by_temperature", dead),
+            Evidence("temperature", tau),
+            *([] if gain is None else [compared("gain", gain)]),
+            *further_evidence(case, "dissipation", "positive_mean", "negative_mean"),
+        ),
+        THRESHOLDS["hardest_at_first"].source,
+        f"--objective.temperature {max(0.05, 4 * tau):g}",
+        f"At a temperature of {tau:.3g} an anchor either has no gradient at all, or pushes a "
+        "single negative with all of it: who is ahead by a hair counts as done.",
+    )
+
+
 def never_dissipating(case: RunEvidence) -> Finding | None:
     """GD stays 1: because of a margin that no batch can satisfy or, on sentences, by design."""
     end, objective = case.end("dissipation"), case.objective
@@ -145,27 +188,6 @@ def dissipated_early(case: RunEvidence) -> Finding | None:
         _harder(case),
         "Positives are so much closer than all negatives that the objective takes nearly every "
         "anchor for done, almost from the start: more steps will change nothing.",
-    )
-
-
-def ratio_under_bound(case: RunEvidence) -> Finding | None:
-    """The push outweighs the pull (Lemma 1 of Li et al., 2024)."""
-    above = case.end("above_bound")
-    if above is None or not crosses("above_bound", above):
-        return None
-    ratio = case.end("ratio")
-    if case.objective is None and ratio is not None and crosses("pull", abs(ratio)):
-        return None
-    return Finding(
-        "ratio-under-bound",
-        (
-            compared("above_bound", above),
-            *further_evidence(case, "ratio", "positive_mean", "negative_mean"),
-        ),
-        THRESHOLDS["above_bound"].source,
-        "--objective.ratio 1.5",
-        "A step takes most anchors away from their positives: for each push of the negatives the "
-        "positive pulls by less than the bound of Lemma 1.",
     )
 
 

@@ -65,7 +65,7 @@ def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
 
 
 def overfitting(case: RunEvidence) -> Finding | None:
-    """The dev score falls from its best while training goes on.
+    """The dev score falls from its best while training continues.
 
     A score that never rose counts unless its fall is within the noise of the dev set, by the paired
     bootstrap that judges the run.

@@ -1,4 +1,4 @@
-"""Rules on positives: equal to the anchor, unrelated to it, or copied among the negatives."""
+"""Rules on positives: equal to the anchor, unrelated, copied among negatives, or all there is."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding
@@ -10,7 +10,7 @@ from isotrope.diagnostics.readings import (
 )
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
-__all__ = ["dead_views", "false_negatives", "unrelated_positives"]
+__all__ = ["dead_views", "false_negatives", "only_pulled", "unrelated_positives"]
 
 
 def dead_views(case: RunEvidence) -> Finding | None:
@@ -30,13 +30,42 @@ def dead_views(case: RunEvidence) -> Finding | None:
     )
 
 
+def only_pulled(case: RunEvidence) -> Finding | None:
+    """A loss of labelled pairs gets one kind of label: every pair is pulled, and none apart.
+
+    Where labels differ, pairs that belong apart may be done, and then none is pushed either.
+    """
+    pulled = case.end("pulled")
+    if pulled is None or not crosses("pulled", pulled) or case.series("label_gap"):
+        return None
+    return Finding(
+        "only-pulled",
+        (compared("pulled", pulled), *further_evidence(case, "uniformity", "std", "loss")),
+        THRESHOLDS["pulled"].source,
+        "--objective infonce (its negatives are the other rows of the batch)",
+        "All pairs have the same label, and this loss compares a pair with nothing else: it is "
+        "smallest where all texts are one point.",
+    )
+
+
 def unrelated_positives(case: RunEvidence) -> Finding | None:
     """Before training real pairs are closer than chance; those of a shuffled file are not.
 
-    Crops of one image are related by construction, even if a random encoder does not show it.
+    Of a loss of labelled pairs, those of the higher labels are farther apart. Crops of one image
+    are related by construction, even if a random encoder does not show it.
     """
     if case.kind == "images":
         return None
+    gap = case.first("label_gap")
+    if crosses("label_gap", gap) and gap is not None:
+        return Finding(
+            "unrelated-positives",
+            (compared("label_gap", gap), *further_evidence(case, "loss")),
+            THRESHOLDS["label_gap"].source,
+            "--columns ANCHOR,POSITIVE (labels that are larger for pairs that belong together)",
+            "Pairs with the higher labels are farther apart than those with the lower ones: the "
+            "labels seem to be distances, or 1 to stand for what differs.",
+        )
     at_first = separation(case.rows[0] if case.rows else None)
     sampled = separation(case.start if case.start is not None else case.probe)
     decided = sampled if sampled is not None else at_first

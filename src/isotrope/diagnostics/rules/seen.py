@@ -1,4 +1,4 @@
-"""Rules on the log itself: numbers that are not finite, and too few logged steps."""
+"""Rules on the log itself: non-finite numbers, and too few logged steps."""
 
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence, Finding

@@ -1,1 +1,1 @@
-"""Simulations without a model: angles that are random or given, and embeddings that move freely."""
+"""Simulations without a model, on random or given angles."""

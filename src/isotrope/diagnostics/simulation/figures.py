@@ -1,4 +1,4 @@
-"""The figures of Li et al. (2024) and Nie et al. (2023) without training, for any objective."""
+"""Computes figures of Li et al. (2024) and Nie et al. (2023) for any objective."""
 
 import math
 from collections.abc import Mapping, Sequence

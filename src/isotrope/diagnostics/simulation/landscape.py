@@ -76,16 +76,16 @@ def landscapes(
     ]
 
 
-def as_csv(named: Sequence[tuple[str, Landscape]]) -> str:
+def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
     """Return a table with one line for every pair of means of every landscape.
 
     Args:
-        named: landscapes with the names that stand in the first column.
+        landscapes: landscapes with the names that stand in the first column.
     """
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(["objective", "mu_pos", "mu_neg", "value", "standard_error", "defined"])
-    for name, landscape in named:
+    for name, landscape in landscapes:
         for i, mu_pos in enumerate(landscape.positive):
             for j, mu_neg in enumerate(landscape.negative):
                 numbers = (mu_pos, mu_neg, landscape.value[i, j], landscape.error[i, j])

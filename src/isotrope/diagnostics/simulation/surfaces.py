@@ -1,4 +1,4 @@
-"""Evaluates ratio and norm of the gradient at given angles: nothing is drawn."""
+"""Evaluates ratio and norm of the gradient at given angles, without random draws."""
 
 from collections.abc import Sequence
 from typing import Literal

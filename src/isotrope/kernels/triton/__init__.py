@@ -1,4 +1,4 @@
-"""The triton backend: the row statistics on a GPU, in tiles that never leave its fast memory.
+"""The triton backend: computes the row statistics on a GPU, in tiles that stay in fast memory.
 
 ``tiles`` holds the two kernels, ``passes`` launches them, ``operands`` pairs blocks of rows with
 blocks of columns, and ``parts`` says which vectors each anchor is compared with. ``fused`` computes

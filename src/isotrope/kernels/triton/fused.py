@@ -1,4 +1,4 @@
-"""Value and gradients of a whole objective from blocks of its views, on a GPU.
+"""Computes an objective's value and gradients from blocks of its views, on a GPU.
 
 ``passes.reduce_block`` computes every statistic that the formula needs, for every row of either
 direction; the formula is called on them once for each direction and differentiated; ``spread``
@@ -63,11 +63,11 @@ class _Fused:
 
     Attributes:
         parts: the views in kernel format, and the blocks in which they are compared.
-        kinds: of sums that are asked for.
+        kinds: of sums that the formula uses.
         scale: the exponent (of 2) of a similarity of 1.
         shifted: exponents leave the format of sums.
         positive: similarities of the positives.
-        found: by kind and part, for each direction.
+        statistics: by kind and part, for each direction.
         by: for each direction and question, the derivative by the answer.
         by_positive: the derivative by ``positive``.
         learnt: the derivative by the temperature; None where it is not wanted.
@@ -84,10 +84,10 @@ class _Fused:
         a, p = self.parts.view_rows
         self.own = slice(views.offset, views.offset + self.n)
         self.positive = torch.empty_like(a.reciprocal)
-        for rows, own in self._pairs():
-            self.positive[rows] = (a.numbers(rows) * p.numbers(own)).sum(dim=1)
+        for rows, partners in self._pairs():
+            self.positive[rows] = (a.numbers(rows) * p.numbers(partners)).sum(dim=1)
         self.positive *= a.exact * p.exact[self.own]
-        self.found: dict[tuple[Kind, Part], dict[int, RowStatistics]] = {}
+        self.statistics: dict[tuple[Kind, Part], dict[int, RowStatistics]] = {}
         self.by: list[dict[Key, Tensor]] = []
         self.by_positive = torch.zeros_like(self.positive)
         self.learnt = None if job.learnt is None else torch.zeros_like(job.learnt)
@@ -102,16 +102,18 @@ class _Fused:
         for kind in self.kinds:
             spans = [against for k, against in questions.temperatures if k == kind]
             for part in dict.fromkeys(p for against in spans for p in self.parts.parts_of(against)):
-                place = part in places and ("hardest", part) not in self.found
-                found = self.parts.reduce(
+                place = part in places and ("hardest", part) not in self.statistics
+                statistics = self.parts.reduce(
                     part, _SUMMED[kind], self.scale, shifted=self._shifted(kind), place=place
                 )
-                self.found[kind, part] = found
+                self.statistics[kind, part] = statistics
                 if place:
-                    self.found["hardest", part] = found
+                    self.statistics["hardest", part] = statistics
         for part in places:
-            if ("hardest", part) not in self.found:
-                self.found["hardest", part] = self.parts.reduce(part, NONE, self.scale, place=True)
+            if ("hardest", part) not in self.statistics:
+                self.statistics["hardest", part] = self.parts.reduce(
+                    part, NONE, self.scale, place=True
+                )
         if questions.mixing is not None:
             self.mixtures = [
                 self._mixtures(questions.mixing, direction) for direction in range(self.directions)
@@ -121,16 +123,18 @@ class _Fused:
         return self.shifted and kind == "logsumexp"
 
     def _join(self, kind: Kind, against: Against, direction: int) -> RowStatistics:
-        found = {part: self.found[kind, part][direction] for part in self.parts.parts_of(against)}
-        return self.parts.join(against, direction, found)
+        by_part = {
+            part: self.statistics[kind, part][direction] for part in self.parts.parts_of(against)
+        }
+        return self.parts.join(against, direction, by_part)
 
     def evaluate(self) -> Tensor:
         """Call the formula for each direction and keep its derivatives; return the value."""
         counts, loss = self.job.counts(), self.positive.new_zeros((), dtype=torch.float64)
         for direction in range(self.directions):
             answers = {key: self._answer(key, direction) for key in self.job.questions.temperatures}
-            found = self.job.evaluate(self.positive, answers, counts, self.n)
-            value, (by_positive, *by), learnt = found
+            evaluated = self.job.evaluate(self.positive, answers, counts, self.n)
+            value, (by_positive, *by), learnt = evaluated
             loss += value.sum() / self.directions
             self.by_positive += by_positive / self.directions
             self.by.append({key: g / self.directions for key, g in zip(answers, by, strict=True)})
@@ -144,28 +148,32 @@ class _Fused:
             anchors = self.parts.view_rows[direction]
             tau = self.job.temperature
             return torch.cat([x.logits(anchors.unit(r), tau) for r, x in self.mixtures[direction]])
-        found = self._join(kind, against, direction)
+        statistics = self._join(kind, against, direction)
         if kind == "hardest":
-            return found.tops / self.scale + self._no_numbers(against, direction)
-        assert found.mass is not None
+            return statistics.tops / self.scale + self._no_numbers(against, direction)
+        assert statistics.mass is not None
         if kind == "softplus":
-            return found.mass
-        return (found.mass.log2() + found.tops) * LN2 if found.shifted else found.mass.log()
+            return statistics.mass
+        return (
+            (statistics.mass.log2() + statistics.tops) * LN2
+            if statistics.shifted
+            else statistics.mass.log()
+        )
 
     def _no_numbers(self, against: Against, direction: int) -> Tensor:
         """Return 0, or NaN if a vector is not finite: a maximum would hide it."""
-        found: Tensor = 0 * self.parts.view_rows[direction].reciprocal
+        zeros: Tensor = 0 * self.parts.view_rows[direction].reciprocal
         for part in self.parts.parts_of(against):
-            found = found + 0 * self.parts.columns_of(part, direction).reciprocal.sum()
-        return found
+            zeros = zeros + 0 * self.parts.columns_of(part, direction).reciprocal.sum()
+        return zeros
 
     def _factors(self, kind: Kind, part: Part, direction: int) -> Factors:
         """Return the factors of the rows of a direction in one part."""
         factor, shift = torch.zeros_like(self.positive), None
-        found = self.found[kind, part][direction]
+        statistics = self.statistics[kind, part][direction]
         for (k, against), by in self.by[direction].items():
             if k == kind and part in self.parts.parts_of(against):
-                share, shift = found.factors(
+                share, shift = statistics.factors(
                     by / self.job.temperature,
                     self._join(kind, against, direction),
                     of_logarithm=kind == "logsumexp",
@@ -176,13 +184,13 @@ class _Fused:
     def spread(self, wanted: tuple[bool, ...]) -> None:
         """Sum the gradients (the second pass), then add those of single pairs."""
         parts = self.parts
-        every = [*parts.view_rows, parts.negatives]
+        matrices = [*parts.view_rows, parts.negatives]
         needed = wanted if self.learnt is None else (True, True, True)
         self.sums = [
-            x.zeros() if x is not None and wish else None
-            for x, wish in zip(every, needed, strict=True)
+            x.zeros() if x is not None and need else None
+            for x, need in zip(matrices, needed, strict=True)
         ]
-        for kind, part in self.found:
+        for kind, part in self.statistics:
             if kind not in _SUMMED:
                 continue
             factors = [self._factors(kind, part, direction) for direction in range(self.directions)]
@@ -198,8 +206,8 @@ class _Fused:
                 )
         self._by_temperature()
         anchors, positives = parts.view_rows
-        for rows, own in self._pairs():
-            self._pair(anchors, rows, positives, own, self.by_positive[rows])
+        for rows, partners in self._pairs():
+            self._pair(anchors, rows, positives, partners, self.by_positive[rows])
         for direction in range(self.directions):
             for (kind, against), by in self.by[direction].items():
                 if kind == "hardest":
@@ -208,8 +216,8 @@ class _Fused:
                     self._mixed(direction, by)
 
     def _sum_of(self, x: Rows) -> Tensor | None:
-        every = [*self.parts.view_rows, self.parts.negatives]
-        return next(into for y, into in zip(every, self.sums, strict=True) if y is x)
+        matrices = [*self.parts.view_rows, self.parts.negatives]
+        return next(into for y, into in zip(matrices, self.sums, strict=True) if y is x)
 
     def _pairs(self) -> Iterator[tuple[slice, slice]]:
         """Yield slices of anchors and of their positives."""
@@ -220,8 +228,8 @@ class _Fused:
         """sum_ij W_ij s_ij: each pair is found along its row and along its column."""
         if self.learnt is None or not self.job.by_temperature:
             return
-        every, along = [*self.parts.view_rows, self.parts.negatives], self.positive.new_zeros(())
-        for x, into in zip(every, self.sums, strict=True):
+        matrices, along = [*self.parts.view_rows, self.parts.negatives], self.positive.new_zeros(())
+        for x, into in zip(matrices, self.sums, strict=True):
             for rows in blocks(0, 0 if x is None else len(x), PASSED):
                 assert x is not None
                 assert into is not None  # a learnt temperature wants all sums
@@ -258,16 +266,16 @@ class _Fused:
         """Return the mixtures of a direction's anchors, block by block."""
         parts = self.parts
         views = parts.views if direction == 0 else parts.views.swapped()
-        first, found = self._join("hardest", "cross", direction).place, []
+        first, mixtures = self._join("hardest", "cross", direction).place, []
         two = mixing.of == "second and hardest"
         nearest = parts.nearest(2 if two else 1, "cross", direction, first)
         nearest = nearest.masked_fill(nearest == NOWHERE, -1).long()
         for rows in blocks(0, self.n, PASSED):
             columns = mixing.columns(views, rows, functools.partial(_first, nearest[rows]))
-            found.append(
+            mixtures.append(
                 (rows, mixing.mixture(columns, self._units(direction, columns.clamp_min(0))))
             )
-        return found
+        return mixtures
 
     def _units(self, direction: int, columns: Tensor) -> Tensor:
         """Return unit vectors of the other view's columns and the further negatives after them."""
@@ -276,11 +284,11 @@ class _Fused:
             self.parts.view_rows[1 - direction],
             self.parts.negatives,
         )
-        found = y.unit(wanted.clamp_max(len(y) - 1))
+        vectors = y.unit(wanted.clamp_max(len(y) - 1))
         if more is not None:
             beyond = more.unit((wanted - len(y)).clamp_min(0))
-            found = beyond.where((wanted >= len(y))[:, None], found)
-        return found.view(*columns.shape, -1)
+            vectors = beyond.where((wanted >= len(y))[:, None], vectors)
+        return vectors.view(*columns.shape, -1)
 
     def _mixed(self, direction: int, by: Tensor) -> None:
         """Add the gradients of similarities to mixtures, which are constant: only anchors move."""
@@ -295,12 +303,14 @@ class _Fused:
 
     def finish(self, wanted: tuple[bool, ...]) -> Gradients:
         """Turn sums into gradients of raw embeddings."""
-        every, found = [*self.parts.view_rows, self.parts.negatives], list[Tensor | None]()
-        for x, into, wish in zip(every, self.sums, wanted, strict=True):
-            found.append(x.by_raw(into) if wish and x is not None and into is not None else None)
-        if wanted[2] and self.job.views.negatives is not None and found[2] is None:
-            found[2] = torch.zeros_like(self.job.views.negatives)  # there are none of them
-        return [*found, self.learnt]
+        matrices, gradients = [*self.parts.view_rows, self.parts.negatives], list[Tensor | None]()
+        for x, into, need in zip(matrices, self.sums, wanted, strict=True):
+            gradients.append(
+                x.by_raw(into) if need and x is not None and into is not None else None
+            )
+        if wanted[2] and self.job.views.negatives is not None and gradients[2] is None:
+            gradients[2] = torch.zeros_like(self.job.views.negatives)  # there are none of them
+        return [*gradients, self.learnt]
 
 
 def _first(nearest: Tensor, k: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Operands of the kernels: the rows of one matrix, the columns of another, and their statistics.
+"""Prepares the operands of the kernels: the rows of one matrix and the columns of another.
 
 ``Rows`` holds vectors in kernel format, ``RowColumnBlock`` says which rows are compared with which
 columns and which pairs are not negatives, ``RowStatistics`` holds the result for each row or
@@ -76,14 +76,14 @@ class Rows:
         self.sums = torch.promote_types(raw.dtype, torch.float32)
         self.width = max(LEAST, 1 << (d - 1).bit_length()) if d <= SHORT else -(-d // 64) * 64
         norm = torch.linalg.vector_norm(raw, dim=1, dtype=torch.float64)
-        one = torch.ones_like(norm)
+        ones = torch.ones_like(norm)
         if as_is:
-            power, self.exact = one, one + 0 * norm
-        else:  # as core.views.unit has it: too short is dead, too long is no number
+            power, self.exact = ones, ones + 0 * norm
+        else:  # as core.views.unit has it: too short is dead, too long is not a number
             dead = norm <= max(1e-12, torch.finfo(self.sums).tiny)
             norm = norm.masked_fill(norm > torch.finfo(self.sums).max ** 0.5, torch.nan)
             exponent = torch.frexp(norm.where(norm.isfinite() & ~dead, 1.0))[1]
-            power = torch.ldexp(one, -exponent)
+            power = torch.ldexp(ones, -exponent)
             self.exact = (norm * power).masked_fill(dead, torch.inf).reciprocal()
         self.power, self.reciprocal = power.to(self.sums), self.exact.to(self.sums)
         self.data = torch.zeros((len(raw), self.width), dtype=raw.dtype, device=raw.device)
@@ -99,8 +99,8 @@ class Rows:
 
     def unit(self, where: slice | Tensor) -> Tensor:
         """Some unit vectors, of width numbers."""
-        found: Tensor = self.numbers(where) * self.reciprocal[where, None]
-        return found
+        vectors: Tensor = self.numbers(where) * self.reciprocal[where, None]
+        return vectors
 
     def by_raw(self, sums: Tensor) -> Tensor:
         """Turn sums (of ``passes.spread``) into the gradient of ``raw``; they are used."""
@@ -112,10 +112,10 @@ class Rows:
         return sums[:, : self.raw.shape[1]].to(self.raw.dtype).contiguous()
 
     def by_unit(self, sums: Tensor) -> Tensor:
-        """Turn sums into what the unit vectors received; 0 for a row without direction."""
+        """Turn sums into the gradients of the unit vectors; 0 for a row without direction."""
         by = self.reciprocal.masked_fill(self.reciprocal == 0, torch.inf)
-        found: Tensor = sums[:, : self.raw.shape[1]] / by[:, None]
-        return found
+        gradients: Tensor = sums[:, : self.raw.shape[1]] / by[:, None]
+        return gradients
 
     def zeros(self) -> Tensor:
         """Sums of nothing, n x width."""

@@ -1,4 +1,4 @@
-"""The triton backend for single statistics, and for surrogates in which only anchors move.
+"""Computes single row statistics on a GPU, and surrogates in which only anchors move.
 
 A formula that is not fused (it needs more than statistics) gets each statistic separately, with a
 gradient of its own; surrogates made of components get the masses and pushes of both directions that
@@ -14,7 +14,7 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from isotrope.core.autograd import Context
+from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager
 from isotrope.core.terms import AGAINST, Against, By
 from isotrope.core.views import Views
@@ -92,19 +92,14 @@ class TritonPairs(Pairs):
         views = self.views
         learnt = temperature if isinstance(temperature, Tensor) else None
         plain = float(temperature if learnt is None else learnt.detach())
-        found: Tensor = _Summed.apply(  # type: ignore[no-untyped-call]
-            _Asked(self.parts, self.direction, kind, plain, against),
-            views.anchors,
-            views.positives,
-            views.negatives,
-            learnt,
-        )
-        return found
+        question = _Question(self.parts, self.direction, kind, plain, against)
+        inputs = (views.anchors, views.positives, views.negatives, learnt)
+        return apply(_Summed, Tensor, question, *inputs)
 
     def _nearest(self, k: int, against: Against) -> Tensor:
         width = sum(len(x) for x in Mask(self.views, against).columns)
-        found = self.parts.nearest(min(k, width), against, self.direction)
-        return found.masked_fill(found == NOWHERE, -1).long()
+        columns = self.parts.nearest(min(k, width), against, self.direction)
+        return columns.masked_fill(columns == NOWHERE, -1).long()
 
     def _hardest(self, against: Against) -> Tensor:
         """The gradient goes through the columns that were found; the choice is constant."""
@@ -116,7 +111,7 @@ class TritonPairs(Pairs):
         return values.masked_fill(at < 0, -torch.inf)
 
 
-class _Asked(NamedTuple):
+class _Question(NamedTuple):
     """A sum, and where it is formed.
 
     Attributes:
@@ -137,7 +132,7 @@ class _Asked(NamedTuple):
     def scale(self) -> float:
         return 1 / (self.temperature * LN2)
 
-    def found(self) -> dict[Part, RowStatistics]:
+    def statistics(self) -> dict[Part, RowStatistics]:
         """Return the anchors' statistics by part; exponentials are in units of their maximum."""
         parts, direction, shifted = self.parts, self.direction, self.kind is EXP
         return {
@@ -147,20 +142,24 @@ class _Asked(NamedTuple):
             for part in parts.parts_of(self.against)
         }
 
-    def value(self, found: RowStatistics) -> Tensor:
+    def value(self, statistics: RowStatistics) -> Tensor:
         """The statistic."""
-        assert found.mass is not None
-        return (found.mass.log2() + found.tops) * LN2 if self.kind is EXP else found.mass
+        assert statistics.mass is not None
+        return (
+            (statistics.mass.log2() + statistics.tops) * LN2
+            if self.kind is EXP
+            else statistics.mass
+        )
 
 
 class _Summed(torch.autograd.Function):
     """A sum of each row as a function of anchors, positives, further negatives and temperature."""
 
     @staticmethod
-    def forward(ctx: Context, asked: _Asked, *inputs: Tensor | None) -> Tensor:
-        ctx.asked, ctx.found = asked, asked.found()
-        ctx.whole = asked.parts.join(asked.against, asked.direction, ctx.found)
-        return asked.value(ctx.whole)
+    def forward(ctx: Context, question: _Question, *inputs: Tensor | None) -> Tensor:
+        ctx.question, ctx.statistics = question, question.statistics()
+        ctx.whole = question.parts.join(question.against, question.direction, ctx.statistics)
+        return question.value(ctx.whole)
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -168,24 +167,28 @@ class _Summed(torch.autograd.Function):
             raise NeedsEager(
                 "the triton backend has no second derivatives; ask for backend='eager'"
             )
-        asked: _Asked = ctx.asked
-        parts, direction, tau = asked.parts, asked.direction, asked.temperature
-        every = [parts.view_rows[direction], parts.view_rows[1 - direction], parts.negatives]
-        sums = {id(x): x.zeros() for x in every if x is not None}
-        for part, found in ctx.found.items():
-            factors = found.factors(gradient / tau, ctx.whole, of_logarithm=asked.kind is EXP)
+        question: _Question = ctx.question
+        parts, direction, tau = question.parts, question.direction, question.temperature
+        matrices = [parts.view_rows[direction], parts.view_rows[1 - direction], parts.negatives]
+        sums = {id(x): x.zeros() for x in matrices if x is not None}
+        for part, statistics in ctx.statistics.items():
+            factors = statistics.factors(
+                gradient / tau, ctx.whole, of_logarithm=question.kind is EXP
+            )
             for block, _, columns in parts.blocks_of(part, direction):
                 into = [sums[id(x)] for x in (block.rows, block.columns)]
-                theirs = None if columns is None else factors
-                spread(block, asked.kind, asked.scale, factors, theirs, *into)
+                column_factors = None if columns is None else factors
+                spread(block, question.kind, question.scale, factors, column_factors, *into)
         slope = None
         if ctx.needs_input_grad[4]:  # each pair is found along its row and along its column
-            along = [(sums[id(x)] * x.numbers(slice(None))).sum() for x in every if x is not None]
+            along = [
+                (sums[id(x)] * x.numbers(slice(None))).sum() for x in matrices if x is not None
+            ]
             slope = -torch.stack(along).sum() / (2 * tau)
         wanted = ctx.needs_input_grad[1:4]
         grads = [
-            x.by_unit(sums[id(x)]) if x is not None and want else None
-            for x, want in zip(every, wanted, strict=True)
+            x.by_unit(sums[id(x)]) if x is not None and need else None
+            for x, need in zip(matrices, wanted, strict=True)
         ]
         return None, *grads, slope
 
@@ -221,32 +224,35 @@ class TritonSums(SurrogateSums):
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
         kind, scale = _kind(exponent)
         similar = kind is not POWER  # exponents are similarities
-        found = self.parts.reduce(part, kind, scale, top=similar)
+        statistics = self.parts.reduce(part, kind, scale, top=similar)
         both = self.parts.view_rows
-        hardest = [found[k].tops / scale for k in (0, 1)] if similar else None
+        hardest = [statistics[k].tops / scale for k in (0, 1)] if similar else None
         if exponent is None:
             return Swept(hardest)
-        mass = [cast("Tensor", found[k].mass) for k in (0, 1)]
+        mass = [cast("Tensor", statistics[k].mass) for k in (0, 1)]
         if crossed is None:
             return Swept(hardest, mass)
         other = crossed and part == "within"  # the other view pushes and is pushed
-        sums, one = [x.zeros() for x in both], Factors(torch.ones_like(both[0].reciprocal))
+        sums, ones = [x.zeros() for x in both], Factors(torch.ones_like(both[0].reciprocal))
         for block, rows, columns in self.parts.blocks_of(part):
             moved = (both[1 - rows],) * 2 if other else None
             into = None if columns is None else sums[columns]
-            spread(replace(block, moved=moved), kind, scale, one, None, sums[rows], into)
+            spread(replace(block, moved=moved), kind, scale, ones, None, sums[rows], into)
         push = [both[1 - k if other else k].by_unit(sums[k]) for k in (0, 1)]
         return Swept(hardest, mass, push)
 
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:
         kind, scale = _kind(exponent)
-        found = self._statistics(direction, by, kind, scale, shifted=True)
-        assert found.mass is not None
+        statistics = self._statistics(direction, by, kind, scale, shifted=True)
+        assert statistics.mass is not None
         rows = self.parts.view_rows[direction] if by != "positives" else self._own(direction)
-        sums, one = rows.zeros(), Factors(torch.ones_like(found.mass), finite(found.tops))
+        sums, ones = (
+            rows.zeros(),
+            Factors(torch.ones_like(statistics.mass), finite(statistics.tops)),
+        )
         for _, block in self._blocks_of(direction, by):
-            spread(block, kind, scale, one, None, sums, None)
-        return Masses(found.tops * LN2, found.mass, rows.by_unit(sums))
+            spread(block, kind, scale, ones, None, sums, None)
+        return Masses(statistics.tops * LN2, statistics.mass, rows.by_unit(sums))
 
     def _statistics(
         self,
@@ -259,13 +265,13 @@ class TritonSums(SurrogateSums):
         place: bool = False,
     ) -> RowStatistics:
         """Return the statistics of a direction's anchors when ``by`` is compared."""
-        found = [
+        by_part = [
             reduce_block(block, kind, scale, shifted=shifted, place=place)[0].counted_from(first)
             for first, block in self._blocks_of(direction, by)
         ]
         return (
-            RowStatistics.join(found)
-            if found
+            RowStatistics.join(by_part)
+            if by_part
             else RowStatistics.empty(self.parts.view_rows[direction])
         )
 

@@ -1,4 +1,4 @@
-"""Which vectors each anchor is compared with, and the statistics of those comparisons.
+"""Arranges the matrices that each anchor is compared with, and their statistics.
 
 An anchor's columns come from the other view (*cross*), from its own view (*within*) and from the
 further negatives (*further*), in this order. Cross: one block serves both directions, because the
@@ -152,7 +152,7 @@ class ColumnSources:
         return RowStatistics.join(statistics)
 
     def nearest(
-        self, k: int, against: Against, direction: int, known: Tensor | None = None
+        self, k: int, against: Against, direction: int, hardest: Tensor | None = None
     ) -> Tensor:
         """Return the columns of each anchor's k hardest negatives, N x k, the hardest first.
 
@@ -163,14 +163,14 @@ class ColumnSources:
             k: at least 1.
             against: which columns.
             direction: whose anchors.
-            known: n, the columns of the hardest, if they are already known.
+            hardest: n, the columns of the hardest, if they are already known.
 
         Returns:
             Column indices, ``NOWHERE`` where an anchor has fewer than k negatives.
         """
-        found = [] if known is None else [known]
-        while len(found) < k:
-            taken = torch.stack(found, dim=1) if found else None
+        columns = [] if hardest is None else [hardest]
+        while len(columns) < k:
+            taken = torch.stack(columns, dim=1) if columns else None
             by_part = {}
             for part in self.parts_of(against):
                 block = self.blocks_of(part, direction)[0].block.in_both_orders()
@@ -180,5 +180,5 @@ class ColumnSources:
                 )
             place = self.join(against, direction, by_part).place
             assert place is not None
-            found.append(place)
-        return torch.stack(found, dim=1)
+            columns.append(place)
+        return torch.stack(columns, dim=1)

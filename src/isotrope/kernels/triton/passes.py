@@ -1,4 +1,4 @@
-"""The two passes over a block of similarities, cut into tiles that fit and launched as kernels.
+"""Cuts the two passes over a block of similarities into tiles that fit, and launches the kernels.
 
 ``reduce_block`` computes the statistics of its rows and columns, ``spread`` adds the gradients that
 its weights cause (see ``triton.tiles``). Rows are processed in panels; the columns of a panel are
@@ -6,9 +6,9 @@ shared between programs.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import triton.language as tl
@@ -33,6 +33,12 @@ WAVES = 4  # programs for each multiprocessor: with fewer, some have no work at 
 ROOMY = 200 << 10  # bytes of shared memory from which the large tiles fit
 
 _SUMS = {torch.float32: tl.float32, torch.float64: tl.float64}
+
+
+class _Kernel(Protocol):
+    """A kernel of Triton, launched by the grid of its programs."""
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., object]: ...
 
 
 @dataclass(frozen=True)
@@ -85,10 +91,10 @@ def reduce_block(
     cut = tiling(rows, careful=shifted or place or block.grouped)
     top, summed, device = top or place or shifted, kind is not NONE, rows.data.device
     width = -(-len(others) // cut.columns) * cut.columns if columns else 0
-    own, theirs = [], []
+    row_parts, column_parts = [], []
     for panel in _panels(block, cut):
         height = panel.blocks * cut.rows
-        found = torch.empty(2, panel.chunks, height, dtype=rows.sums, device=device)
+        row_statistics = torch.empty(2, panel.chunks, height, dtype=rows.sums, device=device)
         at = torch.empty(panel.chunks, height, dtype=torch.int32, device=device)
         # columns before the diagonal of a triangle are compared with no row
         met = torch.zeros(2, panel.blocks, width, dtype=rows.sums, device=device)
@@ -96,7 +102,7 @@ def reduce_block(
         met_at = torch.full((panel.blocks, width), NOWHERE, dtype=torch.int32, device=device)
         arguments = _arguments(block, cut, panel, scale)
         arguments |= {
-            "of_rows": found,
+            "of_rows": row_statistics,
             "row_places": at,
             "of_columns": met,
             "column_places": met_at,
@@ -116,12 +122,14 @@ def reduce_block(
             RowStatistics(
                 x[0] if top else None, x[1] if summed else None, y if place else None, shifted
             )
-            for x, y in ((found, at), (met, met_at))
+            for x, y in ((row_statistics, at), (met, met_at))
         )
-        own.append(of_rows.reduce().head(len(rows) - panel.first * cut.rows))
+        row_parts.append(of_rows.reduce().head(len(rows) - panel.first * cut.rows))
         if columns:
-            theirs.append(of_columns.reduce().head(len(others)))
-    return RowStatistics.concatenate(own), RowStatistics.join(theirs) if columns else None
+            column_parts.append(of_columns.reduce().head(len(others)))
+    return RowStatistics.concatenate(row_parts), RowStatistics.join(
+        column_parts
+    ) if columns else None
 
 
 def spread(
@@ -193,10 +201,12 @@ def _spread(
     ):
         like = rows.data if sums is None else sums
         arguments[name] = TensorDescriptor.from_tensor(like, [height, cut.depth])
-    for letter, name, one in zip("uv", ("row_shift", "column_shift"), factors, strict=True):
-        arguments[letter] = rows.reciprocal if one is None else one.factor
-        arguments[name] = arguments[letter] if one is None or one.shift is None else one.shift
-        arguments[letter.upper()] = one is not None
+    for letter, name, factor in zip("uv", ("row_shift", "column_shift"), factors, strict=True):
+        arguments[letter] = rows.reciprocal if factor is None else factor.factor
+        arguments[name] = (
+            arguments[letter] if factor is None or factor.shift is None else factor.shift
+        )
+        arguments[letter.upper()] = factor is not None
     arguments |= {"SLOPE": slope, "SHIFTED": shifted, "SAME": block.moved is None}
     arguments |= {"ROWS": wanted[0], "COLUMNS": wanted[1], "OWNED": owned}
     arguments |= {"HELD": owned or cut.depth == width, "DEPTH": cut.depth, "STAGES": cut.pushed}
@@ -276,7 +286,7 @@ def _arguments(block: RowColumnBlock, cut: Tiling, panel: _Panel, scale: float) 
     }
 
 
-def _launch(kernel: Any, grid: tuple[int, ...], cut: Tiling, arguments: dict[str, Any]) -> None:  # noqa: ANN401
+def _launch(kernel: _Kernel, grid: tuple[int, ...], cut: Tiling, arguments: dict[str, Any]) -> None:
     device = arguments["rx"].device
     here = torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
     with here:  # a kernel starts on the current device

@@ -1,4 +1,4 @@
-"""Tiles of similarities that never leave the GPU's cores: the two kernels of the triton backend.
+"""The two kernels of the triton backend, whose tiles of similarities never leave the GPU's cores.
 
 All pairwise work is done on *blocks*: the rows of one matrix against the rows of another, or a view
 against itself. A program forms tiles of one block, reduces them or multiplies with them, and
@@ -138,10 +138,10 @@ def _softplus(z, TERMS: tl.constexpr):
     """The logarithm of 1 + 2^z, exact to the last bits however small it is."""
     small = tl.exp2(-tl.abs(z))
     t = small / (2 + small)  # log(1 + x) = 2 (t + t^3 / 3 + t^5 / 5 + ...), t <= 1/3
-    found = tl.full(z.shape, 1 / (2 * TERMS + 1), z.dtype)
+    series = tl.full(z.shape, 1 / (2 * TERMS + 1), z.dtype)
     for k in tl.static_range(TERMS):
-        found = found * t * t + 1 / (2 * (TERMS - 1 - k) + 1)
-    return tl.maximum(z, 0.0) * LN2 + 2 * t * found
+        series = series * t * t + 1 / (2 * (TERMS - 1 - k) + 1)
+    return tl.maximum(z, 0.0) * LN2 + 2 * t * series
 
 
 @triton.jit
@@ -161,6 +161,51 @@ def _sum(z, shift, AXIS: tl.constexpr, SUM: tl.constexpr, SHIFTED: tl.constexpr,
     else:
         y = tl.exp2(z)
     return tl.sum(y, AXIS)
+
+
+@triton.jit
+def _reciprocals(lengths, rows, n, same, SAME: tl.constexpr):
+    """Return the reciprocals of the lengths of what moves: those at hand if it is the SAME."""
+    reciprocals = same
+    if not SAME:
+        reciprocals = tl.load(lengths + rows, mask=rows < n, other=0.0)
+    return reciprocals
+
+
+@triton.jit
+def _weights(
+    w,
+    z,
+    own,
+    shift,
+    rm,
+    rmj,
+    v,
+    column_shift,
+    columns,
+    m,
+    SLOPE: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    U: tl.constexpr,
+    V: tl.constexpr,
+):
+    """Return the weights of a tile, slope(s_ij) (u_i + v_j), in place of the zeros ``w``."""
+    if U:
+        w = own[:, None] * rmj[None, :]
+        if SHIFTED:
+            w *= tl.exp2(z - shift[:, None])
+    if V:
+        other = tl.load(v + columns, mask=columns < m, other=0.0) * rmj
+        more = rm[:, None] * other[None, :]
+        if SHIFTED:
+            top = tl.load(column_shift + columns, mask=columns < m, other=0.0)
+            more *= tl.exp2(z - top[None, :])
+        w += more
+    if SLOPE == SOFTPLUS:
+        w /= 1 + tl.exp2(-z)
+    elif not SHIFTED:
+        w *= tl.exp2(z)
+    return w
 
 
 @triton.jit
@@ -264,8 +309,8 @@ def statistics(
                     tl.store(column_places + tl.program_id(0) * width + columns, at)
                 shift = tl.where(here == float("-inf"), 0.0, here)
             if SUM != NONE:
-                found = _sum(z, shift, 0, SUM, SHIFTED, TERMS)
-                tl.store(into + tl.num_programs(0) * width, found)
+                column_mass = _sum(z, shift, 0, SUM, SHIFTED, TERMS)
+                tl.store(into + tl.num_programs(0) * width, column_mass)
     height = tl.num_programs(0) * BLOCK_M
     into = tl.program_id(1) * height + tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     if TOP or SHIFTED:
@@ -325,7 +370,7 @@ def spread(
     PRECISION: tl.constexpr,
     INTERPRETED: tl.constexpr,
 ):
-    """Add what the weights do to a block of rows and to some blocks of columns.
+    """Add the gradients that the weights cause to a block of rows and some blocks of columns.
 
     Args:
         x, y: descriptors of rows and columns, BLOCK x SLICE.
@@ -347,11 +392,8 @@ def spread(
     WHOLE: tl.constexpr = SLICE == WIDTH  # a block of columns is loaded once
     c = tl.load(scale)
     r = tl.load(rx + rows, mask=rows < n, other=0.0)
-    rm = r
-    if not SAME:
-        rm = tl.load(rp + rows, mask=rows < n, other=0.0)
-    own = r
-    shift = r
+    rm = _reciprocals(rp, rows, n, r, SAME)
+    own, shift = r, r
     if U:
         own = tl.load(u + rows, mask=rows < n, other=0.0) * rm
         if SHIFTED:
@@ -373,25 +415,9 @@ def spread(
         rj = tl.load(ry + columns, mask=columns < m, other=0.0)
         z = _exponents(dots, r, rj, c, SLOPE)
         z = _but_excluded(z, rows, columns, gx, gy, n, m, offset, DIAGONAL, UPPER, GROUPED)
-        rmj = rj
-        if not SAME:
-            rmj = tl.load(rq + columns, mask=columns < m, other=0.0)
+        rmj = _reciprocals(rq, columns, m, rj, SAME)
         w = tl.zeros([BLOCK_M, BLOCK_N], ACC)
-        if U:
-            w = own[:, None] * rmj[None, :]
-            if SHIFTED:
-                w *= tl.exp2(z - shift[:, None])
-        if V:
-            other = tl.load(v + columns, mask=columns < m, other=0.0) * rmj
-            more = rm[:, None] * other[None, :]
-            if SHIFTED:
-                top = tl.load(column_shift + columns, mask=columns < m, other=0.0)
-                more *= tl.exp2(z - top[None, :])
-            w += more
-        if SLOPE == SOFTPLUS:
-            w /= 1 + tl.exp2(-z)
-        elif not SHIFTED:
-            w *= tl.exp2(z)
+        w = _weights(w, z, own, shift, rm, rmj, v, column_shift, columns, m, SLOPE, SHIFTED, U, V)
         if BFLOAT16:
             w = _rounded(w, INTERPRETED)
         if HELD:

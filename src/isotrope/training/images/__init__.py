@@ -1,4 +1,4 @@
-"""Training on images: one file for each method (SimCLR, BYOL and others), and the code they share.
+"""Training on images: one file per method (SimCLR, BYOL and others), and their shared code.
 
 ``method`` is the base class, ``registry`` finds a method by its name, ``settings`` declares the
 settings of a run, ``train`` is the run, ``measures`` has the quantities that are logged of a batch,

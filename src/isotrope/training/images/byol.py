@@ -1,4 +1,4 @@
-"""BYOL: predict what a moving average of oneself makes of the other crop."""
+"""BYOL: predicts what a moving average of the network makes of the other crop."""
 
 from dataclasses import dataclass
 from typing import Annotated

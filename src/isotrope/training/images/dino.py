@@ -1,7 +1,7 @@
 """DINO: a student learns the sharpened, centred output of a teacher, its own moving average."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -104,8 +104,9 @@ class DINOMethod(ImageMethod):
     objective: dino.DINO
     middle: Tensor
 
-    def __init__(self, *, objective: Objective, **values: Any) -> None:  # noqa: ANN401
-        """Refuse objectives that know no teacher's temperature.
+    @classmethod
+    def check_objective(cls, objective: Objective) -> None:
+        """Refuse objectives without a teacher's temperature.
 
         Raises:
             InputError: any objective but ``dino``.
@@ -115,7 +116,6 @@ class DINOMethod(ImageMethod):
                 "method dino gives logits over prototypes, which only objective dino takes; "
                 f"found {objective.name}: choose another method for it (byol, simclr)"
             )
-        super().__init__(objective=objective, **values)
 
     @classmethod
     def augments_of(

@@ -1,4 +1,4 @@
-"""Measures of a batch of images: those of any batch, and the norm of the features."""
+"""Measures a batch of images: the quantities of any batch, and the norm of the features."""
 
 import torch
 from torch import Tensor

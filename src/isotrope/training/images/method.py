@@ -1,4 +1,4 @@
-"""ImageMethod: what every method on images is; a method's own file says how crops become Views.
+"""The ImageMethod base class; each method's own file turns crops into Views.
 
 A step: random crops of the batch, the encoder and the heads, one or more ``Views`` of raw
 embeddings, the mean of the objective over them, one update, and what follows it (moving averages,
@@ -39,7 +39,7 @@ _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the process
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a method can be told; a method's own are a subclass, with a ``Hyper`` for each field."""
+    """The options of a method: each method has a subclass, with a ``Hyper`` for each field."""
 
     def __post_init__(self) -> None:
         """Check the values.
@@ -67,7 +67,7 @@ class ImageMethod(L.LightningModule):
         options: the method's own settings; by default those of its recipe.
         augments: one for each crop; by default those of its recipe.
         seed: decides heads, queue, crops and dropout.
-        log_every: steps between looks at the embeddings.
+        log_every: steps between measurements of the embeddings.
         caching: images that go through the encoder at a time, with the graphs of no more than
             these; None: the whole batch. Refused with batch normalisation in the encoder.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
@@ -103,6 +103,7 @@ class ImageMethod(L.LightningModule):
         backend: str = "auto",
     ) -> None:
         super().__init__()
+        self.check_objective(objective)
         self.backend = backend
         if caching is not None:
             refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
@@ -125,6 +126,10 @@ class ImageMethod(L.LightningModule):
 
     # what a method's own file writes
 
+    @classmethod
+    def check_objective(cls, objective: Objective) -> None:
+        """Refuse an objective that the method cannot train; by default none."""
+
     def build(self) -> None:
         """Make heads, moving averages and queues; torch's random state is the seed's."""
         raise NotImplementedError
@@ -138,11 +143,11 @@ class ImageMethod(L.LightningModule):
         raise NotImplementedError
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Return the terms with what has to be added once all processes' rows are there."""
+        """Complete the terms when the rows of all processes have been gathered."""
         return wholes
 
     def after_step(self) -> None:
-        """Do what follows an update."""
+        """Update moving averages, queues and centres after the step."""
 
     @classmethod
     def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
@@ -153,7 +158,7 @@ class ImageMethod(L.LightningModule):
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return one augmentation for each crop: two, whatever small ones a recipe has besides.
+        """Return one augmentation for each crop: two, without the small ones of a recipe.
 
         Args:
             size: the side of the crops.
@@ -162,7 +167,7 @@ class ImageMethod(L.LightningModule):
         """
         return two_views(name or cls.recipe.augment, size)[:2]
 
-    # what is theirs to use
+    # what a method may use
 
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
         """Cut-initialise everything but the encoder, which has come as it shall be, cut or not.
@@ -189,7 +194,7 @@ class ImageMethod(L.LightningModule):
 
     @torch.no_grad()
     def targets(self, target: Momentum, crops: Tensor) -> Tensor:
-        """Return what a moving average of encoder and head makes of images, without history.
+        """Apply a moving average of encoder and head to images, without history.
 
         With ``caching`` a few images go through the encoder at a time, and all through the head,
         whose batch normalisations need the whole batch.
@@ -202,7 +207,7 @@ class ImageMethod(L.LightningModule):
     # the step
 
     def crops(self, batch: ImageBatch) -> list[Tensor]:
-        """Return the crops of this process's images: what one process would make of them."""
+        """Return the crops of this process's images, the same as in a single process."""
         generator = torch.Generator().manual_seed(step_seed(self.seed, batch.step, _CROPS))
         rows = rows_of(batch.size)
         return [
@@ -211,7 +216,7 @@ class ImageMethod(L.LightningModule):
         ]
 
     def training_step(self, batch: ImageBatch, batch_idx: int) -> Tensor:
-        """Return the loss of one batch; every ``log_every`` steps also look inside it."""
+        """Return the loss of one batch; every ``log_every`` steps also measure it."""
         self.step = batch.step
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
         wholes = self.completed(
@@ -235,7 +240,7 @@ class ImageMethod(L.LightningModule):
         optimizer: torch.optim.Optimizer | LightningOptimizer,
         optimizer_closure: Callable[[], Any] | None = None,
     ) -> None:
-        """Update, and at once what follows: callbacks then save and score the whole step."""
+        """Update the weights, then call ``after_step`` before any callback."""
         super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
         if not self.guard.skipping:
             self.after_step()

@@ -1,7 +1,7 @@
 """MoCo v2: the positive is a moving average's view, the negatives a queue of earlier ones."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from torch import Tensor, nn
@@ -76,14 +76,21 @@ class MoCoV2(ImageMethod):
     options_class = MoCoV2Options
     options: MoCoV2Options
 
-    def __init__(self, *, objective: Objective, **values: Any) -> None:  # noqa: ANN401
-        """Refuse an objective that a queue is of no use to.
+    @classmethod
+    def check_objective(cls, objective: Objective) -> None:
+        """Compute the loss once against a queue of noise, to refuse what cannot use a queue.
 
         Raises:
             InputError: it has no place for further negatives, or needs those of the batch.
         """
-        _try_queue(objective)
-        super().__init__(objective=objective, **values)
+        noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
+        try:
+            objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
+        except ValueError as error:
+            raise InputError(
+                f"objective {objective.name} cannot push against a queue alone, as mocov2 does "
+                f"({error}); choose infonce, or mocov3, which has no queue"
+            ) from error
 
     def build(self) -> None:
         """Make the head, the key encoder and the queue."""
@@ -122,15 +129,3 @@ class MoCoV2(ImageMethod):
         self.target.update(self._online())
         self.queue.push(torch.cat(self._keys))
         self._keys = []
-
-
-def _try_queue(objective: Objective) -> None:
-    """Compute the loss once against a queue of noise: what it refuses shows before any work."""
-    noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
-    try:
-        objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))
-    except ValueError as error:
-        raise InputError(
-            f"objective {objective.name} cannot push against a queue alone, as mocov2 does "
-            f"({error}); choose infonce, or mocov3, which has no queue"
-        ) from error

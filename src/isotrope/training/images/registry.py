@@ -1,4 +1,4 @@
-"""The methods on images by name, and their options from settings."""
+"""Finds the methods on images by name, and builds their options from settings."""
 
 import importlib
 import typing
@@ -37,10 +37,10 @@ def find_method(name: str) -> "type[ImageMethod]":
             f"unknown method {name!r}{nearest(name.lower(), METHODS)}; known: {', '.join(METHODS)}"
         )
     file, cls = METHODS[name.lower()]
-    found: type[ImageMethod] = getattr(
+    method: type[ImageMethod] = getattr(
         importlib.import_module(f"isotrope.training.images.{file}"), cls
     )
-    return found
+    return method
 
 
 def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options":
@@ -56,7 +56,7 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
     cls = find_method(name).options_class
     fields = hypers(cls)
     whole = {k for k, kind in typing.get_type_hints(cls).items() if kind is int}
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for key, value in (settings or {}).items():
         if key not in fields:
             raise InputError(
@@ -64,14 +64,14 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
                 f"it has: {', '.join(fields)}"
             )
         try:
-            given[key] = value_of(fields[key], value)
+            values[key] = value_of(fields[key], value)
         except ValueError as error:
             raise InputError(f"method {name}: {key} must be {error}") from None
         if key in whole:
-            if not given[key].is_integer():
+            if not values[key].is_integer():
                 raise InputError(f"method {name}: {key} must be a whole number; found {value!r}")
-            given[key] = int(given[key])
+            values[key] = int(values[key])
     try:
-        return cls(**given)
+        return cls(**values)
     except ValueError as error:
         raise InputError(f"method {name}: {error}") from None

@@ -1,4 +1,4 @@
-"""Everything a training on images can be told; ``settings`` has what it shares with text.
+"""Declares the settings of a training on images, beyond those that text has too.
 
 Options of the method are ``--method.queue 4096``, as hyperparameters of the objective are
 ``--objective.temperature 0.1``. What is left out is the method's own: optimiser, learning rate,
@@ -119,7 +119,7 @@ class ImageSettings(RunSettings):
 
     @classmethod
     def dotted_names(cls) -> list[str]:
-        """Return the settings with a dot that there are, of all methods and objectives."""
+        """Return the dotted settings of all methods and objectives."""
         from isotrope.training.images.registry import METHODS, find_method
 
         options = {key for name in METHODS for key in hypers(find_method(name).options_class)}

@@ -1,4 +1,4 @@
-"""Train an image encoder: check the settings, read the data, train, score and save the encoder.
+"""Trains an image encoder: checks the settings, reads the data, trains, scores and saves.
 
 The saved model is that of the last step: kNN accuracy during training is measured on the test set,
 so choosing a step by it would tune on the test set.
@@ -63,11 +63,11 @@ IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
 
 
 def fit_images(
-    data: Any,  # noqa: ANN401 - checked by ImageSettings, as all settings
+    data: str | Path,
     *,
     encoder: "str | Path | ImageEncoder" = "resnet18",
     resume: bool = False,
-    **settings: Any,  # noqa: ANN401
+    **settings: Any,
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
@@ -348,7 +348,7 @@ class ImageTask(Task):
             batch_size=None,
             num_workers=_worker_count(self.settings, self.images),
             pin_memory=find_device(self.settings.device).type == "cuda",
-            # the main process handles Ctrl-C: the workers go on until the current step is done
+            # the main process handles Ctrl-C: the workers continue until the current step is done
             worker_init_fn=_ignore_interrupts,
         )
 

@@ -67,11 +67,11 @@ class VICRegMethod(ImageMethod):
     @classmethod
     def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
         """Return the recipe's; the weight of the invariance follows the head's dimension."""
-        found = super().settings_of(objective, options)
+        settings = super().settings_of(objective, options)
         if objective == "vicreg":
             assert isinstance(options, VICRegOptions)
-            found["sim_coeff"] = 25.0 / options.dimension
-        return found
+            settings["sim_coeff"] = 25.0 / options.dimension
+        return settings
 
     def build(self) -> None:
         """Make the head."""

@@ -1,0 +1,229 @@
+"""A latent space of two dimensions in training: Draganov et al. 2024, figure 4, on a CPU.
+
+The paper trains SimCLR and BYOL with projections of two dimensions and draws a line between the
+two views of each image. Here the methods are the library's own, which its tests
+compare with their papers.
+
+SimCLR minimises DCL at temperature .5, the loss of the paper's released code (its equation 1 has
+the positive outside the sum, too, and no temperature). Ours, since the paper says no more: a
+network of two convolutions, heads of one hidden layer of 128, batches of 128, learning rate .01
+along the recipe's cosine (at the recipe's .06 the first epoch throws embeddings that begin at norms
+of .3 to 9 and more, where the effect of the norm holds them), 256 training images with the same two
+crops at every look, batch normalisations in training mode, as the objective sees them.
+"""
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError
+from isotrope.core.views import Views, unit
+from isotrope.data.images.batches import ImageBatches
+from isotrope.data.images.sets import ImageSet, load_images
+from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.image import ImageEncoder
+from isotrope.measures.norms import mean_norm
+from isotrope.measures.opposite_halves import opposite_halves
+from isotrope.paradigm.registry import build
+from isotrope.training.images.method import ImageMethod
+from isotrope.training.images.registry import find_method, options_of
+from isotrope.training.optimisers import build_optimizer, set_rates
+from papers.draganov2024.check_opposite import FAR
+
+__all__ = ["MEASURES", "Cell", "LatentSnapshot", "byol_cells", "latent", "simclr_cells"]
+
+_WIDTH, _GRID, _HIDDEN, _BATCH, _SHOWN = 16, 4, 128, 128, 256
+_RATE = 0.01
+_PAPER: Mapping[str, str] = {"temperature": "0.5"}
+
+
+MEASURES = ("norm", "angle", "opposite_halves", "far_opposite", "clusters")
+
+
+@dataclass(frozen=True, eq=False)
+class LatentSnapshot:
+    """Pairs of one set of images, as the objective sees them, after an epoch.
+
+    Attributes:
+        epoch: 0 before training.
+        anchors: n x d, not normalised: SimCLR's projections, BYOL's predictions.
+        positives: n x d: SimCLR's projections, BYOL's targets, of the other crop.
+    """
+
+    epoch: int
+    anchors: Tensor
+    positives: Tensor
+
+    @property
+    def cosines(self) -> Tensor:
+        """The cosines of the n pairs."""
+        return (unit(self.anchors) * unit(self.positives)).sum(dim=1)
+
+    def measures(self) -> dict[str, float]:
+        """Return the numbers of the snapshot, by the names in ``MEASURES``.
+
+        norm: mean norm of the anchors. angle: mean angle of the pairs, radians. opposite_halves,
+        far_opposite: share of pairs more than pi/2 and more than 7 pi/8 apart. clusters: the length
+        of the mean of e^{2 i theta} over the anchors' directions in the first two dimensions: 1
+        where all lie on one line through the origin (one cluster, or two at antipodes), near 0
+        where they are spread around the circle.
+        """
+        directions = torch.atan2(self.anchors[:, 1], self.anchors[:, 0])
+        doubled = torch.polar(torch.ones_like(directions), 2 * directions).mean().abs()
+        return {
+            "norm": float(mean_norm(self.anchors)),
+            "angle": float(self.cosines.clamp(-1, 1).acos().mean()),
+            "opposite_halves": float(opposite_halves(self.anchors, self.positives)),
+            "far_opposite": float(opposite_halves(self.anchors, self.positives, FAR)),
+            "clusters": float(doubled),
+        }
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What one run differs in.
+
+    Attributes:
+        method: the name of the method.
+        objective: its name.
+        settings: the objective's hyperparameters.
+        weight_decay: None is the recipe's.
+        cut: the cut-constant of all weights, 1 for none.
+        batch_norm: whether the heads have batch normalisations; None is the method's own.
+    """
+
+    method: str
+    objective: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    weight_decay: float | None = None
+    cut: float = 1.0
+    batch_norm: bool | None = None
+
+
+def simclr_cells(objective: str = "dcl", settings: Mapping[str, str] = _PAPER) -> dict[str, Cell]:
+    """Return SimCLR as it is, with a large weight decay, and cut (Draganov et al. 2024: c = 3)."""
+    plain = Cell("simclr", objective, settings)
+    return {
+        "SimCLR": plain,
+        "SimCLR, decay .05": replace(plain, weight_decay=0.05),
+        "SimCLR, cut 3": replace(plain, cut=3.0),
+    }
+
+
+def byol_cells() -> dict[str, Cell]:
+    """Return BYOL as it is, without batch norms in heads, and cut by 9 (Draganov et al. 2024)."""
+    plain = Cell("byol", "negativecosine")
+    return {
+        "BYOL": plain,
+        "BYOL, no batch norm": replace(plain, batch_norm=False),
+        "BYOL, cut 9": replace(plain, cut=9.0),
+    }
+
+
+def latent(
+    cells: Mapping[str, Cell],
+    data: Path | str = "digits",
+    *,
+    epochs: int = 16,
+    limit: int = 2000,
+    seed: int = 0,
+) -> dict[str, list[LatentSnapshot]]:
+    """Train every cell and look at its pairs before training and after each epoch.
+
+    Args:
+        cells: the runs, by the names that pictures show.
+        data: what ``load_images`` opens.
+        epochs: how many each run has, in batches of 128.
+        limit: most training images.
+        seed: decides weights, batches and crops.
+
+    Raises:
+        InputError: numbers out of range, data that cannot be read, an objective or a method that
+            does not fit, training that diverges.
+    """
+    if epochs < 1:
+        raise InputError(f"training takes 1 or more epochs; found {epochs}")
+    if seed < 0:
+        raise InputError(f"the seed must be 0 or more; found {seed}")
+    if seed >= 2**63:
+        raise InputError(f"the seed must be below 2^63; found {seed}")
+    images = load_images(data, limit=limit)
+    modules = {name: _method(cell, images, epochs, seed) for name, cell in cells.items()}
+    return {name: _train(module, images, epochs, seed) for name, module in modules.items()}
+
+
+def _method(cell: Cell, images: ImageSet, epochs: int, seed: int) -> ImageMethod:
+    """Everything is checked here, before the first run trains."""
+    method = find_method(cell.method)
+    heads: dict[str, object] = {"dimension": 2, "hidden": _HIDDEN}
+    if cell.batch_norm is not None:
+        heads["batch_norm"] = cell.batch_norm
+    options = options_of(cell.method, heads)
+    batches = ImageBatches(images.train, _BATCH, seed)
+    plan = method.recipe.plan(
+        steps=epochs * batches.steps_per_epoch,
+        steps_per_epoch=batches.steps_per_epoch,
+        batch_size=batches.size,
+    )
+    plan = replace(plan, learning_rate=_RATE, last_learning_rate=0.0)
+    if cell.weight_decay is not None:
+        plan = replace(plan, weight_decay=cell.weight_decay)
+    encoder = _encoder(images.side, seed)
+    cut_initialize(encoder, cell.cut)
+    module = method(
+        encoder=encoder,
+        objective=build(cell.objective, cell.settings),
+        plan=plan,
+        options=options,
+        seed=seed,
+    )
+    module.cut_heads(cell.cut)
+    return module.train()
+
+
+def _encoder(side: int, seed: int) -> ImageEncoder:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        net = nn.Sequential(
+            nn.Conv2d(3, _WIDTH, 3, padding=1, bias=False),
+            nn.BatchNorm2d(_WIDTH),
+            nn.ReLU(),
+            nn.Conv2d(_WIDTH, 2 * _WIDTH, 3, stride=2, padding=1, bias=False),
+            nn.BatchNorm2d(2 * _WIDTH),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(_GRID),
+            nn.Flatten(),
+        )
+    return ImageEncoder.wrap(net, dimension=2 * _WIDTH * _GRID**2, image_size=side)
+
+
+def _train(module: ImageMethod, images: ImageSet, epochs: int, seed: int) -> list[LatentSnapshot]:
+    batches = ImageBatches(images.train, _BATCH, seed)
+    crops = _fixed_crops(module, images, seed)
+    optimizer = build_optimizer(module, module.plan, fused=False)
+    looks = [_look(module, crops, 0)]
+    for step in range(epochs * batches.steps_per_epoch):
+        loss = module.training_step(batches.at(step), step)
+        optimizer.zero_grad()
+        torch.autograd.backward(loss)
+        set_rates(optimizer, module.plan, step)
+        optimizer.step()
+        module.after_step()
+        if (step + 1) % batches.steps_per_epoch == 0:
+            looks.append(_look(module, crops, (step + 1) // batches.steps_per_epoch))
+    return looks
+
+
+def _fixed_crops(module: ImageMethod, images: ImageSet, seed: int) -> list[Tensor]:
+    return module.crops(ImageBatches(images.train, _SHOWN, seed).at(0))
+
+
+@torch.no_grad()
+def _look(module: ImageMethod, crops: Sequence[Tensor], epoch: int) -> LatentSnapshot:
+    """Embed a copy's crops: a forward pass moves the statistics of batch normalisations."""
+    seen: Views = copy.deepcopy(module).views(list(crops))[0]
+    return LatentSnapshot(epoch, seen.anchors.clone(), seen.positives.clone())

@@ -1,0 +1,345 @@
+"""Whether a loss is the same whole, in chunks, gradient-cached, on two processes, and permuted.
+
+For anybody's loss: a function of anchors and positives, or a module. It is called on the embeddings
+of a small encoder, and the gradients of the encoder's weights, and of the loss's own, are compared
+with those of one plain call. What a user must provide is a file; an objective of isotrope in it
+goes to :func:`isotrope.paradigm.proof.prove` instead, which knows more of it.
+"""
+
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.distributed import all_reduce_sum, process_group, rows_of
+from isotrope.core.errors import InputError
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.proof import DEGENERATE, Check, degenerate, prove
+from isotrope.training.gradient_cache import cached
+from isotrope.training.launch import launch
+
+__all__ = ["check_file", "check_loss"]
+
+SAME = 1e-5
+"""The largest relative difference that counts as rounding: float32 stays far below, a bug above."""
+
+_ROWS, _INPUTS, _DIMENSIONS = 24, 12, 16
+_SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
+"""Names of a parameter or an attribute by which a loss divides its batch."""
+
+_ROUNDINGS = 8  # random roundings of the inputs whose effect is the measure of bfloat16
+_TIMES = 4.0  # as far as arithmetic in bfloat16 may be off, in units of that effect
+
+Loss = Callable[..., Tensor]
+
+
+class _LossAndGradients(NamedTuple):
+    """A value, and the gradients of the encoder's weights and of the loss's own parameters."""
+
+    value: Tensor
+    gradients: list[Tensor]
+
+
+def check_file(file: Path, name: str = "") -> dict[str, list[Check]]:
+    """Check the losses of a Python file.
+
+    Args:
+        file: defines objectives, or functions of (anchors, positives) or of (anchors, positives,
+            negatives), or modules with such a ``forward``.
+        name: of one of them; by default all whose name contains "loss", and all objectives.
+
+    Returns:
+        The checks of each by its name.
+
+    Raises:
+        InputError: the file fails or has no loss.
+    """
+    module = registry.run_file(file)
+    found = _losses(vars(module), module.__name__, name)
+    if not found:
+        raise InputError(
+            f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, positives) "
+            "or of a module, or name it ...loss"
+        )
+    return {
+        key: prove(value)
+        if isinstance(value, type) and issubclass(value, Objective)
+        else check_loss(_built(file, key, value), (file, key))
+        for key, value in found.items()
+    }
+
+
+def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]:
+    """Return the objectives, functions and modules of a file, or the one of that name."""
+    if name:
+        return {name: namespace[name]} if callable(namespace.get(name)) else {}
+    found = {}
+    for key, value in namespace.items():
+        own = getattr(value, "__module__", module) == module or isinstance(value, nn.Module)
+        objective = isinstance(value, type) and issubclass(value, Objective)
+        if own and callable(value) and key[0] != "_" and (objective or "loss" in key.lower()):
+            found[key] = value
+    return found
+
+
+def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever the file has
+    """Return a function or an instance."""
+    try:
+        loss: Loss = value() if isinstance(value, type) else value
+        given = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{file}: {key} needs arguments ({error}); give a built one") from error
+    needed = [p for p in given.parameters.values() if p.default is p.empty]
+    if not 2 <= len([p for p in needed if p.kind is not p.VAR_KEYWORD]) <= 3:
+        raise InputError(
+            f"{file}: {key} must take anchors and positives (and negatives); found {given}"
+        )
+    return loss
+
+
+def check_loss(loss: Loss, source: tuple[Path, str] | None = None) -> list[Check]:
+    """Check a loss; a few seconds.
+
+    Args:
+        loss: of anchors and positives, both n x d and not normalised, and of n x d negatives if it
+            needs a third argument; returns a scalar. Of a module each call gets a copy.
+        source: the file and the name by which another process finds the loss.
+
+    Returns:
+        A line for each comparison; ``passed`` is None for what could not be compared.
+    """
+    try:
+        whole = _whole(loss)
+    except Exception as error:  # whatever somebody's loss raises is the finding
+        return [_raised("one call", error)]
+    checks = [_compared("rows permuted", lambda: _whole(loss, permuted=True), whole, _PERMUTED)]
+    checks += _in_chunks(loss, whole)
+    checks.append(_compared("gradient-cached", lambda: _cached(loss), whole, _CACHED))
+    if source is not None:
+        checks.append(_on_two(loss, source, whole))
+    return [*checks, _rounded(loss), *_collapsed(loss)]
+
+
+_PERMUTED = "it depends on the order of the rows: a mask or a label is at the wrong place"
+_CACHED = "it does more with the embeddings than one backward pass: do not train it with a cache"
+_CHUNKS = "its chunks are not the batch: gradients are dropped, or an offset is missing"
+_GATHERED = (
+    "processes together are not one: gradients do not flow through a reduction (a factor of 1/2), "
+    "or rows of another process are taken for positives"
+)
+_OWN = "it gathers nothing: each process compares its own rows only"
+_BF16 = "arithmetic in bfloat16 loses more than the rounding of its inputs: compute in float32"
+_COLLAPSE = "one such batch ends a training: clamp norms, or return 0 where there is nothing"
+
+
+def _data(dtype: torch.dtype = torch.float64) -> tuple[nn.Module, list[Tensor]]:
+    """Return an encoder, and the inputs of anchors, positives and negatives."""
+    numbers = torch.Generator().manual_seed(0)
+    layer = nn.Linear(_INPUTS, _DIMENSIONS)
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=numbers))
+    x, noise, other = (torch.randn(_ROWS, _INPUTS, generator=numbers) for _ in range(3))
+    encoder = nn.Sequential(layer, nn.Tanh()).to(dtype)
+    return encoder, [view.to(dtype) for view in (x, x + 0.5 * noise, other)]
+
+
+def _fresh(loss: Loss, dtype: torch.dtype = torch.float64) -> Loss:
+    """Return a loss as it was at first, with the same random numbers."""
+    torch.manual_seed(0)
+    return copy.deepcopy(loss).to(dtype) if isinstance(loss, nn.Module) else loss
+
+
+def _takes(loss: Loss) -> int:
+    """Return how many tensors it needs: 2, or 3 with negatives."""
+    call = loss.forward if isinstance(loss, nn.Module) else loss
+    needed = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
+    return 3 if len([p for p in needed if p.kind is not p.VAR_KEYWORD]) > 2 else 2
+
+
+def _result(
+    loss: Loss,
+    encoder: nn.Module,
+    views: list[Tensor],
+    options: Mapping[str, int] | None = None,
+) -> _LossAndGradients:
+    """Call the loss and go backward; a loss may have gone backward by itself."""
+    value = loss(*views[: _takes(loss)], **(options or {}))
+    if not isinstance(value, Tensor) or value.numel() != 1:
+        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        raise InputError(f"it returns {shape}, not a scalar")
+    if value.requires_grad:
+        value.backward()
+    modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
+    parameters = [p for module in modules for p in module.parameters()]
+    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+    return _LossAndGradients(value.detach(), gradients)
+
+
+def _whole(
+    loss: Loss, *, permuted: bool = False, options: Mapping[str, int] | None = None
+) -> _LossAndGradients:
+    loss, (encoder, inputs) = _fresh(loss), _data()
+    if permuted:
+        order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
+        inputs = [x[order] for x in inputs]
+    return _result(loss, encoder, [encoder(x) for x in inputs], options)
+
+
+def _cached(loss: Loss) -> _LossAndGradients:
+    loss, (encoder, inputs) = _fresh(loss), _data()
+    views = [torch.cat(cached(encoder, [(part,) for part in x.split(7)])) for x in inputs]
+    return _result(loss, encoder, views)
+
+
+def _in_chunks(loss: Loss, whole: _LossAndGradients) -> Iterator[Check]:
+    """Compare the sizes by which the loss divides its batch, by itself."""
+    call = loss.forward if isinstance(loss, nn.Module) else loss
+    for name in _SIZES:
+        for size in (_ROWS, 8, 7):
+            label = f"in chunks: {name}={size}"
+            if name in inspect.signature(call).parameters:
+                way = functools.partial(_whole, loss, options={name: size})
+            elif isinstance(loss, nn.Module) and hasattr(loss, name):
+                divided = copy.deepcopy(loss)
+                setattr(divided, name, size)
+                way = functools.partial(_whole, divided)
+            else:
+                continue
+            yield _compared(label, way, whole, _CHUNKS)
+
+
+def _on_two(loss: Loss, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
+    """Compare with two processes, as DistributedDataParallel averages their gradients."""
+    name = "on two processes"
+    try:
+        _, answer = launch(2, _rank, source)
+    except (RuntimeError, InputError) as error:
+        return _raised(name, error)
+    if answer is None:
+        return Check(name, 1, "no answer", passed=False, means="a process has ended early")
+    both = _LossAndGradients(*answer)
+    alone = [_half(loss, slice(0, _ROWS // 2)), _half(loss, slice(_ROWS // 2, _ROWS))]
+    own = _LossAndGradients(*(_mean(part) for part in zip(*alone, strict=True)))
+    if _distance(both, whole) > SAME and _distance(both, own) <= SAME:
+        return Check(name, 1, _shown(_distance(both, whole)), passed=None, means=_OWN)
+    return _compared(name, lambda: both, whole, _GATHERED)
+
+
+def _mean(parts: Any) -> Any:  # noqa: ANN401 - two values, or two lists of gradients
+    first, second = parts
+    if isinstance(first, Tensor):
+        return (first + second) / 2
+    return [(a + b) / 2 for a, b in zip(first, second, strict=True)]
+
+
+def _half(loss: Loss, rows: slice) -> _LossAndGradients:
+    loss, (encoder, inputs) = _fresh(loss), _data()
+    return _result(loss, encoder, [encoder(x[rows]) for x in inputs])
+
+
+def _rank(source: tuple[Path, str]) -> tuple[int, tuple[Tensor, list[Tensor]]]:
+    """Do one process's part: its rows, and the mean of both processes' values and gradients."""
+    file, key = source
+    torch.set_num_threads(1)
+    loss = _built(file, key, vars(registry.run_file(file))[key])
+    with process_group("cpu"):
+        result = _half(loss, rows_of(_ROWS))
+        mean = [all_reduce_sum(x) / 2 for x in (result.value, *result.gradients)]
+    return 0, (mean[0], mean[1:])
+
+
+def _rounded(loss: Loss) -> Check:
+    """Compare bfloat16 with float64 on the same rounded embeddings.
+
+    The measure is what rounding alone does: by how much the result changes in float64 if every
+    input is off by half a unit in the last place of bfloat16, at random.
+    """
+    name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
+    encoder, inputs = _data()
+    exact = [encoder(x).detach().bfloat16().double() for x in inputs]
+    true = _by_embeddings(_fresh(loss), exact)
+    unit = torch.finfo(torch.bfloat16).eps / 2
+    turned = []
+    for _ in range(_ROUNDINGS):
+        off = [x * (1 + unit * _signs(x, numbers)) for x in exact]
+        turned.append(_distance(_by_embeddings(_fresh(loss), off), true))
+    try:
+        low = _by_embeddings(_fresh(loss, torch.bfloat16), [x.bfloat16() for x in exact])
+    except Exception as error:  # it may refuse the dtype, and says so
+        return Check(name, 1, _line(error), passed=None, means="it refuses bfloat16")
+    found, most = _distance(low, true), _TIMES * max(max(turned), unit)
+    passed = found <= most
+    means = "" if passed else f"{_BF16} (rounding alone: {max(turned):.1e})"
+    return Check(name, 1, _shown(found), passed=passed, means=means)
+
+
+def _signs(like: Tensor, numbers: torch.Generator) -> Tensor:
+    return torch.randint(0, 2, like.shape, generator=numbers).to(like) * 2 - 1
+
+
+def _by_embeddings(loss: Loss, views: list[Tensor]) -> _LossAndGradients:
+    leaves = [x.detach().clone().requires_grad_() for x in views]
+    value = loss(*leaves[: _takes(loss)])
+    gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
+    return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
+
+
+def _collapsed(loss: Loss) -> Iterator[Check]:
+    """Call it where embeddings are equal, zero, or one: value and gradients must be finite."""
+    cases = {case: degenerate(case, torch.float32) for case in DEGENERATE}
+    one = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
+    for case, leaves in {**cases, "one row": (one[0], one[1])}.items():
+        name = f"at the edge: {case}"
+        views = [*leaves, leaves[1].detach().clone().flip(0).requires_grad_()]
+        try:
+            value = _fresh(loss, torch.float32)(*views[: _takes(loss)])
+            gradients: tuple[Tensor, ...] = ()
+            if value.requires_grad:
+                gradients = torch.autograd.grad(value, views, materialize_grads=True)
+        except Exception as error:  # whatever it is, training stops there
+            yield _raised(name, error)
+            continue
+        finite = [bool(x.isfinite().all()) for x in (value, *gradients)]
+        found = "finite" if all(finite) else "value" if not finite[0] else "gradient"
+        found = found if all(finite) else f"{found} not finite"
+        yield Check(name, 1, found, passed=all(finite), means="" if all(finite) else _COLLAPSE)
+
+
+def _compared(
+    name: str, way: Callable[[], _LossAndGradients], whole: _LossAndGradients, means: str
+) -> Check:
+    try:
+        found = _distance(way(), whole)
+    except Exception as error:  # whatever somebody's loss raises is the finding
+        return _raised(name, error)
+    passed = found <= SAME
+    return Check(name, 1, _shown(found), passed=passed, means="" if passed else means)
+
+
+def _distance(one: _LossAndGradients, other: _LossAndGradients) -> float:
+    """Return the largest relative difference of values and of gradients; infinite for NaN."""
+    size = max([float(g.abs().max()) for g in other.gradients], default=0.0) or 1.0
+    errors = [float((one.value - other.value).abs()) / (1 + float(other.value.abs()))]
+    for a, b in zip(one.gradients, other.gradients, strict=True):
+        errors.append(float((a - b).abs().max()) / size)
+    return max(errors) if all(error == error for error in errors) else float("inf")
+
+
+def _shown(distance: float) -> str:
+    return f"{distance:.1e}"
+
+
+def _raised(name: str, error: Exception) -> Check:
+    return Check(name, 1, _line(error), passed=False, means="training would stop here")
+
+
+def _line(error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[-1].strip()}"[:80]

@@ -1,0 +1,177 @@
+"""The check of anybody's loss: six bugs of published losses are caught, repaired ones pass."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError
+from isotrope.paradigm.proof import Check
+from isotrope.training.loss_check import check_file, check_loss
+
+HISTORICAL = Path(__file__).with_name("historical_losses.py")
+
+CAUGHT = {
+    "dropped_gradients": "in chunks: mini_batch_size=24",
+    "guided_chunks": "in chunks: mini_batch_size=24",
+    "guided_gathered": "on two processes",
+    "gathered_order": "on two processes",
+    "correlation": "on two processes",
+    "characteristic": "on two processes",
+}
+"""The bugs, and the line that shows each."""
+
+
+def wrong(checks: list[Check]) -> list[str]:
+    return [check.name for check in checks if check.passed is False]
+
+
+def infonce(anchors: Tensor, positives: Tensor) -> Tensor:
+    scores = F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T
+    return F.cross_entropy(scores / 0.1, torch.arange(len(scores)))
+
+
+@pytest.mark.parametrize(
+    "bug",
+    [
+        pytest.param(
+            bug, marks=pytest.mark.slow if bug in ("gathered_order", "correlation") else ()
+        )
+        for bug in CAUGHT
+    ],
+)
+def test_six_bugs_are_caught_and_their_repairs_pass(bug: str) -> None:
+    (broken,) = check_file(HISTORICAL, f"{bug}_broken").values()
+    assert CAUGHT[bug] in wrong(broken)
+    (line,) = [check for check in broken if check.name == CAUGHT[bug]]
+    assert line.means
+    (repaired,) = check_file(HISTORICAL, f"{bug}_repaired").values()
+    assert CAUGHT[bug] in [check.name for check in repaired]
+    assert not [name for name in wrong(repaired) if not name.startswith("at the edge")], repaired
+
+
+def test_a_sound_loss_passes_everything() -> None:
+    checks = check_loss(infonce)
+    assert not wrong(checks), checks
+    assert [check.name for check in checks][:3] == [
+        "rows permuted",
+        "gradient-cached",
+        "in bfloat16",
+    ]
+    assert "at the edge: one row" in [check.name for check in checks]
+
+
+def by_length(anchors: Tensor, positives: Tensor) -> Tensor:
+    unit = anchors / anchors.norm(dim=1, keepdim=True)
+    return (unit * positives).sum(dim=1).neg().mean()
+
+
+def first_row(anchors: Tensor, positives: Tensor) -> Tensor:
+    return infonce(anchors, positives) + (anchors[0] * positives[0]).sum()
+
+
+def small_difference(anchors: Tensor, positives: Tensor) -> Tensor:
+    """The difference of large numbers, which cancel."""
+    return (
+        ((anchors + 300).square().sum(1) - (positives + 300).square().sum(1)).square().mean().sqrt()
+    )
+
+
+def goes_backward(anchors: Tensor, positives: Tensor) -> Tensor:
+    value = infonce(anchors, positives)
+    value.backward()  # type: ignore[no-untyped-call]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("loss", "line"),
+    [
+        (by_length, "at the edge: zero rows"),
+        (first_row, "rows permuted"),
+        (small_difference, "in bfloat16"),
+        (goes_backward, "one call"),
+        (lambda anchors, positives: anchors @ positives.T, "one call"),
+    ],
+)
+def test_what_is_wrong_is_on_its_line(loss: object, line: str) -> None:
+    assert line in wrong(check_loss(loss))  # type: ignore[arg-type]
+
+
+class Learnt(nn.Module):
+    """A temperature that is learnt, and a size of chunks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.log_scale = nn.Parameter(torch.tensor(1.0))
+        self.chunk_size = 6
+        self.calls = 0
+
+    def forward(self, anchors: Tensor, positives: Tensor) -> Tensor:
+        self.calls += 1  # what a module keeps does not reach the next call
+        scores = F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T
+        scores = scores * self.log_scale.exp()
+        own = torch.arange(len(scores))
+        parts = zip(scores.split(self.chunk_size), own.split(self.chunk_size), strict=True)
+        return sum(F.cross_entropy(s, i, reduction="sum") for s, i in parts) / len(scores)  # type: ignore[return-value]
+
+
+def test_a_module_keeps_nothing_and_shows_its_own_gradients() -> None:
+    loss = Learnt()
+    checks = check_loss(loss)
+    assert not wrong(checks), checks
+    assert loss.calls == 0
+    assert loss.log_scale.grad is None
+    assert [c.name for c in checks if "chunk_size" in c.name] == [
+        f"in chunks: chunk_size={size}" for size in (24, 8, 7)
+    ]
+
+
+OWN = """
+import torch
+from torch.nn.functional import cross_entropy, normalize
+
+def _hidden_loss(anchors, positives):
+    raise ValueError
+
+def my_loss(anchors, positives):
+    scores = normalize(anchors, dim=1) @ normalize(positives, dim=1).T
+    return cross_entropy(20 * scores, torch.arange(len(scores)))
+
+def needs_more_loss(anchors, positives, negatives, labels):
+    return anchors.sum()
+
+def cosine(a, b):
+    return a @ b.T
+"""
+
+
+def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(OWN)
+    (checks,) = check_file(file, "my_loss").values()
+    (line,) = [check for check in checks if check.name == "on two processes"]
+    assert line.passed is None
+    assert line.means == "it gathers nothing: each process compares its own rows only"
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        (OWN, "", "needs_more_loss must take anchors and positives"),
+        (OWN, "no_loss", "has no no_loss: give FILE:NAME"),
+        ("x = 1", "", "has no loss: give FILE:NAME"),
+        ("raise OSError('gone')", "", "failed: OSError: gone"),
+        (
+            "import torch\nclass ALoss(torch.nn.Module):\n  def __init__(self, x): pass",
+            "",
+            "ALoss needs arguments",
+        ),
+    ],
+)
+def test_a_file_without_a_loss_is_refused(tmp_path: Path, text: str, name: str, says: str) -> None:
+    file = tmp_path / "own.py"
+    file.write_text(text)
+    with pytest.raises(InputError, match=says):
+        check_file(file, name)
