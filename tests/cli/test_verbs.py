@@ -158,26 +158,26 @@ def test_objectives_lists_and_explains(run) -> None:
     assert re.search(r"roberta-base +weight 10, variant released +1e-06 +512", card)
 
 
-def test_objectives_checks_one(run, tmp_path: Path) -> None:
-    found = run("objectives", "--check", "mpt")
+def test_check_proves_an_objective(run, tmp_path: Path) -> None:
+    found = run("check", "mpt")
     assert found.code == 0
     assert re.search(r"formula = components .* \d\.\de-\d+ +ok", found.out)
     wrong = tmp_path / "wrong.py"
     wrong.write_text(TWICE)
     try:
-        found = run("objectives", "--check", wrong)
+        found = run("check", wrong)
     finally:
         Objective.registered.pop("twice", None)
     assert found.code == 1
     assert re.search(r"formula = components .* WRONG", found.out)
     assert "the pull, scale x GD x pull, is 2 times that of the formula" in found.out
     assert re.search(r"invariance: scale .* not declared, but nothing changes +WRONG", found.out)
-    assert run("objectives", "--check").code == 2
-    assert run("objectives", "--check", "nonsense").code == 2
-    assert run("objectives", "--check", tmp_path / "none.py").code == 2
+    assert run("check").code == 2
+    assert run("check", "nonsense").code == 2
+    assert run("check", tmp_path / "none.py").code == 2
 
 
-def test_objectives_checks_anybodys_loss(run, tmp_path: Path) -> None:
+def test_check_of_anybodys_loss(run, tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(
         "from torch.nn.functional import normalize\n"
@@ -185,13 +185,13 @@ def test_objectives_checks_anybodys_loss(run, tmp_path: Path) -> None:
         "    first = anchors / anchors.norm(dim=1, keepdim=True)\n"
         "    return -(first * normalize(positives)).sum(1).mean()\n"
     )
-    found = run("objectives", "--check", file)
+    found = run("check", file)
     assert found.code == 1
     assert re.search(r"rows permuted +1 +\d\.\de-\d+ +ok", found.out)
     assert re.search(r"on two processes +1 +\d\.\de-\d+ +ok", found.out)  # pairs alone add up
     assert re.search(r"at the edge: zero rows +1 +value not finite +WRONG", found.out)
     assert "at the edge: zero rows: one such batch ends a training" in found.out
-    assert run("objectives", "--check", f"{file}:none").code == 2
+    assert run("check", f"{file}:none").code == 2
 
 
 TWICE = '''

@@ -160,7 +160,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("demo", ["--output", "SENTENCES"], ""),
     ("objectives", ["nonsense"], "unknown objective"),
     ("objectives", ["infonce", "--plugin", "nowhere.py"], "nowhere.py"),
-    ("objectives", ["--check", "nowhere.py"], "nowhere.py"),
+    ("check", ["nowhere.py"], "nowhere.py"),
     ("train", [], "--output is missing"),
     ("train-images", [], "--output is missing"),
 ]

@@ -80,7 +80,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     [
         ("pictures", "taken/page.html", "cannot write .*page.html"),
         ("same", "same", "cannot be both the page and the folder"),
-        ("blocked", "page.html", "loss.png is a folder, not a picture"),
+        ("blocked", "page.html", "loss.png is a folder, not a file"),
         ("taken/pictures", "page.html", "cannot write .*dev.svg"),
     ],
 )

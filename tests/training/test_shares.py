@@ -7,8 +7,8 @@ import torch
 
 from isotrope.core.distributed import all_gather_views, rows_of
 from isotrope.core.views import Views
-from isotrope.paradigm import registry, shares
-from isotrope.paradigm.shares import shared_loss
+from isotrope.paradigm import registry, separable
+from isotrope.paradigm.separable import shared_loss
 from tests.training.ranks import Case, of_rank, on_two, one_process
 
 _SIZES = [(4, 4), (5, 3), (7, 1)]
@@ -117,8 +117,8 @@ def test_one_process_gathers_nothing() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
-    monkeypatch.setattr(shares, "world_size", lambda: processes)
-    monkeypatch.setattr(shares, "all_reduce_sum", lambda share: share.detach())
+    monkeypatch.setattr(separable, "world_size", lambda: processes)
+    monkeypatch.setattr(separable, "all_reduce_sum", lambda share: share.detach())
     x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0))
     whole = all_gather_views(Views(x[0], x[1]))
     objective = registry.build("infonce")

@@ -69,8 +69,8 @@ _GROUPS = {
     "objective and method": "objective method plugin backend",
     "optimisation": "batch_size micro_batch epochs max_steps learning_rate weight_decay clip "
     "warmup warmup_epochs scheduler optimizer gradient_checkpointing",
-    "evaluation and logging": "dev eval_every patience knn_every knn_images linear log_every logger "
-    "progress",
+    "evaluation and logging": "dev eval_every patience knn_every knn_images linear log_every "
+    "logger progress",
     "hardware": "precision device devices",
     "run": "output seed checkpoint_every keep_every on_nan",
 }

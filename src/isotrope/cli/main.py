@@ -29,6 +29,7 @@ VERBS = {
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
+    "check": "is a loss the same in chunks, cached, on two processes, permuted, in bfloat16?",
     "simulate": "what an objective does to an anchor, over all angles",
     "diagnose": "say what is wrong with a run or a model, and what to change",
     "sweep": "train with many settings, and find the best",

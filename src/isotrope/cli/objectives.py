@@ -1,17 +1,13 @@
-"""``isotrope objectives``: list the objectives, show one, or check anybody's loss."""
+"""``isotrope objectives``: list the objectives, or show one."""
 
 import argparse
 import inspect
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser
 from isotrope.cli.table import table
-
-if TYPE_CHECKING:
-    from isotrope.paradigm.proof import Check
 
 EPILOG = """\
 examples:
@@ -19,14 +15,6 @@ examples:
   isotrope objectives --components                     what their gradients are made of
   isotrope objectives infonce                          formula, gradient, settings, presets
   isotrope objectives --plugin my_loss.py              your own among them
-  isotrope objectives --check my_loss.py               is your loss the same in chunks, cached, on
-                                                       two processes, permuted, in bfloat16?
-  isotrope objectives --check infonce                  is its gradient what its components say?
-
---check takes a file with objectives, with functions of (anchors, positives) that return a scalar,
-or with modules of such a forward: all whose name contains "loss", or the one of FILE:NAME. A third
-parameter without a default gets negatives; chunk_size or mini_batch_size, as a parameter or an
-attribute, is tried with several values. On two processes each calls the loss with its rows.
 
 With --components, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0
 (it fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
@@ -36,10 +24,10 @@ Of a part's values (margin:0.3:dot) the last ones may be left out.
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, print the list, one card or its proof."""
+    """Parse, print the list or one card."""
     parser = Parser(
         prog="isotrope objectives",
-        description="List the objectives with their components, show one, or check a loss.",
+        description="List the objectives with their components, or show one.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -53,12 +41,6 @@ def run(arguments: Sequence[str]) -> int:
         help="Python file with an objective of your own; may be repeated",
     )
     parser.add_argument(
-        "--check",
-        metavar="FILE|NAME",
-        help="whether a loss is the same by every way of training with it, and an objective's "
-        "formula by its components; exit code 1 if something is wrong",
-    )
-    parser.add_argument(
         "--components", action="store_true", help="list dissipation, weight and ratio of each"
     )
     options = parser.parse_args(list(arguments))
@@ -68,8 +50,6 @@ def run(arguments: Sequence[str]) -> int:
         registry.load_plugin(plugin)
     if options.name:
         registry.find(options.name)
-    if options.check:
-        return _check(options.check)
     if options.name:
         return _card(options.name)
     return _components() if options.components else _list()
@@ -156,40 +136,6 @@ def _card(name: str) -> int:
         )
         print("together, are yours to give: --learning-rate, --batch-size.")
     return 0
-
-
-def _check(named: str) -> int:
-    """Print the checks of an objective, or of the losses of a file."""
-    file, _, name = named.partition(":")
-    if not file.endswith(".py"):
-        from isotrope.paradigm import registry
-        from isotrope.paradigm.proof import prove
-
-        objective = registry.find(named)
-        checked = {objective.name: prove(objective)}
-    else:
-        from isotrope.training.loss_check import check_file
-
-        checked = check_file(Path(file), name)
-    for key, checks in checked.items():
-        print(("" if key == next(iter(checked)) else "\n") + f"{key}\n")
-        marks = {True: "ok", False: "WRONG", None: "-"}
-        rows = [[c.name, str(c.tried), c.worst, marks[c.passed]] for c in checks]
-        print(table(["compared", "tried", "largest difference", ""], rows))
-        print("\n".join(f"{c.name}: {c.means}" for c in checks if c.means))
-        _explain(key, checks)
-    return 1 if any(c.passed is False for checks in checked.values() for c in checks) else 0
-
-
-def _explain(name: str, checks: "Sequence[Check]") -> None:
-    """Say by what factor an objective's components are off, if they are."""
-    from isotrope.paradigm.mistakes import mistakes
-    from isotrope.paradigm.objective import Objective
-
-    cls = Objective.registered.get(name.lower())
-    if cls is not None and checks[0].passed is False:
-        print("\nformula and components on a random batch of 4 anchors, in 16 dimensions:")
-        print("\n".join(mistakes(cls())))
 
 
 def _parts() -> list[list[str]]:

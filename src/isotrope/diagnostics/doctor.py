@@ -5,7 +5,7 @@ The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the rules
 callback that collects the evidence during a training is in ``isotrope.adapters.doctor``.
 """
 
-from isotrope.diagnostics.advice import in_their_words
+from isotrope.diagnostics.advice import for_trainer
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.diagnostics.readings import crosses, dead_share_after_start, negatives, rank_limit
@@ -29,7 +29,7 @@ def diagnose(case: RunEvidence) -> Diagnosis:
     if not findings and (unknown := not_enough_seen(case)) is not None:
         findings = [unknown]  # nothing was found, but hardly anything was measured either
     numbers = () if findings else _key_numbers(case)
-    rephrased = tuple(in_their_words(finding, case) for finding in findings)
+    rephrased = tuple(for_trainer(finding, case) for finding in findings)
     remark = None if findings else spreading(case)
     remarks = () if remark is None else (remark,)
     return Diagnosis(rephrased, case.notes, numbers, case.judgement, case.losses, remarks)

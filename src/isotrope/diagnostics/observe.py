@@ -20,7 +20,7 @@ from isotrope.paradigm.anatomy import DEAD, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["MEASURED", "SAME", "alone", "columns", "measure", "negative_count"]
+__all__ = ["MEASURED", "SAME", "columns", "measure", "measure_unpaired", "negative_count"]
 
 MEASURED = (
     "dissipation",
@@ -54,6 +54,7 @@ def columns(*further: str) -> tuple[str, ...]:
 
 
 SAME = 0.999  # cosine from which two embeddings count as equal
+_COPY = 0.1  # of the mean distance of the own positive: a nearer negative is a copy of it
 _NEAR = 0.25  # of the negatives' mean distance: a nearer negative is suspicious
 
 
@@ -94,7 +95,8 @@ def measure(
         ``std`` of the dimensions of the normalised anchors; ``effective_rank`` of the anchors;
         ``false_negatives`` the share of anchors with a negative that looks like a positive: as
         near as their own positive or at cosine 0.999, and, so that a batch that has collapsed
-        has none, within a quarter of 1 - cos of the average negative.
+        has none, within a quarter of 1 - cos of the average negative; or a copy of the own
+        positive, within a tenth of its 1 - cos to the average negative.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -117,7 +119,7 @@ def measure(
 
 
 @torch.no_grad()
-def alone(embeddings: Tensor, *, cosines: bool = True) -> dict[str, float | None]:
+def measure_unpaired(embeddings: Tensor, *, cosines: bool = True) -> dict[str, float | None]:
     """Return the measurements of embeddings whose positives are unknown, keyed as :func:`measure`.
 
     Args:
@@ -244,11 +246,19 @@ def _angles(pairs: Pairs) -> dict[str, float | None]:
 
 def _false_negative(pairs: Pairs) -> Tensor:
     """Return n booleans: whether a negative looks like a positive; see :func:`measure`."""
-    negative, similarity = pairs.negative(), pairs.similarity()
+    negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
+    of_positive = pairs.views.own @ columns.T
+    looks_like_anchor = _nearest(similarity, negative, _NEAR)
     hardest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
-    mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
     same = (hardest >= pairs.positive) | (hardest >= SAME)
-    return same & (1 - hardest <= _NEAR * (1 - mean))
+    return (same & looks_like_anchor) | _nearest(of_positive, negative, _COPY)
+
+
+def _nearest(similarity: Tensor, negative: Tensor, share: float) -> Tensor:
+    """Return n booleans: the nearest negative is within a share of the mean distance."""
+    nearest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
+    mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
+    return 1 - nearest <= share * (1 - mean)
 
 
 def _share(where: Tensor) -> float:

@@ -97,8 +97,8 @@ def summary(objective: Objective) -> dict[str, str]:
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "weight", "ratio"), "-")
-    seen = paint(objective, steps=4)
-    gd, w, r = seen.dissipation, seen.weight, seen.ratio
+    portrait = paint(objective, steps=4)
+    gd, w, r = portrait.dissipation, portrait.weight, portrait.ratio
     if bool((gd == 1).all()):
         dissipation = "1"
     else:

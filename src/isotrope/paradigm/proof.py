@@ -5,7 +5,7 @@ two are compared by autograd in float64 on batches that provoke mistakes, and wh
 the class declares (its invariances, its parts, how its anchors are coupled, finite values on
 degenerate input) is tried.
 ``prove`` runs everything; the test suite calls the single checks for every registered objective
-and setting, ``isotrope objectives --check my_loss.py`` for a file of your own.
+and setting, ``isotrope check my_loss.py`` for a file of your own.
 """
 
 import math

@@ -130,7 +130,7 @@ class NonFiniteGuard(L.Callback):
         elif not all(_is_finite(x) for view in self._views for x in _matrices(view)):
             what = 1
         if worst := all_reduce_max(what):
-            self._found(module, step, _WHATS[worst - 1])
+            self._skip_or_stop(module, step, _WHATS[worst - 1])
         return not worst
 
     def zero_loss(self, module: GuardedModule) -> Tensor:
@@ -168,13 +168,13 @@ class NonFiniteGuard(L.Callback):
         overflows = scale is not None and scale > 1
         broken = not (self.skipping or overflows or math.isfinite(float(norm)))
         if all_reduce_max(int(broken)):
-            self._found(module, step, "the gradient is")
+            self._skip_or_stop(module, step, "the gradient is")
         if self.skipping:
             # optimisers pass over parameters without a gradient, and over their states
             for parameter in module.parameters():
                 parameter.grad = None
 
-    def _found(self, module: GuardedModule, step: int, what: What) -> None:
+    def _skip_or_stop(self, module: GuardedModule, step: int, what: What) -> None:
         self._what = what
         if not self.skips or self.in_a_row + 1 >= MOST:
             self._stop(module, step, what)

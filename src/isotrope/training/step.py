@@ -7,7 +7,7 @@ from torch import Tensor
 
 from isotrope.core.distributed import GlobalBatch
 from isotrope.core.views import Views
-from isotrope.paradigm.shares import shared_loss
+from isotrope.paradigm.separable import shared_loss
 from isotrope.training.nan_guard import GuardedModule
 
 __all__ = ["step_loss", "step_seed"]

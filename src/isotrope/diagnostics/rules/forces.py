@@ -35,10 +35,10 @@ def no_negatives(case: RunEvidence) -> Finding | None:
     Its loss and gradient are then 0 from the first step on. A loss of pairs still has a gradient,
     and is exempt.
     """
-    seen = [row for row in case.rows if row.get("positive_mean") is not None]
-    if not seen:
+    paired = [row for row in case.rows if row.get("positive_mean") is not None]
+    if not paired:
         return None
-    share = sum(row.get("negative_mean") is None for row in seen) / len(seen)
+    share = sum(row.get("negative_mean") is None for row in paired) / len(paired)
     if not crosses("without_negatives", share):
         return None
     gradient = case.end("embedding_gradient")

@@ -1,0 +1,74 @@
+"""``isotrope check``: whether a loss is the same by every way of training with it."""
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from isotrope.cli.arguments import Parser
+from isotrope.cli.table import table
+
+if TYPE_CHECKING:
+    from isotrope.paradigm.proof import Check
+
+EPILOG = """\
+examples:
+  isotrope check my_loss.py               is your loss the same in chunks, gradient-cached, on two
+                                          processes, permuted, in bfloat16, and finite at the edge?
+  isotrope check my_loss.py:second_loss   the same of one of several
+  isotrope check infonce                  is its gradient what its components say?
+
+A file has objectives, functions of (anchors, positives) that return a scalar, or modules of such a
+forward: all whose name contains "loss", or the one of FILE:NAME. A third parameter without a
+default gets negatives; chunk_size or mini_batch_size, as a parameter or an attribute, is tried with
+several values. On two processes each calls the loss with its rows. Exit code 1 if something is
+wrong.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, and print the checks of an objective, or of the losses of a file."""
+    parser = Parser(
+        prog="isotrope check",
+        description="Check that a loss, anybody's, is the same by every way of training with it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("loss", metavar="FILE|NAME", help="file with losses, or an objective")
+    named: str = parser.parse_args(list(arguments)).loss
+    file, _, name = named.partition(":")
+    if not file.endswith(".py"):
+        from isotrope.paradigm import registry
+        from isotrope.paradigm.proof import prove
+
+        objective = registry.find(named)
+        checked = {objective.name: prove(objective)}
+    else:
+        from isotrope.training.loss_check import check_file
+
+        checked = check_file(Path(file), name)
+    for place, (key, checks) in enumerate(checked.items()):
+        print("\n" * (place > 0) + f"{key}\n")
+        _print(checks)
+        _explain(key, checks)
+    return 1 if any(c.passed is False for checks in checked.values() for c in checks) else 0
+
+
+def _print(checks: "Sequence[Check]") -> None:
+    marks = {True: "ok", False: "WRONG", None: "-"}
+    rows = [[c.name, str(c.tried), c.worst, marks[c.passed]] for c in checks]
+    print(table(["compared", "tried", "largest difference", ""], rows))
+    for check in checks:
+        if check.means:
+            print(f"{check.name}: {check.means}")
+
+
+def _explain(name: str, checks: "Sequence[Check]") -> None:
+    """Say by what factor an objective's components are off, if they are."""
+    from isotrope.paradigm.mistakes import mistakes
+    from isotrope.paradigm.objective import Objective
+
+    cls = Objective.registered.get(name.lower())
+    if cls is not None and checks[0].passed is False:
+        print("\nformula and components on a random batch of 4 anchors, in 16 dimensions:")
+        print("\n".join(mistakes(cls())))
