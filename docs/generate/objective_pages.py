@@ -32,7 +32,7 @@ _HELD = {
 }
 _HEADS = (
     "Loss", "Gradient", "Shapes", "Reference",
-    "Terms", "Heads", "Momenta", "Recipe", "Ours",
+    "Pairs of views", "Heads", "Target update", "Recipe", "Ours",
 )  # fmt: skip
 """What a paragraph of a card, of an objective or of a method, may begin with."""
 

@@ -16,7 +16,13 @@ def test_the_committed_page_is_what_the_class_says(name: str) -> None:
     cls = find_method(name)
     text = (COMMITTED / f"{name}.md").read_text(encoding="utf-8")
     assert text == method_page(cls), "out of date: make docs"
-    for heading in ("**Terms.**", "**Heads.**", "**Momenta.**", "**Recipe.**", "**Reference.**"):
+    for heading in (
+        "**Pairs of views.**",
+        "**Heads.**",
+        "**Target update.**",
+        "**Recipe.**",
+        "**Reference.**",
+    ):
         assert heading in text
     for field in hypers(cls.options_class):
         assert f"| `--method.{field}` |" in text

@@ -129,7 +129,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "below",
         "diverging, of labelled pairs, together with `loss_rise`: `label_gap` at the end over that "
         "of the first logged step",
-        "our choice, after one of the questions on docs/questions.md had been called healthy",
+        "our choice, after one of the questions of users had been called healthy",
     ),
     "loss_rise": Threshold(
         1.0,

@@ -43,7 +43,8 @@ def _records(file: Path, columns: Sequence[str] | None) -> Iterator[Record]:
     for record in read([Path(file)], columns=columns):
         if len(record.texts) != 1:
             raise InputError(
-                f"{file} holds pairs; name the one column to take, or give a file of single texts"
+                f"{file} holds pairs; give a file of single texts (`cut -f2 {file}` takes one side "
+                "of a .tsv), or, where the columns have names, name the one to take"
             )
         yield record
 

@@ -261,3 +261,15 @@ def test_of_a_dataset_in_parquet_the_split_to_train_on_is_read(tmp_path: Path, f
     for name in names:
         (place / name).unlink()
     assert len(corpus_files([root])) == 1 + len(others), "no file says that it is to train on"
+
+
+def test_a_header_of_a_tsv_is_not_read_as_a_record(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("Question\tAnswer\nwhy?\tbecause\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"is a header, .*--columns Question,Answer\) or remove"):
+        list(read([file]))
+    assert [record.texts for record in read([file], columns=["Question", "Answer"])] == [
+        ("why?", "because")
+    ]
+    with pytest.raises(InputError, match=r"'Reply'.*; columns are named in the first line"):
+        list(read([file], columns=["Question", "Reply"]))

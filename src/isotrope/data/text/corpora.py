@@ -39,6 +39,12 @@ PAIR = ("anchor", "positive", "negative")
 """The columns of pairs with a hard negative; without one, the first two."""
 
 _TEXT = ("text", "sentence")
+_HEADER = frozenset({
+    "anchor", "positive", "negative", "query", "question", "answer", "text", "text1", "text2",
+    "sentence", "sentence1", "sentence2", "sentence_a", "sentence_b", "title", "body", "document",
+    "passage", "context", "response", "score", "label", "id",
+})  # fmt: skip
+"""Names of columns: a first line of nothing else is a header, which would be trained on."""
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
 
 
@@ -151,9 +157,19 @@ def _tab_separated(
             continue
         cells = [cell.strip() for cell in text.split("\t")]
         if columns is not None and positions is None:
-            positions = [cells.index(name) for name in named(columns)(path, cells)]
+            try:
+                positions = [cells.index(name) for name in named(columns)(path, cells)]
+            except InputError as error:
+                raise InputError(
+                    f"{error}; columns are named in the first line of a .tsv"
+                ) from error
             width = len(cells)
             continue
+        if width is None and len(cells) > 1 and {cell.lower() for cell in cells} <= _HEADER:
+            raise InputError(
+                f"{place(path, line)}: {quoted(text)} is a header, which would be read as a "
+                f"record; choose columns by name (--columns {','.join(cells[:2])}) or remove it"
+            )
         width = width or len(cells)
         if len(cells) != width:
             raise InputError(

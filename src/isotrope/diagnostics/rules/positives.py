@@ -102,8 +102,8 @@ def false_negatives(case: RunEvidence) -> Finding | None:
         "false-negatives",
         (*evidence, *further_evidence(case, "dead", "hardest_share", "positive_mean")),
         THRESHOLDS[evidence[0].name].source,
-        "--files UNIQUE (FILE without copies: `sort -u`, after removing what only numbers them)",
+        "train on a file without these copies (`sort -u`, after removing what only numbers them)",
         "Many texts have a copy that counts as a negative, so that training pushes apart what "
         "means the same. `isotrope train` keeps exact copies out, and those that differ in case "
-        "and punctuation only; these differ by more, or the loop is another one.",
+        "and punctuation only. Ignore this if the words in which the texts differ matter.",
     )

@@ -28,13 +28,13 @@ class BarlowTwinsOptions(Options):
 class BarlowTwinsMethod(ImageMethod):
     r"""The cross-correlation of the two views shall be the identity: no negatives, no average.
 
-    Terms: one, (z, z'), z = g(f(x)), both with gradients; the objective standardises each
+    Pairs of views: one, (z, z'), z = g(f(x)), both with gradients; the objective standardises each
     dimension over the batch of all processes.
 
     Heads: linear, batch normalisation, ReLU, linear: d - 2048 - 2048; Zbontar et al. have three
     layers (``layers``) of 8192.
 
-    Momenta: none.
+    Target update: none.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
     a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up; nu = 0.0051

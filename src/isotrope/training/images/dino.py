@@ -55,17 +55,17 @@ class DINOOptions(Options):
 class DINOMethod(ImageMethod):
     r"""Self-distillation without labels: the student sees all crops, the teacher the large ones.
 
-    Terms: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v: logits over K
-    prototypes; t is the moving average of the student s, c the centre, sg stops the gradient. The
-    teacher's logits are divided by its present temperature: the objective's
+    Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v: logits
+    over K prototypes; t is the moving average of the student s, c the centre, sg stops the
+    gradient. The teacher's logits are divided by its present temperature: the objective's
     ``teacher_temperature`` is where that ends.
 
     Heads: linear layers d - 2048 - 2048 - 256 with GELU between them, a unit vector, and its cosine
     with each prototype. The prototypes' gradient is dropped in the first epoch.
 
-    Momenta: theta' <- m theta' + (1 - m) theta after each step, m from 0.996 to 1 along a cosine;
-    c <- 0.9 c + 0.1 mean of t over both large crops of the batch, on all processes; the teacher's
-    temperature from 0.04 to 0.07, linearly over the first tenth.
+    Target update: theta' <- m theta' + (1 - m) theta after each step, m from 0.996 to 1 along a
+    cosine; c <- 0.9 c + 0.1 mean of t over both large crops of the batch, on all processes; the
+    teacher's temperature from 0.04 to 0.07, linearly over the first tenth.
 
     Recipe: Caron et al., section 3.2, appendix and released code: AdamW, learning rate 5e-4 times
     batch / 256 to 1e-6, 10 epochs of warm-up, weight decay 0.04 to 0.4 along a cosine but on biases

@@ -34,15 +34,15 @@ class MoCoV2Options(Options):
 class MoCoV2(ImageMethod):
     r"""Queries meet the keys of a slowly moving encoder; a queue of older keys is what pushes.
 
-    Terms: (q, sg[k'], Q), and where it is symmetric (q', sg[k], Q): q = g(f(x)) the query, k' the
-    key that the moving averages of f and g make of the other crop, Q the rows of the queue. No row
-    of the batch pushes another (``in_batch=False``). The keys of both crops enter the queue after
-    the step, those of all processes in the order of the batch.
+    Pairs of views: (q, sg[k'], Q), and where it is symmetric (q', sg[k], Q): q = g(f(x)) the query,
+    k' the key that the moving averages of f and g make of the other crop, Q the rows of the queue.
+    No row of the batch pushes another (``in_batch=False``). The keys of both crops enter the queue
+    after the step, those of all processes in the order of the batch.
 
     Heads: linear, ReLU, linear: d - 512 - 128; ``batch_norm`` puts a normalisation after either
     layer.
 
-    Momenta: theta' <- m theta' + (1 - m) theta, m = 0.99, after each step, parameters only.
+    Target update: theta' <- m theta' + (1 - m) theta, m = 0.99, after each step, parameters only.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
     a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up, InfoNCE

@@ -39,16 +39,17 @@ class MoCoV3Options(Options):
 class MoCoV3(ImageMethod):
     r"""Predicted queries meet the batch's keys, which a slowly moving encoder makes.
 
-    Terms: two, (q(g(f(x))), sg[k']) and the same with x and x' exchanged: k' = g'(f'(x')) are the
-    keys of all processes, f' and g' moving averages of f and g, q the predictor. The other rows'
-    keys push. The mean of both is L / (4 tau) of Chen et al., who multiply their sum by 2 tau.
+    Pairs of views: two, (q(g(f(x))), sg[k']) and the same with x and x' exchanged: k' = g'(f'(x'))
+    are the keys of all processes, f' and g' moving averages of f and g, q the predictor. The other
+    rows' keys push. The mean of both is L / (4 tau) of Chen et al., who multiply their sum by 2
+    tau.
 
     Heads: projector d - 1024 - 1024 - 256, predictor 256 - 1024 - 256, linear layers with batch
     normalisation and ReLU between them and a normalisation without scale and shift at the end;
     4096 wide in the paper, whose ResNet has a projector of two layers.
 
-    Momenta: theta' <- m theta' + (1 - m) theta after each step; m rises from 0.99 to 1 along a
-    cosine.
+    Target update: theta' <- m theta' + (1 - m) theta after each step; m rises from 0.99 to 1 along
+    a cosine.
 
     Recipe: Chen, Xie and He, section 4 and appendix A: AdamW, learning rate 1.5e-4 times batch /
     256, weight decay 0.1 on everything, warm-up over 40 of 300 epochs, cosine, InfoNCE with

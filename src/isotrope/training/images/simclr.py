@@ -26,15 +26,15 @@ class SimCLROptions(Options):
 class SimCLR(ImageMethod):
     r"""Two views of each image attract, those of other images repel: nothing but an objective.
 
-    Terms: one, (z, z'), z = g(f(x)), z' = g(f(x')): x and x' are random crops of one image, f the
-    encoder and g the head. Both have gradients. Manna et al., 2023, train DCL, DCLW and MIO with
-    this method; Draganov et al., 2024, train InfoNCE.
+    Pairs of views: one, (z, z'), z = g(f(x)), z' = g(f(x')): x and x' are random crops of one
+    image, f the encoder and g the head. Both have gradients. Manna et al., 2023, train DCL, DCLW
+    and MIO with this method; Draganov et al., 2024, train InfoNCE.
 
     Heads: linear, ReLU, linear: d - 512 - 128. ``batch_norm`` puts a normalisation after either
     linear layer, as Chen et al. do; the code of Draganov et al. and the small-image benchmark have
     none.
 
-    Momenta: none.
+    Target update: none.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
     a batch of 128 (0.03 for STL-10 and Tiny-ImageNet), weight decay 5e-4 on everything, 200 epochs,

@@ -33,14 +33,14 @@ class SimSiamOptions(Options):
 class SimSiam(ImageMethod):
     r"""BYOL without the moving average: a predictor and a stopped gradient keep it from collapse.
 
-    Terms: two, (q(z), sg[z']) and (q(z'), sg[z]), z = g(f(x)): sg stops the gradient, q is the
-    predictor. Negative cosines.
+    Pairs of views: two, (q(z), sg[z']) and (q(z'), sg[z]), z = g(f(x)): sg stops the gradient, q is
+    the predictor. Negative cosines.
 
     Heads: projector d - 2048 - 2048, batch normalisation after each layer, the last one too but
     without scale and shift; predictor 2048 - 512 - 2048, normalised inside only. Chen and He have
     three layers (``layers``) on ImageNet and two on CIFAR-10.
 
-    Momenta: none.
+    Target update: none.
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06
     whatever the batch, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Chen

@@ -28,12 +28,13 @@ class VICRegOptions(Options):
 class VICRegMethod(ImageMethod):
     r"""No negatives, no moving average: each dimension keeps its variance, pairs of them none.
 
-    Terms: one, (z, z'), z = g(f(x)), both with gradients and not normalised (``space="raw"``).
+    Pairs of views: one, (z, z'), z = g(f(x)), both with gradients and not normalised
+    (``space="raw"``).
 
     Heads: linear, batch normalisation, ReLU, twice, and linear: d - 2048 - 2048 - 2048; Bardes et
     al. have 8192. The last layer has no bias, as in their code.
 
-    Momenta: none.
+    Target update: none.
 
     Recipe: coefficients 25, 25, 1 as in the code of Bardes et al., where the invariance is a mean
     over the D dimensions and the variance one over the two views: in this objective's terms
