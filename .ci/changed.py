@@ -25,6 +25,7 @@ PARTS = {
         *("papers/", "tests/papers/", "src/isotrope/experiments/", "tests/experiments/"),
         *("src/isotrope/objectives/", "src/isotrope/diagnostics/", "src/isotrope/training/"),
         *("src/isotrope/kernels/", "src/isotrope/paradigm/", "src/isotrope/data/"),
+        *("src/isotrope/measures/", "src/isotrope/reports/", "src/isotrope/encoders/"),
     ),
     "docs": (
         *("docs/", "mkdocs.yml", "README.md", "CHANGELOG.md", "CONTRIBUTING.md", "tests/docs/"),

@@ -17,10 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
+
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
-from isotrope.reports.epochs import Course, courses
 from isotrope.reports.html import write_report
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import fit_images
@@ -96,18 +97,23 @@ def demo_images(
         )
         rows.append(_row(name, outcome.output, outcome.result))
         tell(f"{name}: {outcome.result.details['verdict']}")
-    picture = courses(
-        {
-            "kNN accuracy, %": {r.name: Course([*r.knn], [*r.knn.values()]) for r in rows},
-            "norm of the embeddings": {r.name: Course([*r.norm], [*r.norm.values()]) for r in rows},
-        },
-        logarithmic=["norm of the embeddings"],
-    )
-    for suffix, content in (("svg", picture.svg), ("png", picture.png)):
+    for suffix in ("svg", "png"):
         with atomic_replace(output / f"picture.{suffix}") as temporary:
-            temporary.write_bytes(content)
+            _draw(rows).savefig(temporary, dpi=200)
     report = write_report([output / name for name in CELLS], output / "report.html")
     return ImageDemo(rows, output / "picture.svg", report)
+
+
+def _draw(rows: list[ImageRow]) -> Figure:
+    figure = Figure(figsize=(8.1, 2.9), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for row in rows:
+        left.plot([*row.knn], [*row.knn.values()], label=row.name)
+        right.plot([*row.norm], [*row.norm.values()])
+    left.set(xlabel="epoch", ylabel="kNN accuracy, %")
+    right.set(xlabel="epoch", ylabel="norm of the embeddings", yscale="log")
+    figure.legend(loc="outside right upper", frameon=False)
+    return figure
 
 
 def _make_room(output: Path) -> None:

@@ -89,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse, run what is missing, print tables and verdicts."""
+    """Parse, run the missing jobs, print tables and verdicts."""
     if arguments and arguments[0] in _COMMANDS:
         return int(importlib.import_module(_COMMANDS[arguments[0]]).run(arguments[1:]))
     options = _parse(arguments)
@@ -215,8 +215,8 @@ def _measure(
     jobs: "JobsByArtifact",
     sources: "DataRegistry",
 ) -> int:
-    from isotrope.core.durations import format_duration
     from isotrope.core.files import atomic_replace
+    from isotrope.core.progress import format_duration
     from papers.machinery import pages, runner
     from papers.machinery.store import JobStore
 
@@ -261,7 +261,7 @@ def _measure(
 def _render(
     artifact: "Artifact", jobs: "Sequence[PaperJob]", scale: "Scale", store: "JobStore"
 ) -> "tuple[Rendered, dict[str, str]]":
-    """What there is of a table or figure, and where it comes from."""
+    """The present results of a table or figure, and their provenance."""
     from papers.machinery.artifact import Results
     from papers.machinery.pages import provenance_of, with_notes
 

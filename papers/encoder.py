@@ -70,7 +70,7 @@ def make(
     limits: Mapping[str, tuple[float, float]] = GATES,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Result:
-    """Make an encoder, or go on where that was stopped; the folder appears when it is whole.
+    """Make an encoder, or resume making it; the folder appears when it is complete.
 
     Args:
         name: of the recipe, for the record.
@@ -125,7 +125,7 @@ def make(
 
 
 def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
-    """Measure what tells a raw encoder, and beside it the same of mean pooling, and whitened.
+    """Measure the signs of a raw encoder, also with mean pooling, and whitened.
 
     Args:
         folder: of the encoder.
@@ -157,7 +157,7 @@ def _measure(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> d
 def passes_gates(
     measured: Mapping[str, Any], limits: Mapping[str, tuple[float, float]] = GATES
 ) -> bool:
-    """Return whether an encoder is raw by its limits; what was not measured is not passed."""
+    """Return whether an encoder is raw by its limits; a missing measurement does not pass."""
     return all(
         name in measured and low <= measured[name] <= high for name, (low, high) in limits.items()
     )

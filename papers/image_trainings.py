@@ -50,7 +50,7 @@ def jobs(only: str = "") -> Iterator[tuple[str, PaperJob]]:
 
 
 def rows(store: JobStore) -> list[Row]:
-    """Return a row for each accuracy of what was trained, in the order of the names."""
+    """Return a row for each accuracy of the finished trainings, in the order of the names."""
     rows_ = []
     for name in NAMES:
         for seed in SEEDS[SCALE]:
@@ -124,7 +124,7 @@ def _spread(rows: list[Row], name: str, epoch: int, digits: int = 1) -> str:
 
 
 def main() -> None:
-    """Run what is missing, then print the table."""
+    """Run the missing trainings, then print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -28,7 +28,6 @@ ALLOWED = {
     ("core/lock.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
-    ("data/images/arrays.py", "zipfile"): "sizes of the members of an .npz, before they are read",
     ("evaluation/store.py", "zipfile"): "an error that numpy raises",
     ("measures/judgement.py", "zipfile"): "an error that numpy raises",
     ("core/checksum.py", "zipfile"): "checksums of a checkpoint's members",

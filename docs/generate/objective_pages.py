@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docs.generate.objective_texts import FORMULAS, TRAIN, USES
+from docs.generate.triptych import triptych
 from isotrope.core.files import atomic_replace
 from isotrope.core.hyper import hypers
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown
-from isotrope.reports.surfaces import triptych
 
 __all__ = ["escaped", "grid", "index", "page", "paragraph", "picture", "settings", "write_pages"]
 

@@ -27,7 +27,7 @@ NOISE = (0.1, 0.25, 0.5, 1.0, 2.0)
 
 @torch.no_grad()
 def push_over_pull(objective: Objective, views: Views) -> Tensor:
-    """Return n lengths of what pushes an anchor over that of what pulls it, in its tangent plane.
+    """Return n ratios of an anchor's push to its pull, as lengths in its tangent plane.
 
     Draganov et al. (2024, footnote 4) take the repulsion to be the smaller, as a mean of unit
     vectors: their mean is shorter than each, but so may be the tangent part of the positive. It is

@@ -16,7 +16,7 @@ _DECAY = 5e-4  # throughout figure 5, as printed
 
 
 def small_cuts(scale: Scale) -> Cuts:
-    """Return what is trained at small learning rates; at ``smoke`` scale at the recipes'."""
+    """Return the trainings at small learning rates; at ``smoke`` scale at the recipes'."""
     if scale == "smoke":
         recipe_cuts = _recipe_cuts(scale)
         third = default(scale, "SimCLR", cut=1 / 3)

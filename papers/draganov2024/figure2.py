@@ -36,7 +36,7 @@ FEW = ConvergenceProtocol(pairs=50, rate=1.0)
 
 @functools.cache
 def simulated(scale: Scale) -> tuple[list[Convergence], list[Convergence]]:
-    """Return what became of the starts that differ in norm, and of those that differ in angle."""
+    """Return the outcomes of the starts that differ in norm, and of those that differ in angle."""
     norms, angles = STARTS[scale]
     ends = convergence(NegativeCosine(), (*norms, *angles), FEW if scale == "smoke" else None)
     return ends[: len(norms)], ends[len(norms) :]

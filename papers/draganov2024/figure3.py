@@ -37,7 +37,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return by how much norms grow in training, and what decay makes of them."""
+    """Return the growth of norms in training, and the effect of the decay on them."""
     grown = {name: growth(results, part(scale, name), "norm") for name in PARTS}
     rows = [
         [f"SimCLR, {name}", "its own", format_spread(level, 2)] for name, level in grown.items()

@@ -48,7 +48,7 @@ def _names(scale: Scale) -> tuple[str, ...]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return what can be counted in the drawings."""
+    """Return the counts behind the drawings."""
     runs = {name: trained(scale, name) for name in RUNS}
     rows = [
         [

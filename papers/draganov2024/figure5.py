@@ -24,7 +24,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return pictures, and what the text sees in its own."""
+    """Return pictures, and verdicts on the claims of the text."""
     early = EPOCHS[scale][0]
     header = ["", "c", "ours: norm in epoch 1", f"ours: kNN after epoch {early}"]
     tables, verdicts = [], []

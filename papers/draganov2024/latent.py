@@ -85,7 +85,7 @@ class LatentSnapshot:
 
 @dataclass(frozen=True)
 class Cell:
-    """What one run differs in.
+    """The differences of one run.
 
     Attributes:
         method: the name of the method.

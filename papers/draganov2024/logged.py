@@ -52,7 +52,7 @@ def first(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | Non
 
 
 def last(results: Results, jobs: Sequence[PaperJob], name: str) -> Spread | None:
-    """Return what there is at the end."""
+    """Return the available results at the end."""
     return _each(results, jobs, lambda rows: rows[-1].get(name))
 
 

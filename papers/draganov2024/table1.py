@@ -21,7 +21,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return the table, and what the text makes of it, method by method."""
+    """Return the table, and verdicts on the claims of the text, method by method."""
     paper = printed("cosine-pitfalls", "table1")
     rows, verdicts = [], []
     for name in CUT:

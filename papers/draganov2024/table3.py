@@ -19,7 +19,7 @@ Both = Mapping[str, tuple[list[PaperJob], list[PaperJob]]]
 
 
 def groups(scale: Scale) -> dict[str, tuple[Both, Sequence[int]]]:
-    """Return what is compared, and after which epochs."""
+    """Return the compared trainings, and the epochs of the comparison."""
     if scale == "paper":
         return {
             column: (
@@ -94,7 +94,7 @@ def _notes(scale: Scale) -> list[str]:
         return [
             *notes,
             "The long-tailed split of Flowers102 is unpublished; ours is what "
-            "isotrope.data.images.sets.load_flowers_tail draws, as a folder of that name.",
+            "papers.draganov2024.flowers_tail writes, as a folder of that name.",
         ]
     if scale == "smoke":
         return notes

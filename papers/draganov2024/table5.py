@@ -21,7 +21,7 @@ SMALL: dict[Scale, tuple[str, ...]] = {"smoke": ("0",), "cpu": ("0", "5e-6")}
 
 
 def grids(scale: Scale) -> dict[str, Grid]:
-    """Return what is trained: the paper's grid, or a row and a column in its place."""
+    """Return the trainings: the paper's grid, or a row and a column in its place."""
     if scale == "paper":
         return {"ours: kNN after 100 epochs": of_paper(NAME, "cifar100", PAPER)}
     row = {decay: decayed(scale, NAME, decay) for decay in SMALL[scale]}
@@ -37,7 +37,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return the grids, and what they say of cuts and of decays this small."""
+    """Return the grids, and verdicts on cuts and on decays this small."""
     grids_of_scale = grids(scale)
     wide, high = next(iter(grids_of_scale.values())), list(grids_of_scale.values())[-1]
     return Rendered(

@@ -22,7 +22,7 @@ STRONG = "3.75e-2"
 
 
 def grids(scale: Scale) -> dict[str, Grid]:
-    """Return what is trained: the paper's grid, or a row and a part of it in its place."""
+    """Return the trainings: the paper's grid, or a row and a part of it in its place."""
     if scale == "paper":
         return {"ours: kNN after 100 epochs": of_paper(NAME, "imagenet100", PAPER)}
     row = {decay: decayed(scale, NAME, decay) for decay in ROW[scale]}
@@ -42,7 +42,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return the grids, and what they say of cuts, of decays, and of both together."""
+    """Return the grids, and verdicts on cuts, on decays, and on both together."""
     grids_of_scale = grids(scale)
     wide, high = next(iter(grids_of_scale.values())), list(grids_of_scale.values())[-1]
     return Rendered(

@@ -46,7 +46,7 @@ WORDS: Mapping[Answer, str | None] = {
 
 @dataclass(frozen=True)
 class BackboneResults:
-    """What there is of one backbone at one scale.
+    """The results of one backbone at one scale.
 
     Metrics are named without their step: ``average`` of the STS tasks, ``transfer``, a task.
     """
@@ -67,13 +67,13 @@ class BackboneResults:
 
     @property
     def title(self) -> str:
-        """The backbone, and what stands for it."""
+        """The backbone, and its substitute."""
         substitute = "a stand-in" if self.here else "none at this scale"
         return TITLES[self.base] + ("" if self.scale == "paper" else f" (ours: {substitute})")
 
     @property
     def who(self) -> str:
-        """What a claim begins with where there are several."""
+        """The beginning of a claim where there are several backbones."""
         return f"{TITLES[self.base]}: " if self.scale == "paper" else ""
 
     def named(self, artifact: str) -> str:
@@ -81,20 +81,20 @@ class BackboneResults:
         return artifact if self.base == BERT else f"{artifact}-{self.base}"
 
     def of(self, loss: TableLoss, metric: str = AVERAGE, *, step: str | None = None) -> BySeed:
-        """Return what training with a loss ends with."""
+        """Return the final scores of training with a loss."""
         return self.end_of(loss.jobs(self.scale, self.base, step=step), metric)
 
     def end_of(self, jobs: Sequence[PaperJob], metric: str = AVERAGE) -> BySeed:
-        """Return what trainings end with."""
+        """Return the final scores of trainings."""
         return by_seed(self.results, jobs, f"{metric} {self.end}")
 
     def start(self, metric: str = AVERAGE) -> float | None:
-        """Return what the encoder has before training."""
+        """Return the scores of the encoder before training."""
         scores = by_seed(self.results, untrained(self.scale, self.base), f"{metric} first")
         return next(iter(scores.values()), None)
 
     def gain(self, loss: TableLoss, metric: str = AVERAGE) -> Spread | None:
-        """Return what training has changed."""
+        """Return the change by training."""
         return minus(self.of(loss, metric), self.start(metric))
 
     def change(self, loss: TableLoss, metric: str = AVERAGE) -> str | None:
@@ -123,7 +123,7 @@ class BackboneResults:
         return minus(combine_by_seed(max, scores), combine_by_seed(min, scores))
 
     def evidence(self, losses: Sequence[TableLoss], metric: str = AVERAGE) -> str:
-        """Return what training with each has changed, as text."""
+        """Return the change by training with each loss, as text."""
         changes = [(loss.name, format_change(self.gain(loss, metric))) for loss in losses]
         return ", ".join(f"{name} {change}" for name, change in changes if change)
 
@@ -134,7 +134,7 @@ def backbone_results(scale: Scale, results: Results) -> list[BackboneResults]:
 
 
 def averages(of: BackboneResults, metric: str, table: str, column: str) -> Table:
-    """Return a row for each loss: the paper's average beside ours, and what becomes of it.
+    """Return a row for each loss: the paper's average beside ours, and the verdict.
 
     Args:
         of: a backbone.
@@ -192,7 +192,7 @@ def _text(row: Sequence[float | str | None], form: str = ".2f") -> list[str]:
 
 
 def notes(scale: Scale) -> list[str]:
-    """Return what is not the paper's in these trainings, and how verdicts were decided."""
+    """Return the differences of these trainings from the paper's, and the rule of the verdicts."""
     settings = EFFECTIVE[0].jobs(scale)[0].settings
     ours_note = (
         f"ours: {settings['encoder']}, {settings.get('max_steps')} steps of "

@@ -28,7 +28,7 @@ VALUES: dict[Scale, dict[str, tuple[float, ...]]] = {
         "ratio": (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
     },
 }
-"""What is varied: the ends of the ranges are the paper's, the values between are ours."""
+"""The varied values: the ends of the ranges are the paper's, the values between are ours."""
 
 _SHORT: dict[Scale, Mapping[str, Any]] = {
     "smoke": {},
@@ -43,7 +43,7 @@ _HELD: dict[Scale, Mapping[str, Any]] = {
 
 
 def baseline(scale: Scale) -> list[PaperJob]:
-    """Return its trainings, one for each seed; what they are looked at on is held out."""
+    """Return its trainings, one for each seed, measured on held-out text."""
     return _cells(scale, BASELINE, **_HELD[scale])
 
 
@@ -67,7 +67,7 @@ def varied(scale: Scale, name: str, value: float, *, held: bool = False) -> list
 
 
 def notes(scale: Scale, *, short: bool = False, held: bool = True) -> list[str]:
-    """Return what a reader must know of these trainings.
+    """Return the notes of these trainings for a reader.
 
     Args:
         scale: of them.

@@ -73,7 +73,7 @@ class GridStage:
 
     @property
     def title(self) -> str:
-        """The loss, and what is varied."""
+        """The loss, and the varied values."""
         return f"{self.loss.name}: {', '.join(map(SHORT.__getitem__, self.names))}"
 
     def format_point(self, point: Point) -> str:

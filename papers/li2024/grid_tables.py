@@ -19,7 +19,7 @@ __all__ = ["grid_tables"]
 
 
 def grid_tables(scale: Scale, results: Results, base: str, table: str) -> Rendered:
-    """Return the tuned values, printed beside ours, and what the grid says of them.
+    """Return the printed and the selected tuned values, and the verdicts of the grid.
 
     Args:
         scale: of the grid.

@@ -35,7 +35,7 @@ def longer(scale: Scale, loss: TableLoss) -> list[PaperJob]:
 
 
 def tried(of: BackboneResults) -> Table:
-    """Return the dev score of each loss over the steps, and what it ends with.
+    """Return the dev score of each loss over the steps, and its final scores.
 
     Columns: the steps, STS-B dev at each; then the average of the seven STS tasks at the end,
     against the untrained encoder and against InfoNCE.

@@ -31,6 +31,6 @@ def courses(of: BackboneResults, title: str, losses: Sequence[TableLoss]) -> Cha
 
 
 def gains(of: BackboneResults, title: str, metric: str) -> Chart:
-    """Return what training with each loss has changed."""
+    """Return the change by training with each loss."""
     changed = series("", {loss.name: of.gain(loss, metric) for loss in EVERY})
     return Chart(title, [changed], y="change by training", kind="bars")

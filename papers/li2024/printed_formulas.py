@@ -104,7 +104,7 @@ def proof_of(objective: Objective, scale: Scale) -> float:
 def proved(
     scale: Scale, losses: Sequence[PrintedLoss], title: str = ""
 ) -> tuple[Table, list[Verdict]]:
-    """Return the components in words, by how much both proofs miss, and what follows."""
+    """Return the components in words, the errors of both proofs, and the verdict."""
     rows, verdicts = [], []
     for loss in losses:
         error, proof = loss.error(scale), proof_of(loss.objective, scale)

@@ -36,7 +36,7 @@ def simulated(scale: Scale, kind: Kind, *, gated: bool = False) -> dict[str, Lan
 
 
 def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
-    """Return what the paper draws beside what we draw.
+    """Return the paper's settings of the drawing beside ours.
 
     Args:
         scale: how many points and batches.
@@ -62,7 +62,7 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
 
 
 def surfaces(landscapes: Mapping[str, Landscape]) -> "list[Surface]":
-    """Return what pictures are made of."""
+    """Return the surfaces of the pictures."""
     from isotrope.reports.surfaces import Surface
 
     return [Surface(t, f.negative, f.positive, f.value, f.defined) for t, f in landscapes.items()]

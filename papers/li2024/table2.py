@@ -26,7 +26,7 @@ RELEASED = {
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return the components in words, the proofs of each, and what is trained in tables 3 to 5."""
+    """Return the components in words, the proofs of each, and the form trained in tables 3 to 5."""
     before, verdicts = proved(scale, BEFORE, "before modification")
     after, more = proved(scale, AFTER, "after modification")
     trained, proof = _trained(scale)
@@ -47,7 +47,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 
 def _trained(scale: Scale) -> tuple[Table, Verdict]:
-    """What the released code computes, and the registry's proof of it."""
+    """The form of the released code, and the registry's proof of it."""
     rows, worst = [], 0.0
     for loss in (*ORIGINAL, *MODIFIED):
         settings = {**loss.tuned[BERT].values, **loss.more}

@@ -34,12 +34,12 @@ LARGER = ((EFFECTIVE[1], EFFECTIVE[0]), (EFFECTIVE[3], EFFECTIVE[2]))
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
-    """The encoder before training, all losses, and what was tried."""
+    """The encoder before training, all losses, and the longer trainings."""
     return trainings(scale) + [job for loss in TRIED for job in longer(scale, loss)]
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return averages and single tasks, and what becomes of the order."""
+    """Return averages and single tasks, and verdicts on their order."""
     backbones = backbone_results(scale, results)
     here = [of for of in backbones if of.here]
     tables = [

@@ -48,7 +48,7 @@ WORDS: Mapping[Answer, str | None] = {
 
 
 def jobs(scale: Scale) -> list[PaperJob]:
-    """Originals and modified losses of table 3, and what lies between them."""
+    """The original and the modified losses of table 3, and the steps between them."""
     jobs_of_pairs = [job for pair in PAIRS for loss in pair for job in loss.jobs(scale)]
     return jobs_of_pairs + [
         job
@@ -86,7 +86,7 @@ def _walks(of: BackboneResults) -> dict[str, Walk]:
 
 
 def _changes(walk: Walk) -> dict[str, Spread | None]:
-    """What each component adds to the one before."""
+    """The change that each further component makes."""
     return {after: minus(walk[after], walk[before]) for before, after in pairwise(walk)}
 
 

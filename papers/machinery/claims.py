@@ -92,7 +92,7 @@ def _mean(effects: Sequence[Mapping[int, float]]) -> dict[int, float]:
 
 
 def judge_claim(claim: Claim, measured: Measurements) -> ClaimJudgement:
-    """Judge a claim by what there is of its trainings."""
+    """Judge a claim by the results of its trainings."""
     if claim.untestable:
         return ClaimJudgement("not testable here", None, SHARE * (claim.effect or 0.0))
     by_seed = differences(claim, measured)

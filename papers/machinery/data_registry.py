@@ -36,7 +36,7 @@ _LABELLED = 240
 
 
 def cache_folder() -> Path:
-    """Return the folder of what is made and too large for the repository."""
+    """Return the folder of generated files that are too large for the repository."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "isotrope" / "papers"
 
@@ -56,7 +56,7 @@ class DataRegistry:
     hub: bool = False
 
     def missing(self, name: str) -> str | None:
-        """Return what a name needs that is not here, or None."""
+        """Return the requirement of a name that is missing here, or None."""
         path = self._given(name)
         if path is None:
             return None
@@ -114,12 +114,12 @@ class DataRegistry:
             yield from (line.strip() for line in file if len(line.split()) <= most)
 
     def encoder(self, name: str) -> str:
-        """Return what ``isotrope.load`` opens: a folder, an installed name or an id of the hub."""
+        """Return the argument of ``isotrope.load``: a folder, an installed name or a hub id."""
         path = self._given(name)
         return str(path) if path is not None and path.exists() else name
 
     def missing_encoder(self, name: str) -> list[str]:
-        """Return what an encoder needs that is not here; one of the hub is fetched if it may be."""
+        """Return the missing requirement of an encoder; one of the hub is fetched if allowed."""
         if name in ("scratch", *INSTALLED):
             return []
         if name == "standin-mlm":
@@ -135,7 +135,7 @@ class DataRegistry:
         return [f"{name}: of the Hugging Face hub, or a folder of that name in DIR"]
 
     def images(self, name: str) -> str:
-        """Return what trainings on images open.
+        """Return the data argument of trainings on images.
 
         Raises:
             InputError: no such data.

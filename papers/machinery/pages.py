@@ -8,8 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.durations import format_duration
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_all
+from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 
@@ -208,14 +208,11 @@ def write(
     contents[f"{artifact.name}.csv"] = as_csv(rendered).encode()
     page = as_markdown(artifact, rendered, about, list(pictures))
     contents[f"{artifact.name}.md"] = page.encode()
-    for name, content in contents.items():
-        with atomic_replace(folder / name) as temporary:
-            temporary.write_bytes(content)
-    return [folder / name for name in contents]
+    return write_all(folder, contents)
 
 
 def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
-    """Return what became of every claim, as a page in Markdown; what has none says why."""
+    """Return the verdict on every claim, or the reason for none, as a page in Markdown."""
     words = Counter(
         verdict.word for _, rendered_one in rendered for verdict in rendered_one.verdicts
     )

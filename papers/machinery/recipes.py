@@ -172,7 +172,7 @@ def _title(
     base: Mapping[str, Any],
     more: Mapping[str, Any],
 ) -> str:
-    """What is trained, and what differs from the recipe."""
+    """A training and its differences from the recipe."""
     others = {k: v for k, v in more.items() if k not in base or base[k] != v}
     return " ".join([name, brief({**(settings or {}), **others})]).strip()
 

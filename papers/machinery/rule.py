@@ -1,4 +1,4 @@
-"""The rule of ``claims.toml``: what a paired difference between trainings says of a printed effect.
+"""The rule of ``claims.toml``: judges a printed effect by a paired difference of trainings.
 
 The difference is taken seed by seed and has the 90% interval of ``verdicts``; the smallest effect
 of interest is a quarter of the one printed. With the printed direction as the positive one:
@@ -32,7 +32,7 @@ SHARE = 0.25
 
 @dataclass(frozen=True)
 class ClaimJudgement:
-    """What became of a comparison.
+    """The outcome of a comparison.
 
     Attributes:
         word: the verdict.

@@ -17,8 +17,8 @@ from types import ModuleType
 
 import torch
 
-from isotrope.core.durations import format_duration
 from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
+from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
 from isotrope.training.launch import each
 from papers import measurements
@@ -32,7 +32,7 @@ Tell = Callable[[str], None]
 
 
 def missing_data(jobs: Iterable[PaperJob], sources: DataRegistry) -> dict[PaperJob, list[str]]:
-    """Resolve every name of every job; return what is not on this machine.
+    """Resolve every name of every job; return the requirements missing on this machine.
 
     Raises:
         InputError: a job that could run nowhere: an unknown name, a setting out of its bounds.
@@ -58,7 +58,7 @@ def run(
     minutes: float | None = None,
     tell: Tell = lambda line: None,
 ) -> dict[PaperJob, str]:
-    """Do what the store does not have yet, in order; every result is kept at once.
+    """Run the jobs without a stored result, in order; every result is stored at once.
 
     A job that cannot be done does not keep the others from being done. A training that diverges
     has a result that says so, and is not tried again.

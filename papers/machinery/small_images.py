@@ -33,7 +33,7 @@ _BRIEF: dict[str, Mapping[str, Any]] = {
     "byol": {**_BYOL, "learning_rate": 0.06},
     **{name: {"clip": 4} for name in ("barlowtwins", "vicreg", "miov1", "miov2", "miov3")},
 }
-"""By method or objective: what trainings of few steps need, at all scales but ``paper``."""
+"""Settings of short trainings by method or objective, at all scales but ``paper``."""
 
 _KINDS: dict[str, Mapping[str, Any]] = {
     "SimCLR": {"method": "simclr"},
@@ -53,7 +53,7 @@ _DECAYS = ("5e-2", "5e-3", "5e-4", "5e-6", "0")
 _DECAY_RATE = {"smoke": 0.15, "cpu": 0.15, "paper": 0.3}
 
 _Own = tuple[str, Mapping[str, Any]]
-"""A kind, and what is different."""
+"""A kind of training and its differing settings."""
 
 
 def _cut() -> dict[str, _Own]:

@@ -44,7 +44,7 @@ _BACK = 0.1
 
 UNDECIDED: Literal["undecided"] = "undecided"
 Answer = bool | Literal["undecided"] | None
-"""Whether a claim holds; None where what decides it was not run. Test it with ``is True``."""
+"""Whether a claim holds; None if its trainings were not run. Test it with ``is True``."""
 
 BySeed = Mapping[int, float]
 
@@ -86,7 +86,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a claim of the paper holds in what was measured.
+    """Whether a claim of the paper holds in our measurements.
 
     Attributes:
         claim: one sentence, in our words.
@@ -145,7 +145,7 @@ def ahead(level: Spread | None, other: Spread | float | None) -> Answer:
 
 
 def negated(holds: Answer) -> Answer:
-    """Return the opposite; of what is not known or undecided, the same."""
+    """Return the opposite; an unknown or undecided answer stays the same."""
     return not holds if isinstance(holds, bool) else holds
 
 

@@ -36,7 +36,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Count, and see how much the counts depend on what the paper leaves open."""
+    """Count, and vary the choices that the paper leaves open."""
     records = last_spectra(results, scale, LOSSES)
     rows = [
         [

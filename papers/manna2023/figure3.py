@@ -31,7 +31,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Draw, and compare what lies above the bulk."""
+    """Draw, and compare the eigenvalues above the bulk."""
     records = last_spectra(results, scale, LOSSES)
     all_records = [record for group in records.values() for record in group]
     wanted = len(jobs(scale))

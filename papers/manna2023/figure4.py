@@ -39,7 +39,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Draw the three panels and all together, and test what section 3.4 says of them."""
+    """Draw the three panels and all together, and test the claims of section 3.4."""
     records = last_spectra(results, scale, FRAMEWORKS)
     all_records = [record for group in records.values() for record in group]
     count = len(jobs(scale))

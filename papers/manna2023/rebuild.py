@@ -148,7 +148,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _terms(method: ImageMethod, batch: ImageBatch) -> Terms:
-    """Return what gives the terms of a method on crops that stay the same."""
+    """Return a function that gives the terms of a method on fixed crops."""
     crops = method.crops(batch._replace(images=batch.images.to(method.device)))
 
     def terms() -> list[Views]:

@@ -153,7 +153,7 @@ def _weights(module: nn.Module) -> str:
 
 
 def _plain(about: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what may be called otherwise and be the same."""
+    """Leave out settings that may differ in spelling only."""
     return {name: value for name, value in about.items() if name not in ("run", "weights")}
 
 

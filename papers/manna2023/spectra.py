@@ -90,7 +90,7 @@ def spectra_of(results: Results, name: str, jobs: Sequence[PaperJob]) -> list[Sp
 
 
 def variants(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]:
-    """Return the last spectrum, and those of the same weights that were asked otherwise."""
+    """Return the last spectrum, and its variants of the same weights."""
     changed = [record for record in _all_records(results, name, job) if record.variant]
     return [*spectra_of(results, name, [job])[-1:], *changed]
 
@@ -111,7 +111,7 @@ def last_spectra(
 
 
 def first_seeds(records: Mapping[str, Sequence[SpectrumRecord]]) -> list[SpectrumRecord]:
-    """Return one spectrum of each framework, that of its first seed: what is drawn."""
+    """Return the spectrum of each framework's first seed, which is drawn."""
     return [group[0] for group in records.values()]
 
 
@@ -248,7 +248,7 @@ def spread_of_batches(
 
 
 def epoch(record: SpectrumRecord) -> str:
-    """Return what a curve is called among those of one framework."""
+    """Return the label of a curve among those of one framework."""
     return f"epoch {record.epoch:g}"
 
 
@@ -342,7 +342,7 @@ def is_ordered(
 
 
 def variants_table(records: Sequence[SpectrumRecord], title: str) -> Table:
-    """Return a row for each spectrum of the same weights, by what was asked otherwise."""
+    """Return a row for each spectrum of the same weights, by its variant."""
     rows: list[list[str]] = []
     for record in records:
         changes = {k: v for k, v in record.variant.items() if k != "seeds"}
@@ -374,7 +374,7 @@ def _row(name: str, records: Sequence[SpectrumRecord]) -> list[str]:
 
 
 def notes(scale: Scale, records: Sequence[SpectrumRecord]) -> list[str]:
-    """Say of what the Hessians are, and what at this scale is smaller than the paper's."""
+    """Describe the Hessians, and list what is smaller than the paper's at this scale."""
     lines = []
     if records:
         record = records[0]
@@ -408,7 +408,7 @@ def notes(scale: Scale, records: Sequence[SpectrumRecord]) -> list[str]:
 def draw_densities(
     records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]
 ) -> "Callable[[], Picture]":
-    """Return what draws densities over each other."""
+    """Return a function that draws densities over each other."""
     return functools.partial(_drawn, tuple(records), label)
 
 
@@ -437,7 +437,7 @@ def draw_panels(
     label: Callable[[SpectrumRecord], str],
     columns: int = 3,
 ) -> "Callable[[], Picture]":
-    """Return what draws a panel of densities for each group."""
+    """Return a function that draws a panel of densities for each group."""
     return functools.partial(_paneled, dict(groups), label, columns)
 
 
@@ -468,7 +468,7 @@ def _paneled(
 
 
 def _unlike(label: str, title: str) -> str:
-    """A label, but not what stands above the panel already."""
+    """A label without the heading of its panel."""
     return "" if label == title else label
 
 

@@ -25,7 +25,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Hold what is read against what is printed."""
+    """Compare the sets as read with the printed sizes."""
     rows, verdicts = [], []
     for name, data in DATA.items():
         numbers = [float(value or 0) for value in PAPER.rows[name]]

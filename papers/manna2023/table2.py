@@ -20,7 +20,7 @@ CONTRASTIVE = ("SimCLR", "MoCo v2", "DCL", "DCLW")
 
 
 def _sets(scale: Scale) -> dict[str, str | None]:
-    """Names of the paper and what is trained on; CIFAR-10 is what recipes have."""
+    """The paper's names of the data sets; None is the recipes' own, CIFAR-10."""
     sets: dict[str, str | None] = {**DATA, "CIFAR-10": None}
     return sets if scale == "paper" else {"CIFAR-10": None}
 
@@ -36,7 +36,7 @@ def jobs(scale: Scale) -> list[PaperJob]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return a table for each set, and what follows for MIOv3."""
+    """Return a table for each set, and verdicts on MIOv3."""
     tables, verdicts = [], []
     first: dict[str, Spread | None] = {}
     for place, (title, data) in enumerate(_sets(scale).items()):

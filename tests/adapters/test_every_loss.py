@@ -369,10 +369,8 @@ def test_every_loss_they_export_has_its_training() -> None:
 
 OFTEN = {
     ("sentence_transformer", "CoSENTLoss"),
-    ("sentence_transformer", "ContrastiveLoss"),
     ("sentence_transformer", "CachedMultipleNegativesRankingLoss"),
     ("sentence_transformer", "MatryoshkaLoss"),
-    ("sentence_transformer", "TripletLoss"),
     ("sparse_encoder", "SpladeLoss"),
     ("cross_encoder", "MultipleNegativesRankingLoss"),
 }

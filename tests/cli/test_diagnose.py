@@ -36,7 +36,7 @@ def test_the_verdict_comes_first_and_is_kept(run, fallen: Path) -> None:
     assert lines[0] == "verdict: overfitting"
     assert "   - dev fall 6 points (fault if above 1.5)" in lines
     assert "   change: --max-steps 20" in lines
-    assert lines[-1].startswith("looked at: 20 logged steps; 3 scores")
+    assert lines[-1].startswith("examined: 20 logged steps; 3 scores")
     kept = json.loads((fallen / "diagnosis.json").read_text())
     assert kept["verdict"] == ["overfitting"]
     assert set(kept) == {"verdict", "findings", "numbers", "judgement"}

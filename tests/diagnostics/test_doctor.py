@@ -517,7 +517,7 @@ def test_a_diagnosis_is_read_from_the_top() -> None:
     assert lines[2] == f"1. dissipated-early: {VERDICTS['dissipated-early']}"
     assert "   - dead early 1 of the anchors (fault if above 0.9)" in lines
     assert "   change: --objective.temperature 0.1" in lines
-    assert lines[-1] == "looked at: 10 steps; x"
+    assert lines[-1] == "examined: 10 steps; x"
     assert max(map(len, lines)) <= 96
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.evaluation.image_features import RawPixels, both_features, image_features
+from isotrope.evaluation.image_features import both_features, image_features
 
-from .pictures import Part, Pictures, PictureSet, Sums, blobs, picture_set
+from .pictures import Part, PictureSet, Sums, blobs, picture_set
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, 240, 1000])
@@ -82,22 +82,3 @@ class Odd:
 def test_an_encoder_that_returns_something_else(returned, shape):
     with pytest.raises(InputError, match=f"one vector for each of .* array of shape {shape}"):
         image_features(Odd(returned), blobs(10, 0), batch_size=8)
-
-
-class TestRawPixels:
-    def test_every_channel_is_standardised_over_the_set(self):
-        part = blobs(50, 0)
-        rows = RawPixels(part, batch_size=7).encode(part.images.pixels)
-        assert rows.shape == (50, 3 * 4 * 4)
-        channels = rows.reshape(50, 3, -1).astype(np.float64)
-        np.testing.assert_allclose(channels.mean(axis=(0, 2)), 0, atol=1e-6)
-        np.testing.assert_allclose(channels.std(axis=(0, 2)), 1, atol=1e-6)
-        # pixel for pixel in the order of the picture
-        pixels = part.images.pixels[:, 1].astype(np.float64)
-        expected = (pixels - pixels.mean()) / pixels.std()
-        np.testing.assert_allclose(channels[:, 1], expected.reshape(50, -1), atol=1e-6)
-
-    def test_one_grey_throughout(self):
-        grey = Part(Pictures(np.full((3, 3, 2, 2), 77, dtype=np.uint8)), np.arange(3))
-        rows = RawPixels(grey).encode(grey.images.pixels)
-        assert not rows.any()

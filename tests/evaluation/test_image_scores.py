@@ -5,10 +5,10 @@ from isotrope.core.errors import InputError
 from isotrope.data.images.sets import load_images
 from isotrope.data.text.labelled import Features
 from isotrope.encoders.image import ImageEncoder
-from isotrope.evaluation.image_features import RawPixels
 from isotrope.evaluation.image_scores import image_scores, knn_evaluation
 from isotrope.evaluation.knn import knn
 from isotrope.evaluation.linear_probe import Probe, linear_probe
+from tests.evaluation.raw_pixels import RawPixels
 
 from .pictures import Sums, picture_set
 

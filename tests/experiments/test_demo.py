@@ -58,8 +58,8 @@ def test_the_line_has_the_score_of_the_model_that_was_saved() -> None:
     )
     left = replace(untrained, model="barlowtwins", mrr=0.6576, saved=False)
     assert line(left, untrained) == (
-        "barlowtwins: MRR@10 0.6521 on the held-out functions: the saved model, the untrained one "
-        "(last step, not saved: 0.6576)"
+        "barlowtwins: MRR@10 0.6521 on the held-out functions: the saved model, the one before "
+        "fine-tuning (last step, not saved: 0.6576)"
     )
     assert left.label == "barlowtwins (last step, not saved)"
 

@@ -143,6 +143,16 @@ def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
     assert not objective.parts.attraction.has_terms
 
 
+@over(*CASES, *FORMS)
+@pytest.mark.nightly
+def test_the_parts_add_up_in_larger_batches(name: str, settings: dict[str, Any]) -> None:
+    objective = built(name, settings)
+    for kind in BATCHES:
+        for shape in SHAPES[2:4]:
+            error = proof.parts_entry(objective, *batch(kind, *shape))
+            assert error <= EXACT, (kind, shape)
+
+
 @over(*CASES)
 @pytest.mark.slow
 def test_invariances_are_as_declared(name: str, settings: dict[str, Any]) -> None:

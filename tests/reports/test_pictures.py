@@ -21,6 +21,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two pictures, not all of them: the names of files, and what stops them, are the same."""
     two = tuple(quantity for quantity in QUANTITIES if quantity.key in ("dev", "loss"))
     monkeypatch.setattr(pictures, "QUANTITIES", two)
+    monkeypatch.setattr("isotrope.reports.html.sections", lambda runs: [])  # those of the page
 
 
 @pytest.mark.slow  # all pictures, twice
@@ -79,7 +80,7 @@ def test_names_that_are_no_text(tmp_path: Path) -> None:
     [
         ("pictures", "taken/page.html", "cannot write .*page.html"),
         ("same", "same", "cannot be both the page and the folder"),
-        ("blocked", "page.html", "loss.png is a folder, not a picture"),
+        ("blocked", "page.html", "loss.png is a folder, not a file"),
         ("taken/pictures", "page.html", "cannot write .*dev.svg"),
     ],
 )

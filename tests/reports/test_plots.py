@@ -191,6 +191,8 @@ def test_each_dev_metric_has_a_picture_of_its_own(
 ) -> None:
     scores = [section for section in SECTIONS if any(q.key == "dev" for q in section.quantities)]
     monkeypatch.setattr("isotrope.reports.panels.SECTIONS", scores)
+    dev = tuple(quantity for quantity in QUANTITIES if quantity.key == "dev")
+    monkeypatch.setattr("isotrope.reports.pictures.QUANTITIES", dev)
     sts, mrr = "dev STS Spearman (dev.tsv)", "held-out MRR@10 of 155 queries"
     folders = [
         write_run(tmp_path / "a", dev_name=sts, dev=(80, 81), settings="dev: dev.tsv\n"),

@@ -14,7 +14,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective, Paper
-from isotrope.paradigm.shares import shared_loss
+from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached
 from tests import two_processes
 

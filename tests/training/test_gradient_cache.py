@@ -392,6 +392,26 @@ def test_a_training_step_of_a_transformer(
     assert found[1][1] == found[0][1]  # the loss and what was measured, to the last bit
 
 
+def test_the_first_column_has_the_anchors(scratch: SentenceEncoder) -> None:
+    """An objective of one direction would be another one with the columns exchanged."""
+    given = batch([4, 4, 3], [0, 11])
+    module = SimCSE(
+        encoder=scratch,
+        head=None,
+        objective=registry.build("infonce"),
+        plan=plan(steps=10, learning_rate=1e-3),
+        seed=1,
+        log_every=1,
+    ).eval()
+    with torch.no_grad():
+        views = module.views(given)
+        rows = scratch(*map(torch.from_numpy, given.chunks[0]))[given.inverse]
+    assert torch.equal(views.anchors, rows[:4])
+    assert torch.equal(views.positives, rows[4:8])
+    assert views.negatives is not None
+    assert torch.equal(views.negatives, rows[8:])
+
+
 def metrics(folder: Path) -> list[dict[str, str]]:
     with (folder / "metrics.csv").open() as lines:
         return [

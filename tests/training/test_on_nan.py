@@ -306,7 +306,7 @@ def test_a_skipped_step_has_a_zero_gradient_for_everybody_and_then_none() -> Non
     module.weight.data[0] = torch.inf
     guard = NonFiniteGuard(TrainSettings(files=["x"], output="y", on_nan="skip", progress=False))
     assert not guard.forward_is_finite(module, 0, torch.tensor(torch.nan), [])
-    guard.no_loss(module).backward()
+    guard.zero_loss(module).backward()
     assert module.weight.grad is not None
     assert torch.equal(module.weight.grad, torch.zeros(3))
     guard.check_gradient(module, 0, torch.tensor(0.0))

@@ -7,8 +7,8 @@ import torch
 
 from isotrope.core.distributed import all_gather_views, rows_of
 from isotrope.core.views import Views
-from isotrope.paradigm import registry, shares
-from isotrope.paradigm.shares import shared_loss
+from isotrope.paradigm import registry, separable
+from isotrope.paradigm.separable import shared_loss
 from tests.training.ranks import Case, of_rank, on_two, one_process
 
 _SIZES = [(4, 4), (5, 3), (7, 1)]
@@ -45,6 +45,12 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> dict:
     return on_two(CASES, tmp_path_factory.mktemp("ranks"))
 
 
+@pytest.fixture(scope="module")
+def two_without_cases(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    """What needs none of the cases, which are slow together."""
+    return on_two([], tmp_path_factory.mktemp("ranks"))
+
+
 def error(found: list[torch.Tensor], truth: list[torch.Tensor]) -> float:
     a, b = (torch.cat([g.flatten() for g in gradients]) for gradients in (found, truth))
     return float((a - b).norm() / b.norm().clamp_min(1e-12))
@@ -79,8 +85,8 @@ def _gradients(case: Case, batch: tuple) -> list[torch.Tensor]:
     return [p.grad for p in model.parameters()]
 
 
-def test_the_gather_has_the_rows_of_both_and_sums_what_both_want(two: dict) -> None:
-    anchors, groups, gradient, rows, agreed, summed = two["facts"][1]
+def test_the_gather_has_the_rows_of_both_and_sums_what_both_want(two_without_cases: dict) -> None:
+    anchors, groups, gradient, rows, agreed, summed = two_without_cases["facts"][1]
     assert anchors.dtype == torch.float32
     assert anchors.tolist() == [[1.5, 1.5], [1.5, 1.5], [2.5, 2.5]]
     assert groups.tolist() == [0, 1, 10]
@@ -91,9 +97,11 @@ def test_the_gather_has_the_rows_of_both_and_sums_what_both_want(two: dict) -> N
     assert summed.item() == 3
 
 
-def test_anchors_that_are_declared_not_to_be_coupled_and_are(two: dict) -> None:
+def test_anchors_that_are_declared_not_to_be_coupled_and_are(
+    two_without_cases: dict,
+) -> None:
     """Each process sees its own anchors only, and refuses to take them for all that count."""
-    (refused,) = two["refused"][1]
+    (refused,) = two_without_cases["refused"][1]
     assert refused.tolist() == [4, 40, 700]
 
 
@@ -109,8 +117,8 @@ def test_one_process_gathers_nothing() -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, processes: int) -> None:
-    monkeypatch.setattr(shares, "world_size", lambda: processes)
-    monkeypatch.setattr(shares, "all_reduce_sum", lambda share: share.detach())
+    monkeypatch.setattr(separable, "world_size", lambda: processes)
+    monkeypatch.setattr(separable, "all_reduce_sum", lambda share: share.detach())
     x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0))
     whole = all_gather_views(Views(x[0], x[1]))
     objective = registry.build("infonce")

@@ -1,4 +1,4 @@
-"""What Li et al. 2024 measures of models, of yours: before training, after it, or both.
+"""Measures your models as Li et al. 2024 do: before training, after it, or both.
 
     python -m papers.li2024.model_statistics held-out.txt all-MiniLM-L6-v2 [runs/mine]
 

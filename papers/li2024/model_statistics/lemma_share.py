@@ -55,7 +55,7 @@ class LemmaShare:
 def lemma_share(
     views: Views, ratio: Tensor | float = 1.0, steps: Sequence[float] = STEPS
 ) -> list[LemmaShare]:
-    """Return what Lemma 1 says of every anchor and its hardest negative, for each step.
+    """Return the share of anchors that satisfy Lemma 1 with their hardest negative, for each step.
 
     cos(alpha) is the cosine of the tangent parts of h'_i and h'_j at h_i. Anchors count if their
     three angles are acute, as in the statistic that the paper's authors released; those among them

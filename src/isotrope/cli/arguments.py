@@ -69,20 +69,22 @@ _GROUPS = {
     "objective and method": "objective method plugin backend",
     "optimisation": "batch_size micro_batch epochs max_steps learning_rate weight_decay clip "
     "warmup warmup_epochs scheduler optimizer gradient_checkpointing",
-    "evaluation and logging": "dev eval_every patience knn_every linear log_every logger progress",
+    "evaluation and logging": "dev eval_every patience knn_every knn_images linear log_every "
+    "logger progress",
     "hardware": "precision device devices",
+    "run": "output seed checkpoint_every keep_every on_nan",
 }
-"""What the flags of a training are shown under; the run's own are the rest."""
+"""The title under which the help of a training shows each flag; a new setting needs one."""
 
 
 def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip: set[str]) -> None:
     """Add a flag for every pydantic field, absent when not given; values stay strings."""
     home = {name: title for title, names in _GROUPS.items() for name in names.split()}
-    groups = {title: parser.add_argument_group(title) for title in (*_GROUPS, "run")}
+    groups = {title: parser.add_argument_group(title) for title in _GROUPS}
     for name, field in fields.items():
         if name in skip:
             continue
-        add = groups[home.get(name, "run")].add_argument
+        add = groups[home[name]].add_argument
         option = "--" + name.replace("_", "-")
         aliases = [f"--{ACCEPTED[option[2:]]}"] if option[2:] in ACCEPTED else []
         default = field.get_default(call_default_factory=True)

@@ -2,6 +2,7 @@
 
 import argparse
 import importlib
+from typing import Any
 from unittest import mock
 
 from isotrope.cli.arguments import Parser
@@ -61,7 +62,7 @@ def completion(shell: str, root: Parser, verbs: dict[str, str]) -> str:
     return text
 
 
-def _offer(action: argparse.Action, file: dict[str, str]) -> None:
+def _offer(action: argparse.Action, file: dict[str, Any]) -> None:
     """Say what can be filled in: the choices of a flag, the objectives, or else files."""
     metavar = action.metavar if isinstance(action.metavar, str) else ""
     if action.dest == "objective":

@@ -52,7 +52,7 @@ def run(arguments: Sequence[str]) -> int:
         print()
         cells = [[row.label, *map(_shown, row.cells()[1:])] for row in outcome.rows]
         print(table(COLUMNS, cells))
-        print("\ngain in MRR@10 over the untrained model, on the held-out functions:")
+        print("\ngain in MRR@10 over the model before fine-tuning, on the held-out functions:")
         for row in outcome.rows[1:]:
             print(f"  {row.label}: {_gain(row)}")
         if outcome.examples:
@@ -61,14 +61,14 @@ def run(arguments: Sequence[str]) -> int:
             print(f"\n  {example.query}")
             print(f"    before: {_found(example.before, example.answer)}")
             print(f"    after:  {_found(example.after, example.answer)}")
-        print(f"\nbest model by the dev set: {outcome.model or 'the untrained one'}")
+        print(f"\nbest model by the dev set: {outcome.model or 'the one before fine-tuning'}")
         print(f"report: {outcome.report}\n")
         print("\n".join(_closing(outcome, folder)))
     if len(runs) > 1:
         print(
             table(
                 [
-                    "MRR@10 gain over the untrained model after the last step, saved or not",
+                    "gain in MRR@10 by fine-tuning, after the last step, saved or not",
                     *map(str, runs),
                     "mean",
                     "std",

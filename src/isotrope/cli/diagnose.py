@@ -16,7 +16,7 @@ examples:
   isotrope diagnose path/to/model --data pairs.tsv --objective infonce --objective.temperature 0.1
   isotrope diagnose path/to/image-model --data photos/
 
-Of a run its log, its dev scores, its settings and its saved model are looked at; the diagnosis is
+Of a run its log, its dev scores, its settings and its saved model are examined; the diagnosis is
 also written to RUN/diagnosis.json, where `isotrope report` finds it. Of a model there is what its
 embeddings of some data show: --data, or pairs of docstrings of Python's own library. Of the
 OUTPUT_DIR of another trainer there is what isotrope.Doctor() has seen of the training.

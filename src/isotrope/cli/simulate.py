@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser, dotted
-from isotrope.cli.output import write_files
 from isotrope.cli.table import table
 from isotrope.core.errors import MissingExtra
 from isotrope.core.progress import bar
@@ -148,12 +147,13 @@ def _write(
     options: argparse.Namespace, titles: Sequence[str], landscapes: "Sequence[Landscape]"
 ) -> list[Path]:
     """Write picture and numbers; return their paths."""
+    from isotrope.core.files import write_all
     from isotrope.diagnostics.simulation.landscape import as_csv
 
     titled = list(zip(titles, landscapes, strict=True))
     picture = _picture(options, titled)
     contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(titled).encode()}
-    return write_files(
+    return write_all(
         options.output,
         {f"{options.kind}.{suffix}": content for suffix, content in contents.items()},
     )

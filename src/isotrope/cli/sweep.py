@@ -53,13 +53,13 @@ seeds (--seeds 0 takes a third of the time): a score is their mean, and the tabl
 deviation. Differences that are not larger may be luck.
 
 Every run is a folder in OUTPUT/runs, as its verb makes it (`isotrope report OUTPUT/runs/*`). The
-same command goes on where it was stopped, and trains nothing twice; values, seeds and trials can be
-added later. Written: OUTPUT/sweep.csv, .md, .svg, .json; printed: the best, as a command line.
+same command continues where it was stopped, and trains nothing twice; values, seeds and trials can
+be added later. Written: OUTPUT/sweep.csv, .md, .svg, .json; printed: the best, as a command line.
 OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard OUTPUT/optuna.log` opens it. A sweep needs
 Optuna: pip install '.[sweep]' in a checkout of isotrope.
 
 With --jobs N, N runs at a time; on a machine with GPUs each has one of them, and the default is as
-many as there are. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command goes on).
+many as there are. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command continues).
 """
 
 

@@ -31,7 +31,7 @@ def parsed_settings(
     add_fields(parser, cls.ordered(), skip={positional, *cls.collected()})
     if {"-h", "--help"} & set(arguments):
         _add_settings(parser, arguments)
-    add = parser.add_argument_group("settings from a file, and a run that goes on").add_argument
+    add = parser.add_argument_group("settings from a file, and resuming a run").add_argument
     add(
         "--resume",
         action="store_true",

@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -20,7 +20,6 @@ from isotrope.core.views import Views
 
 __all__ = [
     "GlobalBatch",
-    "all_gather_objects",
     "all_gather_views",
     "all_reduce_max",
     "all_reduce_sum",
@@ -33,7 +32,6 @@ __all__ = [
     "world_size",
 ]
 
-_Value = TypeVar("_Value")
 
 # the first process reads the corpus and scores the encoder while the others wait for it
 _PATIENCE = timedelta(days=1)
@@ -95,15 +93,6 @@ def all_reduce_max(value: int) -> int:
     shared = torch.tensor(value)
     dist.all_reduce(shared, dist.ReduceOp.MAX)
     return int(shared)
-
-
-def all_gather_objects(value: _Value) -> list[_Value]:
-    """Return the ``value`` of every process, which can be pickled, in the order of ranks."""
-    if world_size() == 1:
-        return [value]
-    values: list[Any] = [None] * world_size()
-    dist.all_gather_object(values, value)
-    return values
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:

@@ -4,8 +4,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from isotrope.core.errors import InputError
@@ -16,6 +16,7 @@ __all__ = [
     "remove",
     "stale_temporary_folders",
     "tidy",
+    "write_all",
 ]
 
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
@@ -96,6 +97,22 @@ def atomic_replace(path: Path) -> Iterator[Path]:
             _swap(temporary, path, room / "previous")
     finally:
         remove(room)
+
+
+def write_all(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
+    """Write files into a folder, all or none; return their paths.
+
+    Raises:
+        InputError: one of them is a folder, or cannot be written.
+    """
+    files = [folder / name for name in contents]
+    for path in files:
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, not a file; remove it or choose another folder")
+    with ExitStack() as stack:
+        for path, content in zip(files, contents.values(), strict=True):
+            stack.enter_context(atomic_replace(path)).write_bytes(content)
+    return files
 
 
 def stale_temporary_folders(folder: Path) -> list[Path]:

@@ -1,4 +1,4 @@
-"""Computes the second moments of two views, all that decorrelating objectives need."""
+"""Computes the second moments of two views, the statistics of decorrelating objectives."""
 
 import torch
 from torch import Tensor

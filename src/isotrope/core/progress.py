@@ -1,10 +1,10 @@
-"""Shows a progress bar on stderr if that is a terminal, and none elsewhere."""
+"""Shows how far work has come (a bar, if stderr is a terminal), and how long it took."""
 
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bar"]
+__all__ = ["bar", "format_duration"]
 
 DELAY = 1.0
 """Seconds before a bar shows: what is refused at once, or done at once, needs none."""
@@ -39,3 +39,13 @@ def bar(
         delay=DELAY,
     ) as drawn:
         yield drawn.update
+
+
+def format_duration(seconds: float) -> str:
+    """Return ``42 s``, ``3 min 20 s`` or ``5 h 10 min``."""
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"

@@ -7,8 +7,9 @@ __all__ = ["softplus"]
 
 
 def softplus(x: Tensor) -> Tensor:
-    """Return log(1 + e^x) elementwise, with its derivatives; 0 at -inf.
+    """Return log(1 + e^x) elementwise, twice differentiable; the value at -inf is 0.
 
-    torch's own is x itself from 20 on, so that its second derivative is 0 and its first is 1.
+    ``torch.nn.functional.softplus`` returns x itself above 20, where its first derivative becomes
+    exactly 1 and its second 0.
     """
     return torch.logaddexp(x, x.new_zeros(()))

@@ -19,8 +19,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
     if torch._C._are_functorch_transforms_active():
-        rows: Tensor = x / _lengths(x, eps)  # torch.func differentiates every operation itself
-        return rows
+        return x / _lengths(x, eps)  # torch.func differentiates every operation itself
     return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
 
 
@@ -28,7 +27,8 @@ def _lengths(x: Tensor, eps: float) -> Tensor:
     norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
     dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
     # a dead row is divided by infinity, and so is its gradient
-    return norm.masked_fill(norm > torch.finfo(x.dtype).max, torch.nan).masked_fill(dead, torch.inf)
+    lengths: Tensor = norm.masked_fill(norm > torch.finfo(x.dtype).max, torch.nan)
+    return lengths.masked_fill(dead, torch.inf)
 
 
 class _Unit(torch.autograd.Function):

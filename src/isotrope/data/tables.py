@@ -218,7 +218,9 @@ TABLE_READERS: dict[str, Callable[[Path, Choose], Iterator[Row]]] = {
     ".jsonl": json_rows,
     ".parquet": parquet_rows,
 }
-"""The reader of each kind of table, by the suffix of :func:`plain_suffix`."""
+"""The reader of each kind of table, by the suffix of :func:`plain_suffix`.
+
+A new kind is added here."""
 
 
 def plain_suffix(path: Path) -> str:

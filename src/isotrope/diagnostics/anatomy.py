@@ -19,7 +19,7 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import Diagnosis
-from isotrope.diagnostics.observe import alone, columns, measure, negative_count
+from isotrope.diagnostics.observe import columns, measure, measure_unpaired, negative_count
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
@@ -235,7 +235,7 @@ class Anatomy:
         labelled = labels is not None
         if gradient is None or not bool(gradient.isfinite().all()):
             paired_views, self.kind = paired and not labelled, "unseen"
-            return measure(None, views) if paired_views else alone(views.anchors)
+            return measure(None, views) if paired_views else measure_unpaired(views.anchors)
         share = radial(gradient, views.anchors)
         if self.reduction == "mean":
             gradient = gradient * len(gradient)  # of each anchor's own loss
@@ -243,10 +243,10 @@ class Anatomy:
         gradient_numbers: Row = {"embedding_gradient": float(norms.mean()), "radial": share}
         if share > MISFIT and not normalised(views.anchors):
             self.kind = "lengths" if paired else "single"
-            return alone(views.anchors, cosines=False) | gradient_numbers
+            return measure_unpaired(views.anchors, cosines=False) | gradient_numbers
         if not paired:
             self.kind = "single"
-            return alone(views.anchors) | gradient_numbers
+            return measure_unpaired(views.anchors) | gradient_numbers
         recognised = recognise(
             gradient, views, against=self.against, labelled=labelled, near=self._near
         )
@@ -265,7 +265,11 @@ class Anatomy:
             and recognised.kind not in ("softmax", "other")
             and views.negatives is None
         )
-        numbers = alone(views.anchors) if guessed or recognised.pulled not in (None, 1.0) else None
+        numbers = (
+            measure_unpaired(views.anchors)
+            if guessed or recognised.pulled not in (None, 1.0)
+            else None
+        )
         kind: Row = {"misfit": recognised.misfit, "negatives": count}
         if recognised.kind == "pairs":
             kind["negatives"] = 0.0

@@ -5,10 +5,10 @@ The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the rules
 callback that collects the evidence during a training is in ``isotrope.adapters.doctor``.
 """
 
-from isotrope.diagnostics.advice import in_their_words
+from isotrope.diagnostics.advice import for_trainer
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
-from isotrope.diagnostics.readings import crosses, later_dead, most_dimensions, negatives
+from isotrope.diagnostics.readings import crosses, dead_share_after_start, negatives, rank_limit
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.seen import not_enough_seen
 from isotrope.diagnostics.rules.similarities import spreading
@@ -29,7 +29,7 @@ def diagnose(case: RunEvidence) -> Diagnosis:
     if not findings and (unknown := not_enough_seen(case)) is not None:
         findings = [unknown]  # nothing was found, but hardly anything was measured either
     numbers = () if findings else _key_numbers(case)
-    rephrased = tuple(in_their_words(finding, case) for finding in findings)
+    rephrased = tuple(for_trainer(finding, case) for finding in findings)
     remark = None if findings else spreading(case)
     remarks = () if remark is None else (remark,)
     return Diagnosis(rephrased, case.notes, numbers, case.judgement, case.losses, remarks)
@@ -38,9 +38,9 @@ def diagnose(case: RunEvidence) -> Diagnosis:
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
     """Return the measured numbers by which a run is called healthy."""
     share, count = case.end("hardest_share"), negatives(case)
-    rank, most = case.end("effective_rank"), most_dimensions(case)
+    rank, most = case.end("effective_rank"), rank_limit(case)
     numbers = {
-        "dead_early": later_dead(case),
+        "dead_early": dead_share_after_start(case),
         "hardest_times_uniform": None if share is None or count is None else share * count,
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),

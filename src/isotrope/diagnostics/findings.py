@@ -32,7 +32,7 @@ VERDICTS = {
     "dissipated-early": "hardly an anchor learns any more, from early on",
     "losing-pull": "the pull is too weak to bring positives closer",
     "anisotropic-start": "all embeddings point the same way to begin with",
-    "overfitting": "the dev score falls while training goes on",
+    "overfitting": "the dev score falls while training continues",
     "spreading": "healthy: both similarities fall, because the embeddings spread out",
     "not-enough-seen": "nothing was found, and hardly anything was there to look at",
 }
@@ -149,7 +149,7 @@ class Diagnosis:
         blocks += ["\n".join(f"- {number}" for number in self.numbers)] if self.numbers else []
         blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
         blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
-        blocks += [_wrapped("looked at: " + "; ".join(self.notes))] if self.notes else []
+        blocks += [_wrapped("examined: " + "; ".join(self.notes))] if self.notes else []
         return "\n\n".join(blocks)
 
 

@@ -20,7 +20,7 @@ from isotrope.paradigm.anatomy import DEAD, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["MEASURED", "SAME", "alone", "columns", "measure", "negative_count"]
+__all__ = ["MEASURED", "SAME", "columns", "measure", "measure_unpaired", "negative_count"]
 
 MEASURED = (
     "dissipation",
@@ -119,7 +119,7 @@ def measure(
 
 
 @torch.no_grad()
-def alone(embeddings: Tensor, *, cosines: bool = True) -> dict[str, float | None]:
+def measure_unpaired(embeddings: Tensor, *, cosines: bool = True) -> dict[str, float | None]:
     """Return the measurements of embeddings whose positives are unknown, keyed as :func:`measure`.
 
     Args:

@@ -1,4 +1,4 @@
-"""Derives quantities from the evidence that several rules share."""
+"""Derives from the evidence the quantities that several rules need."""
 
 import statistics
 
@@ -11,24 +11,24 @@ from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.objective import Objective
 
 __all__ = [
-    "anchors_done_on_ideal",
     "collapsed_at_start",
     "crosses",
+    "dead_share_after_start",
+    "dissipation_on_ideal",
     "further_evidence",
     "gained",
-    "later_dead",
     "learning_rate",
-    "lower_rate",
-    "most_dimensions",
+    "lower_rate_flag",
     "negatives",
     "parameters",
     "pushing",
+    "rank_limit",
     "separation",
     "temperature",
     "weight_decay",
 ]
 
-_IDEAL = 64  # rows of the ideal batch
+_IDEAL = 64  # anchors of the ideal batch: each is its own positive, orthogonal to all others
 
 
 def crosses(name: str, number: float | None) -> bool:
@@ -47,7 +47,7 @@ def gained(case: RunEvidence) -> float | None:
     return max(s for _, s in case.scores) - case.scores[0][1] if case.scores else None
 
 
-def later_dead(case: RunEvidence) -> float | None:
+def dead_share_after_start(case: RunEvidence) -> float | None:
     """Return the median share of anchors without a gradient after the first fifth of the log."""
     dead = case.series("dead")
     return statistics.median(dead[len(dead) // 5 :]) if dead else None
@@ -55,12 +55,12 @@ def later_dead(case: RunEvidence) -> float | None:
 
 def collapsed_at_start(case: RunEvidence) -> bool:
     """Return whether all embeddings were one point before the first update."""
-    at_first = crosses("collapse_uniformity", case.first("uniformity"))
-    return at_first or crosses("collapse_std", case.first("std"))
+    by_uniformity = crosses("collapse_uniformity", case.first("uniformity"))
+    return by_uniformity or crosses("collapse_std", case.first("std"))
 
 
 def separation(row: Row | None) -> float | None:
-    """Return the difference of mean angles of negatives and positives, in standard deviations."""
+    """Return the difference of mean angles of negatives and positives over the larger deviation."""
     near, far, *spreads = (
         None if row is None else row.get(name)
         for name in ("positive_mean", "negative_mean", "positive_std", "negative_std")
@@ -79,13 +79,13 @@ def weight_decay(case: RunEvidence) -> float | None:
     return _planned(case, "weight-decay")
 
 
-def lower_rate(case: RunEvidence, divisor: float) -> str:
+def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
     """Return the flag for a lower learning rate."""
     rate = learning_rate(case)
     return f"--learning-rate {f'RATE/{divisor:g}' if rate is None else f'{rate / divisor:.2g}'}"
 
 
-def most_dimensions(case: RunEvidence) -> int | None:
+def rank_limit(case: RunEvidence) -> int | None:
     """Return the largest possible effective rank of a batch, from n and d as far as known."""
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
@@ -114,17 +114,17 @@ def negatives(case: RunEvidence) -> int | None:
 
 
 def pushing(objective: Objective) -> bool:
-    """Return whether an objective pushes embeddings apart; assumed of one without components."""
+    """Return whether an objective pushes embeddings apart; assumed where it has no components."""
     return not objective.has_terms or pushes(objective)
 
 
-def anchors_done_on_ideal(objective: Objective) -> float:
-    """Return the mean GD on an ideal batch: positives coincide and negatives are orthogonal."""
+def dissipation_on_ideal(objective: Objective) -> float:
+    """Return the mean GD (0: done) where positives coincide and negatives are orthogonal."""
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the objective's hyperparameters and exchanged components, with those of its parent."""
+    """Return the hyperparameters and exchanged components, with those of what was modified."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()

@@ -28,7 +28,7 @@ def diagnose(
 ) -> Diagnosis:
     """Return what is wrong with a run or a model, the root cause first, and what to change.
 
-    Of a run its log, dev scores, settings and saved model are looked at, and the diagnosis is also
+    Of a run its log, dev scores, settings and saved model are examined, and the diagnosis is also
     written to ``diagnosis.json`` in its folder, where ``isotrope.report`` finds it. Of a model
     there is what its embeddings of some data show.
 
@@ -37,7 +37,7 @@ def diagnose(
         data: text, pairs or images to embed, instead of a run's own; of a model without data, pairs
             of docstrings of Python's own library.
         columns: of tables of text.
-        objective: whose components are looked at, of a model; a run has its own.
+        objective: whose components are examined, for a model; a run has its own.
         objective_settings: of an objective that is given by its name.
         plugins: Python files with objectives of your own. Code that only a run names is not run.
 

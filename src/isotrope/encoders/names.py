@@ -87,7 +87,7 @@ def model_folder(path: Path) -> Path:
         if not _is_model(path / "model"):
             raise InputError(
                 f"{path} is a run folder without a model in {path / 'model'}; has its training "
-                "come to an end? (isotrope train --resume goes on)"
+                "come to an end? (isotrope train --resume continues it)"
             )
         path = path / "model"
     if not _is_model(path):

@@ -58,8 +58,8 @@ class SharedBatchNorm(_BatchNorm):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return ``x`` (n x d or n x d x ...) with every feature shifted and scaled."""
-        alone = world_size() == 1
-        if alone or not (self.training or self.running_mean is None):
+        single = world_size() == 1
+        if single or not (self.training or self.running_mean is None):
             return super().forward(x)
         self._check_input_dim(x)
         output, mean, variance, count = apply(

@@ -128,7 +128,7 @@ def _concatenated(blocks: Iterable[np.ndarray]) -> np.ndarray:
 
 def _counted(blocks: Iterable[np.ndarray], rows: int, width: int) -> Iterator[np.ndarray]:
     """Yield the blocks, and see that they are the rows that the labels are for."""
-    seen = 0
+    start = 0
     for block in blocks:
         if block.ndim != 2 or block.shape[1] != width:
             raise InputError(
@@ -136,10 +136,10 @@ def _counted(blocks: Iterable[np.ndarray], rows: int, width: int) -> Iterator[np
                 f"{width} dimensions"
             )
         check_finite(block, "training")
-        seen += len(block)
+        start += len(block)
         yield block
-    if seen != rows:
-        raise InputError(f"{rows} training labels for {seen} rows of features")
+    if start != rows:
+        raise InputError(f"{rows} training labels for {start} rows of features")
 
 
 def _votes(

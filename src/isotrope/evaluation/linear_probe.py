@@ -235,16 +235,16 @@ def _scale(vectors: np.ndarray, scaling: Scaling) -> tuple[np.ndarray, np.ndarra
 @np.errstate(all="ignore")
 def _moments(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and standard deviation of each dimension, of blocks of rows."""
-    mean, scatter, seen = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1]), 0
+    mean, scatter, count = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1]), 0
     for first in range(0, len(vectors), _ROWS):
         rows = np.asarray(vectors[first : first + _ROWS], dtype=np.float64)
-        share = len(rows) / (seen + len(rows))
+        share = len(rows) / (count + len(rows))
         # the update of Chan, Golub and LeVeque 1983: no difference of large numbers
         step = rows.mean(axis=0) - mean
-        scatter += ((rows - rows.mean(axis=0)) ** 2).sum(axis=0) + seen * share * step**2
+        scatter += ((rows - rows.mean(axis=0)) ** 2).sum(axis=0) + count * share * step**2
         mean += share * step
-        seen += len(rows)
-    return mean, np.sqrt(scatter / seen)
+        count += len(rows)
+    return mean, np.sqrt(scatter / count)
 
 
 def _by_sgd(

@@ -82,13 +82,13 @@ def _best(queries: np.ndarray, blocks: Iterable[np.ndarray], top: int, tile: int
     anchors = _unit(queries)
     width = max(1, tile // max(1, len(anchors)))
     best = np.full((len(anchors), top), -1, dtype=np.int64)  # -1: empty, below every key
-    seen = 0
+    start = 0
     for block in blocks:
         for first in range(0, len(block), width):
             rows = _unit(block[first : first + width])
-            _merge(best, anchors @ rows.T, seen)
-            seen += len(rows)
-    return np.sort(best, axis=1)[:, : -min(top, seen) - 1 : -1]  # descending, empty ones left out
+            _merge(best, anchors @ rows.T, start)
+            start += len(rows)
+    return np.sort(best, axis=1)[:, : -min(top, start) - 1 : -1]  # descending, empty ones left out
 
 
 def _merge(best: np.ndarray, cosines: np.ndarray, start: int) -> None:

@@ -112,7 +112,8 @@ class Row:
     @property
     def label(self) -> str:
         """The model, and whether it is not the saved one."""
-        return self.model if self.saved else f"{self.model} (last step, not saved)"
+        name = "before fine-tuning" if self.model == "untrained" else self.model
+        return name if self.saved else f"{name} (last step, not saved)"
 
     def cells(self) -> list[str | float | None]:
         """The values in the order of ``COLUMNS``."""
@@ -199,7 +200,7 @@ def demo(
     texts = [*data.queries, *data.corpus]
     before = _StaticVectors(encoder, recipe, texts)
     rows = [_row("untrained", before, before, data, None, recipe)]
-    tell(f"untrained: MRR@10 {rows[0].mrr:.4f} on the held-out functions")
+    tell(f"before fine-tuning: MRR@10 {rows[0].mrr:.4f} on the held-out functions")
     scores: dict[str, float] = {"untrained": -1.0}
     after: dict[str, _StaticVectors] = {}
     for name in OBJECTIVES:
@@ -278,7 +279,7 @@ def _table(
         f"{heldout:,} held-out functions: query the first sentence of the docstring, target "
         f"the rest, searched among all {heldout:,} targets. GD, hardest share and ratio: each "
         f"objective's own, on held-out pairs in batches of {recipe.probe}. Where the last step is "
-        "not saved, the saved model is the untrained one, because no step had a higher dev score. "
+        "not saved, the saved model is the one before fine-tuning: no step had a higher dev score. "
         "Barlow Twins' ratio is matrix-valued. Seed "
         f"{seed}. The best objective ({best}) was chosen by the dev score."
     )
@@ -315,7 +316,9 @@ def _is_run(folder: Path) -> bool:
 def line(row: Row, untrained: Row) -> str:
     """Return the score of the model that a run has saved, and of the last step where it is not."""
     saved = row.mrr if row.saved else untrained.mrr
-    last = "" if row.saved else f", the untrained one (last step, not saved: {row.mrr:.4f})"
+    last = (
+        "" if row.saved else f", the one before fine-tuning (last step, not saved: {row.mrr:.4f})"
+    )
     return f"{row.model}: MRR@10 {saved:.4f} on the held-out functions: the saved model{last}"
 
 

@@ -114,7 +114,7 @@ class _OnePass:
         gradient = self.gradients[0][rows]
         if self.alone:
             p = self.sources[0].rows(positives)
-            self._differentiate_alone(rows, statistics, (a * p).sum(dim=1))
+            self._differentiate_uncoupled(rows, statistics, (a * p).sum(dim=1))
             by_positive = self.by_positive[rows, None]
             torch.mul(by_positive, p, out=gradient)
             self.gradients[1][positives].addcmul_(by_positive, a)
@@ -136,7 +136,7 @@ class _OnePass:
         if self.alone:
             self.anchors.project(gradient, a, rows)
 
-    def _differentiate_alone(
+    def _differentiate_uncoupled(
         self, rows: slice, statistics: "_Statistics", positive: Tensor
     ) -> None:
         counts = {key: value[rows] for key, value in self.counts.items()}
@@ -210,7 +210,7 @@ class _OnePass:
     def finish(self) -> tuple[Tensor, Gradients]:
         """Check what was assumed, and turn what the vectors received into gradients of raw ones."""
         if self.alone:
-            self._check_alone()
+            self._check_uncoupled()
         else:
             self._complete()
             self.anchors.to_raw(self.gradients[0])
@@ -220,7 +220,7 @@ class _OnePass:
         negatives = others[0] if others else None
         return self.each.sum(), [anchors, positives, negatives, self.learnt]
 
-    def _check_alone(self) -> None:
+    def _check_uncoupled(self) -> None:
         """Differentiate all rows at once: the rows of other blocks must make no difference.
 
         Where the anchors are some of a batch (of one process of several), the others of it are
@@ -233,8 +233,8 @@ class _OnePass:
         counts = {key: _among(x, others, apart=0.0) for key, x in self.counts.items()}
         statistics = dict(zip(self.values, values, strict=True))
         each, by, _ = self.job.evaluate(positive, statistics, counts, self.n)
-        seen = (self.each, self.by_positive, *self.by.values())
-        for assumed, true in zip(seen, (each, *by), strict=True):
+        computed = (self.each, self.by_positive, *self.by.values())
+        for assumed, true in zip(computed, (each, *by), strict=True):
             agree(assumed, true[: self.n], "the loss of an anchor changes with other anchors")
 
     def _complete(self) -> None:

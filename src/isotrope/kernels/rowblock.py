@@ -1,4 +1,4 @@
-"""The rowblock backend: computes row statistics in linear memory, one block of rows at a time.
+"""The rowblock backend for single statistics, in linear memory; whole losses are in fused.
 
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded; one number for each anchor is kept for the backward pass. The

@@ -1,4 +1,4 @@
-"""Sums the pushes on the anchors of both directions in one sweep over blocks of similarities.
+"""Computes the negatives' weighted sums for both directions in one sweep over blocks.
 
 If everything but the anchors is constant, the weights are needed only for their product with the
 columns and for the sums of their rows. A block of e^{s/tau} then serves both directions: times the
@@ -285,12 +285,12 @@ class BlockSums(SurrogateSums):
     """The sums by blocks of rows, in linear memory."""
 
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        blocks_found = []
+        largest = []
         for _, tile in similarity_tiles(Mask(self._compared(direction, by), AGAINST[by])):
             at = tile.argmax(dim=1, keepdim=True)
             top = tile.gather(1, at)
-            blocks_found.append((at.masked_fill(top == -torch.inf, -1), top))
-        at, top = (torch.cat(x).squeeze(1) for x in zip(*blocks_found, strict=True))
+            largest.append((at.masked_fill(top == -torch.inf, -1), top))
+        at, top = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
         return at, top
 
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:

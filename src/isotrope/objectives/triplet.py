@@ -1,4 +1,4 @@
-"""MPT, MET and MAT: the hardest negative farther than the positive by a margin, and no more."""
+"""MPT, MET and MAT: triplet losses on the hardest negative, with a margin on three distances."""
 
 import math
 from typing import Annotated, ClassVar

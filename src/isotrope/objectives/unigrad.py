@@ -1,4 +1,4 @@
-"""Gradient-equivalent forms: an objective's gradient as a loss, all but the anchor constant."""
+"""UniGrad: losses with the gradient of another objective, constant in all but the anchor."""
 
 from typing import Annotated, Literal
 

@@ -31,11 +31,12 @@ class VICReg(
     Li et al. (2024) call the covariances v and the deviations c, the reverse of Bardes et al.: the
     coefficients here are named by what they weigh.
 
-    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), of both signs; the positive pulls by
-    2 lambda / N. The residual holds what does not fit: the radial (2 lambda / N + W_ii) h_i, and
-    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. Li et al.,
-    2024, eq. 11 leaves that out and does not centre: it is the gradient of another loss, which is
-    ``VICRegGrad``. There are no terms with space="raw".
+    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the positive
+    pulls by 2 lambda / N. The residual holds what does not fit: the radial
+    (2 lambda / N + W_ii) h_i, and
+    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. Eq. 11
+    of Li et al. (2024) has no residual and does not centre: it is the gradient of another loss,
+    which is ``VICRegGrad``. With space="raw" there are no components.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
@@ -74,12 +75,12 @@ class VICReg(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The norms of rows are divided out on the sphere only."""
+        """Permutation and view swap; on the sphere the scale of every embedding, too."""
         both = frozenset({"permutation", "view swap"})
         return both | {"scale"} if self.space == "sphere" else both
 
     def prepare(self, views: Views) -> Views:
-        """Return raw ``views`` checked.
+        """Check raw ``views`` and return them.
 
         Raises:
             Overflow: raw embeddings in float16.
@@ -103,16 +104,16 @@ class VICReg(
         return self._spread(pairs.views.anchors) + self._spread(pairs.views.own)
 
     def _spread(self, h: Tensor) -> Tensor:
-        """Nu1 v + nu2 c of one view."""
+        """Return nu1 v + nu2 c for one view."""
         x = h - h.mean(dim=0)
         c = gram(x) / (len(h) - 1)
         variance = c.diagonal()
         covariances = (c.square().sum() - variance.square().sum()) / h.shape[1]
-        missing = (self.gamma - self._deviation(variance)).clamp_min(0).mean()
-        return self.cov_coeff * covariances + self.var_coeff * missing
+        shortfall = (self.gamma - self._deviation(variance)).clamp_min(0).mean()
+        return self.cov_coeff * covariances + self.var_coeff * shortfall
 
     def _deviation(self, variance: Tensor) -> Tensor:
-        """D standard deviations; at 0 without slope, where the root has none that is finite."""
+        """Return D standard deviations; at variance 0, where the root has no slope, it is 0."""
         variance = variance + self.epsilon
         return variance.where(variance > 0, 1.0).sqrt() * (variance > 0)
 
@@ -125,10 +126,10 @@ class VICReg(
         radial = factor * x.square().sum(dim=1) + 2 * self.sim_coeff / n
         variance = x.square().sum(dim=0) / (n - 1)
         sigma = self._deviation(variance)
-        short = (sigma < self.gamma) & (sigma > 0)
-        stretch = self.var_coeff * (short / sigma.where(sigma > 0, 1.0))
+        below_gamma = (sigma < self.gamma) & (sigma > 0)
+        std_push = self.var_coeff * (below_gamma / sigma.where(sigma > 0, 1.0))
         decorrelation = 4 * self.cov_coeff * variance
-        residual = radial[:, None] * views.anchors - (decorrelation + stretch) * x / (d * (n - 1))
+        residual = radial[:, None] * views.anchors - (decorrelation + std_push) * x / (d * (n - 1))
         return Terms(
             dissipation=torch.ones_like(radial),
             weight=factor * products(pairs, x, x, against="within"),

@@ -73,11 +73,14 @@ class Paradigm(
             ValueError: a short form that names no part, or a value out of its bounds.
         """
         super().__post_init__()
-        alone = self.parent is None
+        complete = self.parent is None
         for name, component in (
-            ("dissipation", _optional(Dissipation, self.dissipation, Always() if alone else None)),
-            ("weight", _optional(Weight, self.weight, Softmax() if alone else None)),
-            ("ratio", _optional(Ratio, self.ratio, Static() if alone else None)),
+            (
+                "dissipation",
+                _optional(Dissipation, self.dissipation, Always() if complete else None),
+            ),
+            ("weight", _optional(Weight, self.weight, Softmax() if complete else None)),
+            ("ratio", _optional(Ratio, self.ratio, Static() if complete else None)),
         ):
             object.__setattr__(self, name, component)
 
@@ -88,8 +91,8 @@ class Paradigm(
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
             used.append(self.parent)
-        alone = self.variant == "paper" and all(x.coupling == "none" for x in used)
-        return "none" if alone else "batch"
+        uncoupled = self.variant == "paper" and all(x.coupling == "none" for x in used)
+        return "none" if uncoupled else "batch"
 
     @property
     def takes_negatives(self) -> bool:

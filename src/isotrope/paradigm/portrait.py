@@ -1,4 +1,4 @@
-"""Evaluates the three components of an objective for one anchor in a scene of known angles.
+"""Evaluates the three components of an objective for one anchor at given angles.
 
 The anchor is at a corner; its positive is at the angle theta_p, each negative at an angle of
 its own, and beyond that all are orthogonal. Both views of a negative are the same vector, so what
@@ -97,8 +97,8 @@ def summary(objective: Objective) -> dict[str, str]:
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "weight", "ratio"), "-")
-    seen = paint(objective, steps=4)
-    gd, w, r = seen.dissipation, seen.weight, seen.ratio
+    portrait = paint(objective, steps=4)
+    gd, w, r = portrait.dissipation, portrait.weight, portrait.ratio
     if bool((gd == 1).all()):
         dissipation = "1"
     else:

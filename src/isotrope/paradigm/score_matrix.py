@@ -76,12 +76,12 @@ def of_scores(scores: Tensor, gradient: Tensor) -> ScoreTerms:
 
 def _temperature(scores: Tensor, weight: Tensor) -> float | None:
     """1 over the slope of log W on S within the rows, each pair counted by its weight."""
-    seen = weight > 0
+    weighted = weight > 0
     total = weight.sum(dim=1, keepdim=True)
     part = weight / total.where(total > 0, 1.0)
-    log = torch.where(seen, weight, 1.0).log()
+    log = torch.where(weighted, weight, 1.0).log()
     x = scores - (part * scores).sum(dim=1, keepdim=True)
     y = log - (part * log).sum(dim=1, keepdim=True)
-    spread = float((part * x.square())[seen].sum())
-    slope = float((part * x * y)[seen].sum()) / spread if spread > 0 else 0.0
+    spread = float((part * x.square())[weighted].sum())
+    slope = float((part * x * y)[weighted].sum()) / spread if spread > 0 else 0.0
     return 1 / slope if slope > 0 else None

@@ -1,4 +1,4 @@
-"""Computes the part of a loss that some of the anchors contribute, where these parts add up.
+"""Computes the loss of some of the anchors, or of one of several processes, as parts of a whole.
 
 The loss of an objective with ``coupling="none"`` is a sum over anchors, each of which needs the
 whole other view but no other anchor (InfoNCE, triplets, and the mean of both directions of one).
@@ -10,12 +10,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.distributed import GlobalBatch, all_reduce_sum, world_size
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Space
 
-__all__ = ["of_rows"]
+__all__ = ["of_rows", "shared_loss"]
 
 
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
@@ -42,6 +43,33 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
     if objective.reduction == "sum":
         return value
     return value * (len(blocks[0].anchors) / len(views.anchors))
+
+
+def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "auto") -> Tensor:
+    """Return a scalar: its value is the loss of the whole batch, its gradient this process's part.
+
+    Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
+    s_p add up to L. Through the gather a row h of process p receives sum_q W ds_q/dh = W dL/dh, so
+    its parameters receive W (dL/dh_p) dh_p/dtheta: the mean over processes, which DDP takes, is
+    dL/dtheta. It is so for a parameter of the objective too (a temperature). An objective that
+    declares ``coupling="none"`` has s_p = the part of this process's anchors; any other is computed
+    whole, s_p = L / W.
+
+    Args:
+        objective: any.
+        batch: the raw embeddings of all processes, with history (isotrope.core.distributed).
+        backend: as for ``objective.loss``.
+
+    Raises:
+        WrongCoupling: the anchors are coupled, against the declaration.
+    """
+    processes = world_size()
+    few = batch.fewest < objective.least_rows
+    if processes == 1 or few or objective.coupling != "none":
+        return objective.loss(batch.views, backend=backend)
+    share = of_rows(objective, batch.views, batch.rows, backend=backend)
+    scaled = processes * share
+    return all_reduce_sum(share) + (scaled - scaled.detach())
 
 
 class _OneWay(Objective, register=False):

@@ -1,4 +1,4 @@
-"""Builds a loss from gradient components, with everything but the anchor constant.
+"""Builds a loss from gradient components, treating all but the anchor as constant.
 
     L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i) + h_i.residual_i
 

@@ -59,8 +59,8 @@ class Weight:
     @property
     def coupling(self) -> Coupling:
         """As of an objective: ``none`` where no other anchor counts, in no sum either."""
-        alone = getattr(self, "by", None) == "cross" and not self.batch_wide
-        return "none" if alone else "batch"
+        uncoupled = getattr(self, "by", None) == "cross" and not self.batch_wide
+        return "none" if uncoupled else "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views.

@@ -1,24 +1,27 @@
-"""Writes the pictures of a report as separate SVG and PNG files, for papers and slides."""
+"""Draws a report's pictures as SVG and PNG files, or as one matplotlib figure for a notebook."""
 
-import contextlib
+import io
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.errors import InputError, nearest
+from isotrope.core.files import write_all
 from isotrope.reports.plots import INK, SECOND, Curve, draw, expanded, heading, styles
 from isotrope.reports.quantities import QUANTITIES, Quantity
-from isotrope.reports.runs import Run
+from isotrope.reports.runs import Run, read_run
 from isotrope.reports.surfaces import Picture, settings, written
 
-__all__ = ["picture", "write_pictures"]
+__all__ = ["Drawing", "figure_of", "picture", "write_pictures"]
 
 _LONGEST = 40  # characters of a name in a legend
+_USUAL = ("loss", "dev", "dissipation", "hardest_share")  # of a figure in a notebook
+_WIDE = 2  # pictures side by side in it
 
 
 def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
@@ -37,15 +40,9 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
     for quantity in expanded(QUANTITIES, runs):
         drawn = picture(quantity, runs)
         if drawn is not None:
-            files[folder / f"{quantity.key}.svg"] = drawn.svg
-            files[folder / f"{quantity.key}.png"] = drawn.png
-    for file in files:
-        if file.is_dir():
-            raise InputError(f"{file} is a folder, not a picture; remove it or name another folder")
-    with contextlib.ExitStack() as stack:
-        for file, content in files.items():
-            stack.enter_context(atomic_replace(file)).write_bytes(content)
-    return list(files)
+            files[f"{quantity.key}.svg"] = drawn.svg
+            files[f"{quantity.key}.png"] = drawn.png
+    return write_all(folder, files)
 
 
 def picture(quantity: Quantity, runs: Sequence[Run]) -> Picture | None:
@@ -89,3 +86,50 @@ def _handle(colour: str, dash: tuple[float, ...], label: str) -> Line2D:
     if dash:
         handle.set_dashes(dash)
     return handle
+
+
+class Drawing(Figure):
+    """A figure that a notebook shows, whether or not pyplot is imported."""
+
+    def _repr_png_(self) -> bytes:
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=110)
+        return buffer.getvalue()
+
+
+def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
+    """Draw quantities of a run as its report does, each with its heading.
+
+    Args:
+        folder: of the run.
+        quantities: columns of metrics.csv; none: loss, dev score, gradient dissipation and the
+            share of the hardest negative, as far as they were measured.
+
+    Raises:
+        InputError: a quantity that no picture has or that was not measured, or a damaged run.
+    """
+    run = read_run(Path(folder))
+    known = {
+        line.column: quantity
+        for quantity in reversed(expanded(QUANTITIES, [run]))
+        for line in quantity.lines
+        if np.isfinite(run.series.get(line.column, np.nan)).any()
+    }
+    for name in quantities:
+        if name not in known:
+            raise InputError(
+                f"no picture of {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+            )
+    chosen = list(
+        {known[name].key: known[name] for name in quantities or _USUAL if name in known}.values()
+    )
+    if not chosen:
+        raise InputError(f"{folder} has logged nothing that a picture could show yet")
+    rows = -(-len(chosen) // _WIDE)
+    figure = Drawing(figsize=(4.6 * min(len(chosen), _WIDE), 2.8 * rows), layout="constrained")
+    for place, quantity in enumerate(chosen, start=1):
+        axes = figure.add_subplot(rows, min(len(chosen), _WIDE), place)
+        draw(axes, quantity, [run])
+        axes.set_title(heading(quantity, [run])[0], loc="left")
+        axes.set_xlabel(quantity.across)
+    return figure

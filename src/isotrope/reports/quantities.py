@@ -96,7 +96,7 @@ _SCORES = (
         least=0.0,
         most=100.0,
     ),
-    _one("loss", "Loss", "What is minimised; falls as training goes on."),
+    _one("loss", "Loss", "What is minimised; falls as training proceeds."),
 )
 _GRADIENT = (
     Quantity(

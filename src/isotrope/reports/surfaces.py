@@ -20,20 +20,21 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
-from isotrope.paradigm.portrait import Portrait
 from isotrope.reports.plots import INK, styles
 
 __all__ = [
     "ANGLES",
     "DASHES",
     "MEANS",
+    "UNDEFINED",
     "Picture",
     "Surface",
+    "colour_scale",
     "curves",
     "heatmaps",
     "pi_ticks",
     "settings",
-    "triptych",
+    "surface_panel",
     "written",
 ]
 
@@ -41,8 +42,7 @@ MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
 
 _COLOURS = "cividis"
-_UNDEFINED = "#c9ccd1"
-_LINE = "#0072b2"
+UNDEFINED = "#c9ccd1"
 _TICKS = tuple(Fraction(*pair) for pair in ((1, 20), (1, 4), (1, 2), (3, 4), (1, 1)))
 DASHES = ((), (6, 2), (2, 1.5), (6, 2, 1.5, 2), (1, 1), (9, 3))
 # inches
@@ -107,7 +107,7 @@ def heatmaps(
             x = _LEFT + column * (_WIDTH + across)
             y = _BOTTOM + (rows - 1 - row) * (_HEIGHT + down)
             axes = figure.add_axes((x / width, y / height, _WIDTH / width, _HEIGHT / height))
-            mesh = _panel(axes, surface, limits, lines)
+            mesh = surface_panel(axes, surface, limits, lines)
             axes.set_xlabel(labels[0])
             axes.tick_params(labelleft=column == 0)
             if column == 0:
@@ -115,7 +115,7 @@ def heatmaps(
             ends = column == columns - 1 or i == len(surfaces) - 1
             if ends or not limits:
                 box = ((x + _WIDTH + 0.08) / width, y / height, 0.08 / width, _HEIGHT / height)
-                _scale(figure, mesh, box, quantity if ends else "")
+                colour_scale(figure, mesh, box, quantity if ends else "")
         return written(figure)
 
 
@@ -147,51 +147,6 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
         return written(figure)
 
 
-def triptych(portrait: Portrait, name: str) -> bytes:
-    """Draw the three components of an objective side by side, as SVG.
-
-    Dissipation and ratio over the angles of positive and negatives; the weight of each negative
-    over its angle, the positive at pi/6.
-
-    Args:
-        portrait: what to draw.
-        name: of the objective.
-    """
-    near, far = portrait.near.numpy(), portrait.far.numpy()
-    nothing = np.full(portrait.dissipation.shape, np.nan)
-    ratio = nothing if portrait.ratio is None else portrait.ratio.numpy()
-    gd = portrait.dissipation.numpy()
-    with mpl.rc_context(settings(name)):
-        figure = Figure(figsize=(8.6, 2.5))
-        left, middle, right = (figure.add_axes((x, 0.2, 0.2, 0.64)) for x in (0.075, 0.43, 0.71))
-        for axes, title, value, limits, at in (
-            (left, "gradient dissipation", gd, (0.0, 1.0), 0.285),
-            (right, "ratio", ratio, None, 0.92),
-        ):
-            finite = np.isfinite(value)
-            mesh = _panel(axes, Surface(title, far, near, value, finite), limits, ())
-            axes.set_xlabel(ANGLES[0])
-            if finite.any():
-                _scale(figure, mesh, (at, 0.2, 0.012, 0.64), "")
-        left.set_ylabel(ANGLES[1])
-        right.tick_params(labelleft=False)
-        if portrait.ratio is None:
-            plain: dict[str, Any] = {"ha": "center", "va": "center", "transform": right.transAxes}
-            none = not portrait.weight.any()
-            why = "nothing pushes" if none else "one for each coordinate"
-            right.text(0.5, 0.5, why, fontsize=8, backgroundcolor=_UNDEFINED, **plain)
-        middle.axhline(0, lw=0.6, color=INK)
-        middle.plot(
-            portrait.angles.numpy(), portrait.weight.numpy(), "o-", ms=2.2, lw=1, color=_LINE
-        )
-        middle.set_title("weight")
-        middle.set_xlabel(ANGLES[0])
-        pi_ticks(middle, "x")
-        middle.yaxis.set_major_locator(MaxNLocator(4))
-        middle.tick_params(length=2, pad=3)
-        return written(figure).svg
-
-
 def settings(salt: str) -> dict[Any, Any]:
     """Return the style of our pictures; equal salts give equal bytes."""
     return {
@@ -210,13 +165,14 @@ def settings(salt: str) -> dict[Any, Any]:
     }
 
 
-def _panel(
+def surface_panel(
     axes: Axes,
     surface: Surface,
     limits: tuple[float, float] | None,
     lines: Sequence[float],
 ) -> QuadMesh:
-    axes.patch.set(facecolor=_UNDEFINED, edgecolor=INK, hatch="////", linewidth=0)
+    """Draw one surface with ticks in multiples of pi; grey and hatched where it means nothing."""
+    axes.patch.set(facecolor=UNDEFINED, edgecolor=INK, hatch="////", linewidth=0)
     visible = np.ma.masked_where(~surface.defined, surface.value)
     inside = visible.compressed() if surface.defined.any() else np.zeros(1)
     low, high = limits or (min(0.0, float(inside.min())), float(inside.max()))
@@ -252,12 +208,13 @@ def _multiple(of_pi: Fraction) -> str:
     return f"{of_pi.numerator if of_pi.numerator > 1 else ''}\N{GREEK SMALL LETTER PI}{over}"
 
 
-def _scale(
+def colour_scale(
     figure: Figure,
     mesh: QuadMesh,
     box: tuple[float, float, float, float],
     label: str,
 ) -> None:
+    """Draw the scale of a surface's colours in a box of the figure."""
     axes = figure.add_axes(box)
     bar = figure.colorbar(mesh, cax=axes, ticks=MaxNLocator(5))
     bar.outline.set_visible(False)

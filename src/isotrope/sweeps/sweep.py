@@ -13,10 +13,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.durations import format_duration
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import exclusive_lock
+from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from isotrope.sweeps.checks import check_sweep
 from isotrope.sweeps.search_space import Varied
@@ -121,7 +121,7 @@ class _StageRun:
             )
             if place is not None:
                 self.numbers[place].append(number)
-                self._tell(place)
+                self._tell_optuna(place)
                 continue
             place = len(self.trials)
             self.trials.append(Trial(place + 1, values_of_trial, self.spec.metric))
@@ -147,9 +147,9 @@ class _StageRun:
         setting = " ".join(f"{name}={value}" for name, value in trial.values.items())
         progress = f"[{done}/{max(done, self.total)}]"
         self.report(f"{progress} {setting} seed={seed}: {outcome} ({self._passed(done)})")
-        self._tell(place)
+        self._tell_optuna(place)
 
-    def _tell(self, place: int) -> None:
+    def _tell_optuna(self, place: int) -> None:
         """Let Optuna know the score of a trial that is complete.
 
         A run that failed is tried again by the same command: its trial continues.

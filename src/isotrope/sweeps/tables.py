@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.durations import format_duration
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import write_all
+from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
 from isotrope.sweeps.plot import picture
 from isotrope.sweeps.spec import Sweep
@@ -229,7 +229,4 @@ def write(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) ->
         "sweep.md": as_markdown(spec, stages, again, best).encode(),
         "sweep.json": as_result(spec, stages, again, best).to_json().encode(),
     }
-    for name, content in contents.items():
-        with atomic_replace(spec.output / name) as temporary:
-            temporary.write_bytes(content)
-    return [spec.output / name for name in contents]
+    return write_all(spec.output, contents)

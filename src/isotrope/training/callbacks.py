@@ -1,4 +1,4 @@
-"""Callbacks between steps: logging, the dev score, checkpoints, and requests to stop."""
+"""Callbacks between steps: logging, dev score, early stopping, checkpoints, requests to stop."""
 
 import json
 import os

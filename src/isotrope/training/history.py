@@ -72,9 +72,9 @@ class History(Sequence[Row]):
 
     def __repr__(self) -> str:
         first = f"of {len(self)} rows the last {_SHOWN}; " if len(self) > _SHOWN else ""
-        shown = [name for name in _FIRST if name in self.columns]
-        rows = [shown, *([_cell(row[n]) for n in shown] for row in self._rows[-_SHOWN:])]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(shown))]
+        columns = [name for name in _FIRST if name in self.columns]
+        rows = [columns, *([_cell(row[n]) for n in columns] for row in self._rows[-_SHOWN:])]
+        widths = [max(len(row[i]) for row in rows) for i in range(len(columns))]
         lines = [
             "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
             for row in rows

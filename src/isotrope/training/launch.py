@@ -50,7 +50,7 @@ _CODES = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
 _HANGS = 20.0  # seconds for the other ranks to end by themselves when one has failed
 _GRACE = 30.0  # seconds for a process that is not needed any more to leave a checkpoint
 _LAUNCHER = "ISOTROPE_LAUNCHER"
-_GOES_ON = "what was finished is kept, and the same command goes on"
+_GOES_ON = "what was finished is kept, and the same command continues"
 _STOPPED = f"asked to stop; {_GOES_ON} where it stopped"
 
 

@@ -1,4 +1,4 @@
-"""Whether a loss is the same whole, in chunks, gradient-cached, on two processes, and permuted.
+"""Checks that a loss is the same in chunks, cached, on two processes and on permuted rows.
 
 For anybody's loss: a function of anchors and positives, or a module. It is called on the embeddings
 of a small encoder, and the gradients of the encoder's weights, and of the loss's own, are compared
@@ -61,8 +61,8 @@ def check_file(file: Path, name: str = "") -> dict[str, list[Check]]:
         InputError: the file fails or has no loss.
     """
     module = registry.run_file(file)
-    found = _losses(vars(module), module.__name__, name)
-    if not found:
+    losses = _losses(vars(module), module.__name__, name)
+    if not losses:
         raise InputError(
             f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, positives) "
             "or of a module, or name it ...loss"
@@ -71,7 +71,7 @@ def check_file(file: Path, name: str = "") -> dict[str, list[Check]]:
         key: prove(value)
         if isinstance(value, type) and issubclass(value, Objective)
         else check_loss(_built(file, key, value), (file, key))
-        for key, value in found.items()
+        for key, value in losses.items()
     }
 
 
@@ -79,26 +79,33 @@ def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]
     """Return the objectives, functions and modules of a file, or the one of that name."""
     if name:
         return {name: namespace[name]} if callable(namespace.get(name)) else {}
-    found = {}
+    losses = {}
     for key, value in namespace.items():
-        own = getattr(value, "__module__", module) == module or isinstance(value, nn.Module)
+        defined_here = getattr(value, "__module__", module) == module or isinstance(
+            value, nn.Module
+        )
         objective = isinstance(value, type) and issubclass(value, Objective)
-        if own and callable(value) and key[0] != "_" and (objective or "loss" in key.lower()):
-            found[key] = value
-    return found
+        if (
+            defined_here
+            and callable(value)
+            and key[0] != "_"
+            and (objective or "loss" in key.lower())
+        ):
+            losses[key] = value
+    return losses
 
 
 def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever the file has
     """Return a function or an instance."""
     try:
         loss: Loss = value() if isinstance(value, type) else value
-        given = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
+        signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
         raise InputError(f"{file}: {key} needs arguments ({error}); give a built one") from error
-    needed = [p for p in given.parameters.values() if p.default is p.empty]
+    needed = [p for p in signature.parameters.values() if p.default is p.empty]
     if not 2 <= len([p for p in needed if p.kind is not p.VAR_KEYWORD]) <= 3:
         raise InputError(
-            f"{file}: {key} must take anchors and positives (and negatives); found {given}"
+            f"{file}: {key} must take anchors and positives (and negatives); found {signature}"
         )
     return loss
 
@@ -226,8 +233,8 @@ def _on_two(loss: Loss, source: tuple[Path, str], whole: _LossAndGradients) -> C
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
     both = _LossAndGradients(*answer)
     alone = [_half(loss, slice(0, _ROWS // 2)), _half(loss, slice(_ROWS // 2, _ROWS))]
-    own = _LossAndGradients(*(_mean(part) for part in zip(*alone, strict=True)))
-    if _distance(both, whole) > SAME and _distance(both, own) <= SAME:
+    separate = _LossAndGradients(*(_mean(part) for part in zip(*alone, strict=True)))
+    if _distance(both, whole) > SAME and _distance(both, separate) <= SAME:
         return Check(name, 1, _shown(_distance(both, whole)), passed=None, means=_OWN)
     return _compared(name, lambda: both, whole, _GATHERED)
 
@@ -274,10 +281,10 @@ def _rounded(loss: Loss) -> Check:
         low = _by_embeddings(_fresh(loss, torch.bfloat16), [x.bfloat16() for x in exact])
     except Exception as error:  # it may refuse the dtype, and says so
         return Check(name, 1, _line(error), passed=None, means="it refuses bfloat16")
-    found, most = _distance(low, true), _TIMES * max(max(turned), unit)
-    passed = found <= most
+    distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
+    passed = distance <= most
     means = "" if passed else f"{_BF16} (rounding alone: {max(turned):.1e})"
-    return Check(name, 1, _shown(found), passed=passed, means=means)
+    return Check(name, 1, _shown(distance), passed=passed, means=means)
 
 
 def _signs(like: Tensor, numbers: torch.Generator) -> Tensor:
@@ -294,8 +301,8 @@ def _by_embeddings(loss: Loss, views: list[Tensor]) -> _LossAndGradients:
 def _collapsed(loss: Loss) -> Iterator[Check]:
     """Call it where embeddings are equal, zero, or one: value and gradients must be finite."""
     cases = {case: degenerate(case, torch.float32) for case in DEGENERATE}
-    one = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
-    for case, leaves in {**cases, "one row": (one[0], one[1])}.items():
+    single = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
+    for case, leaves in {**cases, "one row": (single[0], single[1])}.items():
         name = f"at the edge: {case}"
         views = [*leaves, leaves[1].detach().clone().flip(0).requires_grad_()]
         try:
@@ -307,27 +314,27 @@ def _collapsed(loss: Loss) -> Iterator[Check]:
             yield _raised(name, error)
             continue
         finite = [bool(x.isfinite().all()) for x in (value, *gradients)]
-        found = "finite" if all(finite) else "value" if not finite[0] else "gradient"
-        found = found if all(finite) else f"{found} not finite"
-        yield Check(name, 1, found, passed=all(finite), means="" if all(finite) else _COLLAPSE)
+        outcome = "finite" if all(finite) else "value" if not finite[0] else "gradient"
+        outcome = outcome if all(finite) else f"{outcome} not finite"
+        yield Check(name, 1, outcome, passed=all(finite), means="" if all(finite) else _COLLAPSE)
 
 
 def _compared(
     name: str, way: Callable[[], _LossAndGradients], whole: _LossAndGradients, means: str
 ) -> Check:
     try:
-        found = _distance(way(), whole)
+        difference = _distance(way(), whole)
     except Exception as error:  # whatever somebody's loss raises is the finding
         return _raised(name, error)
-    passed = found <= SAME
-    return Check(name, 1, _shown(found), passed=passed, means="" if passed else means)
+    passed = difference <= SAME
+    return Check(name, 1, _shown(difference), passed=passed, means="" if passed else means)
 
 
-def _distance(one: _LossAndGradients, other: _LossAndGradients) -> float:
+def _distance(result: _LossAndGradients, reference: _LossAndGradients) -> float:
     """Return the largest relative difference of values and of gradients; infinite for NaN."""
-    size = max([float(g.abs().max()) for g in other.gradients], default=0.0) or 1.0
-    errors = [float((one.value - other.value).abs()) / (1 + float(other.value.abs()))]
-    for a, b in zip(one.gradients, other.gradients, strict=True):
+    size = max([float(g.abs().max()) for g in reference.gradients], default=0.0) or 1.0
+    errors = [float((result.value - reference.value).abs()) / (1 + float(reference.value.abs()))]
+    for a, b in zip(result.gradients, reference.gradients, strict=True):
         errors.append(float((a - b).abs().max()) / size)
     return max(errors) if all(error == error for error in errors) else float("inf")
 

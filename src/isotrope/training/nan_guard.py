@@ -1,6 +1,6 @@
 """Detects non-finite numbers within a step; the run ends, or skips the step.
 
-The loss, the embeddings and the gradient of every step are looked at before anything is changed by
+The loss, the embeddings and the gradient of every step are checked before anything is changed by
 them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint
 stays as it is. ``skip`` leaves the step out: parameters, states of the optimiser, moving averages,
 queues and running statistics are what they were before it, the next step takes the next batch, and
@@ -130,10 +130,10 @@ class NonFiniteGuard(L.Callback):
         elif not all(_is_finite(x) for view in self._views for x in _matrices(view)):
             what = 1
         if worst := all_reduce_max(what):
-            self._found(module, step, _WHATS[worst - 1])
+            self._skip_or_stop(module, step, _WHATS[worst - 1])
         return not worst
 
-    def no_loss(self, module: GuardedModule) -> Tensor:
+    def zero_loss(self, module: GuardedModule) -> Tensor:
         """Return a loss whose gradient is zero, for every parameter that other processes await."""
         parts = [p.sum() for p in module.parameters() if p.requires_grad]
         return 0 * torch.stack([part.float() for part in parts]).sum()
@@ -168,13 +168,13 @@ class NonFiniteGuard(L.Callback):
         overflows = scale is not None and scale > 1
         broken = not (self.skipping or overflows or math.isfinite(float(norm)))
         if all_reduce_max(int(broken)):
-            self._found(module, step, "the gradient is")
+            self._skip_or_stop(module, step, "the gradient is")
         if self.skipping:
             # optimisers pass over parameters without a gradient, and over their states
             for parameter in module.parameters():
                 parameter.grad = None
 
-    def _found(self, module: GuardedModule, step: int, what: What) -> None:
+    def _skip_or_stop(self, module: GuardedModule, step: int, what: What) -> None:
         self._what = what
         if not self.skips or self.in_a_row + 1 >= MOST:
             self._stop(module, step, what)

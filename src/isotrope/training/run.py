@@ -53,7 +53,7 @@ from isotrope.training.settings import RunSettings
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.findings import Diagnosis
-    from isotrope.reports.figure import Drawing
+    from isotrope.reports.pictures import Drawing
 
 __all__ = [
     "Outcome",
@@ -125,7 +125,7 @@ class Outcome:
             MissingExtra: matplotlib is not installed.
         """
         try:
-            from isotrope.reports.figure import figure_of
+            from isotrope.reports.pictures import figure_of
         except ModuleNotFoundError as error:
             if error.name not in ("matplotlib", "jinja2"):
                 raise

@@ -5,6 +5,9 @@ A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML f
 ``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). ``RunSettings`` is
 what text and images share; ``training.images.settings`` has the fields for images. The defaults for
 text are SimCSE's (Gao et al., 2021) where it has one.
+
+A new field also needs a group of flags (``cli.arguments``) and, for text, a keyword of
+``isotrope.fit`` (``training.fit_text.TextOptions``); tests name what is missing.
 """
 
 import typing
@@ -116,8 +119,8 @@ class RunSettings(BaseModel):
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = Field(
         ["tensorboard"],
-        description="where numbers go besides metrics.csv; trackio, wandb and mlflow take project, "
-        "mode and server from their own environment variables (pip install trackio, say)",
+        description="where numbers go in addition to metrics.csv; trackio, wandb and mlflow take "
+        "project, mode and server from their own environment variables (pip install trackio, say)",
     )
     progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 

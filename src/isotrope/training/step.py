@@ -7,7 +7,7 @@ from torch import Tensor
 
 from isotrope.core.distributed import GlobalBatch
 from isotrope.core.views import Views
-from isotrope.paradigm.shares import shared_loss
+from isotrope.paradigm.separable import shared_loss
 from isotrope.training.nan_guard import GuardedModule
 
 __all__ = ["step_loss", "step_seed"]
@@ -15,6 +15,7 @@ __all__ = ["step_loss", "step_seed"]
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
     """Return the random seed of one step in one process, a function of these three alone."""
+    # odd constants of 64 bits, as splitmix64 has, keep neighbouring seeds and steps apart
     mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
     return (mixed + 1) % 2**63
 
@@ -22,11 +23,11 @@ def step_seed(seed: int, step: int, process: int = 0) -> int:
 def step_loss(
     module: GuardedModule,
     step: int,
-    terms: Sequence[GlobalBatch],
-    embeddings: Sequence[Views],
+    batches: Sequence[GlobalBatch],
+    checked: Sequence[Views],
     measure: Callable[[], dict[str, float | None]],
 ) -> Tensor:
-    """Return the mean of the objective over the terms of a batch.
+    """Return the mean of the objective over the pairs of views of a step, and log its numbers.
 
     Similarities and the loss are computed in float32 even when the encoder is not. Every
     ``log_every`` steps, and in the last, what ``measure`` returns goes into ``module.measured``. A
@@ -35,18 +36,19 @@ def step_loss(
     Args:
         module: what is trained.
         step: its number.
-        terms: the rows of all processes, one batch of views for each term of the loss.
-        embeddings: the views in which everything must be finite.
+        batches: the gathered examples of all processes, one batch for each pair of views.
+        checked: this process's own views, in which everything must be finite.
         measure: measures the batch.
 
     Raises:
-        Diverged: something is not finite, and such steps are not left out.
+        Diverged: something is not finite, and ``--on-nan`` is ``stop``.
     """
-    with torch.autocast(terms[0].views.anchors.device.type, enabled=False):
-        losses = [shared_loss(module.objective, term, backend=module.backend) for term in terms]
+    # similarities in half precision would be divided by the temperature with their rounding
+    with torch.autocast(batches[0].views.anchors.device.type, enabled=False):
+        losses = [shared_loss(module.objective, batch, backend=module.backend) for batch in batches]
         loss = torch.stack(losses).mean()
-        if not module.guard.forward_is_finite(module, step, loss, embeddings):
-            return module.guard.no_loss(module)
+        if not module.guard.forward_is_finite(module, step, loss, checked):
+            return module.guard.zero_loss(module)
         if step % module.log_every == 0 or step == module.steps - 1:
             module.measured = measure()
             module.measured["loss"] = float(loss.detach())

@@ -129,6 +129,26 @@ def test_a_loss_that_caches_gradients_shows_them_all_the_same(
         assert rows[0][name] == pytest.approx(rows[1][name], rel=1e-3)
 
 
+def test_a_batch_of_several_that_add_up_is_seen_as_one_alone(
+    tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    """Accumulation divides the loss; its gradient is multiplied again."""
+    for module in tiny.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+    rows = []
+    for steps in (1, 2):
+        loss = losses.MultipleNegativesRankingLoss(tiny, scale=5.0)
+        settings = {"gradient_accumulation_steps": steps, "max_steps": 2 // steps}
+        data = columns("a", "p", count=16)
+        theirs = trainer(tiny, loss, data, tmp_path, learning_rate=0.0, **settings)
+        doctor = watching(theirs)
+        theirs.train()
+        rows.append([row["embedding_gradient"] for row in doctor.rows if row["norm"]])
+    alone, (added,) = rows
+    assert added in [pytest.approx(value, rel=1e-4) for value in alone]
+
+
 @pytest.mark.parametrize("scale", [10.0, 50.0])
 def test_the_longest_of_nested_prefixes_has_its_own_gradient(
     tiny: SentenceTransformer, tmp_path: Path, scale: float

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.images.sets import load_flowers_tail, load_images
+from isotrope.data.images.sets import load_images
 
 from ..pictures import ramp, save
 
@@ -295,26 +295,6 @@ class TestFlowers:
         assert found.test.labels is not None
         assert shown(found.test) == [5, 6, 7, 8, *range(13, 19), *range(23, 31)]
         assert found.test.labels.tolist() == [0] * 4 + [1] * 6 + [2] * 8
-
-    def test_the_long_tail(self, tmp_path: Path) -> None:
-        """6, 8 and 10 pictures stand beside those to validate on."""
-        folder = flowers(tmp_path / "flowers-102")
-        found = load_flowers_tail(folder, smallest=7, largest=9, seed=1)
-        assert found.name == "flowers102-long-tailed"
-        assert found.train.labels is not None
-        assert np.bincount(found.train.labels).tolist() == [0, 8, 9]
-        assert found.test is not None
-        assert found.test.labels is not None
-        assert found.test.labels.tolist() == [1, 1, 2, 2]
-        assert shown(found.test) == [11, 12, 21, 22]
-        assert not set(shown(found.train)) & set(shown(found.test))
-        other = load_flowers_tail(folder, smallest=7, largest=9, seed=2)
-        assert shown(other.train) != shown(found.train)
-        everything = load_flowers_tail(folder, smallest=1, side=16)
-        assert len(everything.train.images) == 24
-        assert everything.side == 16
-        with pytest.raises(InputError, match=r"no class has 50 pictures \(the largest has 10\)"):
-            load_flowers_tail(folder)
 
     def test_a_missing_picture_is_counted(self, tmp_path: Path) -> None:
         folder = flowers(tmp_path / "flowers-102")

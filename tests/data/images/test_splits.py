@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.images.splits import balanced_prefix, held_out, long_tailed
+from isotrope.data.images.splits import balanced_prefix, held_out
 
 LABELS = np.array([2, 2, 2, 2, 0, 0, 1, 0, 0, 0])
 
@@ -53,20 +53,3 @@ def test_no_share(share: float) -> None:
 def test_nothing_to_score_on() -> None:
     with pytest.raises(InputError, match=r"of 0\.01 of 10 pictures in 3 classes leaves none"):
         held_out(LABELS, 0.01, 0)
-
-
-def test_long_tail() -> None:
-    labels = np.repeat(np.arange(6), [3, 49, 50, 120, 250, 300])
-    places = long_tailed(labels, 50, 250, seed=0)
-    assert (np.diff(places) > 0).all()
-    assert np.bincount(labels[places]).tolist() == [0, 0, 50, 120, 250, 250]
-    assert long_tailed(labels, 50, 250, seed=0).tolist() == places.tolist()
-    assert long_tailed(labels, 50, 250, seed=1).tolist() != places.tolist()
-
-
-def test_no_tail() -> None:
-    with pytest.raises(InputError, match=r"no class has 7 pictures \(the largest has 5\)"):
-        long_tailed(LABELS, 7, 9, 0)
-    for bounds in ((0, 5), (4, 3)):
-        with pytest.raises(InputError, match=f"found {bounds[0]} to {bounds[1]}"):
-            long_tailed(LABELS, *bounds, 0)

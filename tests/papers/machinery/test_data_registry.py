@@ -109,6 +109,7 @@ def test_encoders_are_folders_installed_or_of_the_hub(
     module._fetched.cache_clear()
 
 
+@pytest.mark.slow  # reads the whole standard library
 def test_scored_pairs_can_be_made_of_documentation(tmp_path: Path) -> None:
     places = DataRegistry(None, tmp_path)
     tasks = places.sts("docs")

@@ -164,7 +164,7 @@ class Doctor:
         self.off = True
         self._hugging_face.close()
         self._lightning.close()
-        logger.warning("the doctor looks no further (%s); the training is not touched by that", why)
+        logger.warning("the doctor stops recording (%s); the training continues unchanged", why)
 
     def observe(
         self,
@@ -304,7 +304,7 @@ class Doctor:
         """
         folder = self.path if path is None else Path(path)
         if folder is None:
-            raise ValueError("nobody said where to save: give a folder")
+            raise ValueError("no folder to save to: give one")
         save(folder, self.anatomy, self.diagnose())
         return folder
 

@@ -102,23 +102,23 @@ class HuggingFaceEvents:
 
     def on_substep_end(self, *_: object) -> None:
         """Measure one of several batches whose gradients are accumulated."""
-        self._look()
+        self._measure()
 
     def on_pre_optimizer_step(self, *_: object) -> None:
         """Measure the batch before the weights change."""
-        self._look()
+        self._measure()
 
-    def _look(self) -> None:
+    def _measure(self) -> None:
         if self._watch is None:
             return
         step = self._state.global_step
-        seen = self._watch.look(self.doctor.anatomy, step)
-        if seen is None:
+        measured = self._watch.measure(self.doctor.anatomy, step)
+        if measured is None:
             return
         if self._optimizer is not None:
             rate = float(self._optimizer.param_groups[0]["lr"])
             self.doctor.anatomy.note(step, learning_rate=rate)
-        self.doctor.noted(seen.name, seen.row)
+        self.doctor.noted(measured.name, measured.row)
 
     def on_log(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
         """Add our numbers to the trainer's; note the norm of the step's gradient."""

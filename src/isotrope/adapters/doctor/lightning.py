@@ -73,7 +73,7 @@ class LightningEvents:
             step=self._step,
         )
         if not graph:
-            self._tell(trainer, trainer.optimizers[0].param_groups[0]["lr"])
+            self._log(trainer, trainer.optimizers[0].param_groups[0]["lr"])
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
         """Record the learning rate and the norm of the gradient, and log them."""
@@ -83,9 +83,9 @@ class LightningEvents:
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients))
         self.doctor.anatomy.note(gradient_norm=norm)
-        self._tell(trainer, optimizer.param_groups[0]["lr"])
+        self._log(trainer, optimizer.param_groups[0]["lr"])
 
-    def _tell(self, trainer: Any, learning_rate: float) -> None:
+    def _log(self, trainer: Any, learning_rate: float) -> None:
         """Record the learning rate in the newest row, and log its numbers."""
         self.doctor.anatomy.note(learning_rate=learning_rate)
         step = int(self.doctor.rows[-1]["step"] or 0)

@@ -124,7 +124,7 @@ class Watch:
         if self._batch is not None and isinstance(loss, Tensor) and loss.numel() == 1:
             self._batch.end(loss)
 
-    def look(self, anatomy: Anatomy, step: int) -> Seen | None:
+    def measure(self, anatomy: Anatomy, step: int) -> Seen | None:
         """Measure the batch after its backward pass; None if there was no batch."""
         batch, self._batch = self._batch, None
         if batch is None or (self._losses and batch.value is None):

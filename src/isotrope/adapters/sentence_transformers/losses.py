@@ -28,7 +28,7 @@ from isotrope.core.views import Views
 from isotrope.paradigm import registry
 from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.shares import shared_loss
+from isotrope.paradigm.separable import shared_loss
 
 __all__ = ["CachedObjectiveLoss", "ObjectiveLoss"]
 

@@ -6,7 +6,7 @@
 - Tiny-ImageNet: ``train/`` with 200 classes; ``val/`` with ``val_annotations.txt`` is the test
   part;
 - Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; its train and validation parts are the
-  training part, and there is a long-tailed one.
+  training part.
 
 The folder itself may be named, or the one that it was unpacked into.
 """
@@ -24,10 +24,9 @@ from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.images.arrays import ArrayImages
 from isotrope.data.images.folder import FolderFiles, load_folder, readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.images.splits import long_tailed
 from isotrope.data.lines import check_file, lines, place, quoted
 
-__all__ = ["find_named", "load_flowers"]
+__all__ = ["find_named"]
 
 _CIFAR_SIDE, _STL_SIDE = 32, 96
 _FLOWERS = "image_{:05d}.jpg"
@@ -41,7 +40,7 @@ def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
         ("cifar-100-python", ("train", "test", "meta"), _cifar100),
         ("stl10_binary", ("train_X.bin", "test_X.bin"), _stl10),
         ("tiny-imagenet-200", ("wnids.txt", "val/val_annotations.txt"), _tiny),
-        ("flowers-102", ("setid.mat", "imagelabels.mat"), load_flowers),
+        ("flowers-102", ("setid.mat", "imagelabels.mat"), _flowers102),
     )
     for inside in (False, True):
         loaders = [
@@ -268,27 +267,7 @@ def _tiny(folder: Path) -> RecognisedSet:
     return RecognisedSet("tiny-imagenet", train.train, test, train.class_names, left)
 
 
-def load_flowers(
-    folder: Path, *, tail: tuple[int, int] | None = None, seed: int = 0
-) -> RecognisedSet:
-    """Open Flowers102.
-
-    The long-tailed part follows a sentence of Draganov et al., 2024, section 4: a training split
-    from the further, imbalanced examples, 50 to 250 a class. Its exact split is unpublished; this
-    one takes the official training and test parts together (30 to 248 a class), leaves out classes
-    with fewer than the smallest number, draws of those with more, and scores on the validation
-    part (10 a class) of the classes that stay.
-
-    Args:
-        folder: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
-        tail: smallest and largest number of training pictures of a class of the long-tailed
-            part; None for the official parts.
-        seed: the seed of what is drawn.
-
-    Raises:
-        InputError: damaged, numbers that do not fit together, no such class.
-        MissingExtra: scipy or pillow is not installed.
-    """
+def _flowers102(folder: Path) -> RecognisedSet:
     labels = _matlab(folder / "imagelabels.mat", "labels") - 1
     ids = {key: _matlab(folder / "setid.mat", key) - 1 for key in ("trnid", "valid", "tstid")}
     used = np.concatenate(list(ids.values()))
@@ -298,15 +277,10 @@ def load_flowers(
             f"({len(labels)} labels, pictures up to {max(used, default=-1) + 1}); copy both again"
         )
     train, test = np.concatenate([ids["trnid"], ids["valid"]]), ids["tstid"]
-    if tail is not None:
-        pool = np.sort(np.concatenate([ids["trnid"], ids["tstid"]]))
-        train = pool[long_tailed(labels[pool], *tail, seed)]
-        test = ids["valid"][np.isin(labels[ids["valid"]], labels[train])]
     parts = [_flowers(folder, places, labels) for places in (np.sort(train), np.sort(test))]
     names = tuple(str(i) for i in range(1, int(labels.max()) + 2))
     skipped = tuple(name for _, left in parts for name in left)
-    name = "flowers102" if tail is None else "flowers102-long-tailed"
-    return RecognisedSet(name, parts[0][0], parts[1][0], names, skipped)
+    return RecognisedSet("flowers102", parts[0][0], parts[1][0], names, skipped)
 
 
 def _flowers(

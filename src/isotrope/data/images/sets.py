@@ -22,13 +22,13 @@ from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
-from isotrope.data.images.named import find_named, load_flowers
+from isotrope.data.images.named import find_named
 from isotrope.data.images.records import ImagePart, Images, ImageSet, RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
 from isotrope.data.images.tables import is_table, load_table
 from isotrope.data.lines import check_file, is_folder, lines, place
 
-__all__ = ["ImagePart", "ImageSet", "Images", "load_flowers_tail", "load_images"]
+__all__ = ["ImagePart", "ImageSet", "Images", "load_images"]
 
 _LARGEST_OWN = 96
 _SIDES = (32, 64, 96, 128, 256)
@@ -68,33 +68,6 @@ def load_images(
         raise InputError(f"a limit of {limit} pictures leaves no two to learn from; use 2 or more")
     recognised = _recognise(path, holdout, seed, limit, _class_list(classes))
     return _prepare(recognised, side=side, holdout=holdout, seed=seed, limit=limit)
-
-
-def load_flowers_tail(
-    folder: Path | str,
-    *,
-    side: int | None = None,
-    smallest: int = 50,
-    largest: int = 250,
-    seed: int = 0,
-) -> ImageSet:
-    """Open Flowers102 with a long-tailed training part.
-
-    The split of the paper is unpublished; :func:`isotrope.data.images.named.load_flowers` says
-    what this one is.
-
-    Args:
-        folder: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
-        side: the same as in :func:`load_images`.
-        smallest: training pictures that a class must have.
-        largest: training pictures that a class may have.
-        seed: the seed of what is drawn.
-
-    Raises:
-        InputError: as :func:`load_images`; no class has enough pictures.
-        MissingExtra: scipy or pillow is not installed.
-    """
-    return _prepare(load_flowers(Path(folder), tail=(smallest, largest), seed=seed), side=side)
 
 
 def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:

@@ -1,6 +1,6 @@
-"""Chooses pictures: a balanced prefix, a held-out part, or a long-tailed training part.
+"""Chooses pictures: a balanced prefix, or a held-out part.
 
-All are functions of the labels (and a seed), and return places in ascending order.
+Both are functions of the labels (and a seed), and return places in ascending order.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 
-__all__ = ["balanced_prefix", "held_out", "long_tailed"]
+__all__ = ["balanced_prefix", "held_out"]
 
 
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
@@ -63,34 +63,3 @@ def held_out(
             f"{len(np.unique(labels))} classes leaves none to score on; raise it"
         )
     return np.flatnonzero(~out), np.flatnonzero(out)
-
-
-def long_tailed(
-    labels: NDArray[np.int64], smallest: int, largest: int, seed: int
-) -> NDArray[np.int64]:
-    """Return the places of a long-tailed part: classes of ``smallest`` to ``largest`` pictures.
-
-    Classes with fewer are left out, of those with more ``largest`` are drawn.
-
-    Args:
-        labels: int64 (n).
-        smallest: pictures that a class must have.
-        largest: pictures that a class may have.
-        seed: the seed of the draw.
-
-    Raises:
-        InputError: no such bounds, or no class has enough.
-    """
-    if not 1 <= smallest <= largest:
-        raise InputError(
-            f"a class must have at least 1 picture, and no fewer than the least; found "
-            f"{smallest} to {largest}"
-        )
-    names, counts = np.unique(labels, return_counts=True)
-    if counts.max() < smallest:
-        raise InputError(
-            f"no class has {smallest} pictures (the largest has {counts.max()}); ask for fewer"
-        )
-    order = np.random.default_rng(seed).permutation(len(labels))
-    rows = [order[labels[order] == name] for name in names[counts >= smallest]]
-    return np.sort(np.concatenate([places[:largest] for places in rows]))

@@ -32,7 +32,7 @@ from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
 __all__ = ["PAIR", "SUFFIXES", "Record", "corpus_files", "read", "usual_columns"]
 
-SUFFIXES = (".txt", ".jsonl", ".csv", ".tsv", ".parquet")
+SUFFIXES = (".txt", ".tsv", *TABLE_READERS)
 """The formats that can be read, each also with ``.gz`` appended."""
 
 PAIR = ("anchor", "positive", "negative")

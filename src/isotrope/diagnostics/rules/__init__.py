@@ -2,6 +2,10 @@
 
 A rule takes a :class:`~isotrope.diagnostics.evidence.RunEvidence` and returns a finding or None.
 A number that was not measured never leads to a finding.
+
+A new verdict is a rule in one of these files and in ``RULES``, a line in ``findings.VERDICTS``, its
+thresholds, the change for other trainers in ``advice``, and its page in
+``docs/generate/verdict_advice.py``; tests name what is missing.
 """
 
 from collections.abc import Callable

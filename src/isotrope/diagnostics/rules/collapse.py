@@ -7,10 +7,10 @@ from isotrope.diagnostics.readings import (
     crosses,
     further_evidence,
     learning_rate,
-    lower_rate,
-    most_dimensions,
+    lower_rate_flag,
     parameters,
     pushing,
+    rank_limit,
     weight_decay,
 )
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
@@ -49,7 +49,7 @@ def diverging(case: RunEvidence) -> Finding | None:
             *further_evidence(case, "uniformity", "norm", "loss"),
         ),
         THRESHOLDS[evidence[0][0]].source,
-        lower_rate(case, 10),
+        lower_rate_flag(case, 10),
         f"The first steps have {what}: they are too long.",
     )
 
@@ -107,7 +107,7 @@ def collapsed(case: RunEvidence) -> Finding | None:
 
 def dimensional_collapse(case: RunEvidence) -> Finding | None:
     """The embeddings differ, but in a few directions only."""
-    rank, most = case.end("effective_rank"), most_dimensions(case)
+    rank, most = case.end("effective_rank"), rank_limit(case)
     if rank is None or not most or not crosses("rank_share", rank / most):
         return None
     began = case.first("effective_rank")
@@ -154,7 +154,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
             "loss is then its margin."
         )
         return why, "--objective infonce (first; this one once inputs are told apart)", ()
-    return "No setting explains it but the length of the steps.", lower_rate(case, 10), ()
+    return "No setting explains it but the length of the steps.", lower_rate_flag(case, 10), ()
 
 
 def _decayed(case: RunEvidence) -> bool:

@@ -1,13 +1,13 @@
-"""Rules on the gradient's dissipation and weights: negatives, temperature, anchors done."""
+"""Rules on dissipation and weights: missing or easy negatives, temperature, early convergence."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
-    anchors_done_on_ideal,
     crosses,
+    dead_share_after_start,
+    dissipation_on_ideal,
     further_evidence,
     gained,
-    later_dead,
     negatives,
     parameters,
     pushing,
@@ -35,10 +35,10 @@ def no_negatives(case: RunEvidence) -> Finding | None:
     Its loss and gradient are then 0 from the first step on. A loss of pairs still has a gradient,
     and is exempt.
     """
-    seen = [row for row in case.rows if row.get("positive_mean") is not None]
-    if not seen:
+    paired = [row for row in case.rows if row.get("positive_mean") is not None]
+    if not paired:
         return None
-    share = sum(row.get("negative_mean") is None for row in seen) / len(seen)
+    share = sum(row.get("negative_mean") is None for row in paired) / len(paired)
     if not crosses("without_negatives", share):
         return None
     gradient = case.end("embedding_gradient")
@@ -145,7 +145,7 @@ def never_dissipating(case: RunEvidence) -> Finding | None:
     end, objective = case.end("dissipation"), case.objective
     if end is None or objective is None or not crosses("gd_at_the_end", end):
         return None
-    ideal = anchors_done_on_ideal(objective)
+    ideal = dissipation_on_ideal(objective)
     margin = parameters(case).get("margin")
     # Li et al. (2024) study sentences; on images from scratch most objectives have no GD
     if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
@@ -172,7 +172,7 @@ def never_dissipating(case: RunEvidence) -> Finding | None:
 
 def dissipated_early(case: RunEvidence) -> Finding | None:
     """Hardly an anchor has a gradient after the first fifth, and the dev score has not gained."""
-    later, gain = later_dead(case), gained(case)
+    later, gain = dead_share_after_start(case), gained(case)
     if later is None or len(case.series("dead")) < 5:
         return None
     if not crosses("dead_early", later) or (gain is not None and not crosses("gain", gain)):

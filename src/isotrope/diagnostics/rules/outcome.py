@@ -4,7 +4,7 @@ import statistics
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
-from isotrope.diagnostics.readings import crosses, further_evidence, gained, lower_rate
+from isotrope.diagnostics.readings import crosses, further_evidence, gained, lower_rate_flag
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
@@ -94,7 +94,7 @@ def overfitting(case: RunEvidence) -> Finding | None:
             *further_evidence(case, "loss", "dissipation"),
         ),
         THRESHOLDS[name].source,
-        lower_rate(case, 3) if never_rose else f"--max-steps {step}",
+        lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
         "The score on held-out data has fallen from its best while training went on."
         + (" It never rose at all." if never_rose else ""),
     )

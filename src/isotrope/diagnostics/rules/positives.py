@@ -1,4 +1,4 @@
-"""Rules on positives: equal to the anchor, unrelated, copied among negatives, or all there is."""
+"""Rules on positives: identical views, unrelated pairs, false negatives, nothing that pushes."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding

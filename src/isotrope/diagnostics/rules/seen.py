@@ -3,7 +3,7 @@
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.observe import MEASURED
-from isotrope.diagnostics.readings import crosses, learning_rate, lower_rate
+from isotrope.diagnostics.readings import crosses, learning_rate, lower_rate_flag
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["not_enough_seen", "not_finite"]
@@ -26,7 +26,7 @@ def not_finite(case: RunEvidence) -> Finding | None:
             *([] if rate is None else [Evidence("learning_rate", rate)]),
         ),
         THRESHOLDS["rows_not_finite"].source,
-        lower_rate(case, 10),
+        lower_rate_flag(case, 10),
         "The log has numbers that are not finite: the loss or the embeddings overflowed, or were "
         "NaN to begin with; what is logged after that says nothing.",
     )

@@ -1,4 +1,4 @@
-"""Rules on falling similarities of positives: a pull that loses, and embeddings that spread out."""
+"""Rules on falling positive similarity: a pull that is too weak, or healthy spreading."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding

@@ -1,4 +1,4 @@
-"""Lets an objective work on angles alone, without any embeddings."""
+"""The Pairs interface on given angles, for objectives without any embeddings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any

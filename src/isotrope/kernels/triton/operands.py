@@ -8,7 +8,7 @@ beyond the last one are masked.
 Excluded pairs: ``offset``, the column of a row's own positive (or itself); equal ``groups``; no
 further negative is excluded. A block that excludes everything is never made.
 
-Several GPUs. *Gathered*, as it is (``paradigm.shares``): each process receives all m = pn keys and
+Several GPUs. *Gathered*, as now (``paradigm.separable``): each process receives all m = pn keys and
 compares its n rows with them, n x m with the offset of the process; the gradients of the columns go
 back by the gather's own backward pass. 8 n m d for one direction and 16 for both, which are two
 blocks there; every process computes objectives that are not separable (NT-Xent, MIO) whole. 2 m d

@@ -1,4 +1,4 @@
-"""BYOL: predicts what a moving average of the network makes of the other crop."""
+"""BYOL: predicts the moving-average network's projection of the other crop."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -29,7 +29,8 @@ class BYOLOptions(Options):
         float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
     ] = 1.0
     decay: Annotated[
-        float, Hyper("", "of the target, at the first step", at_least=0, at_most=1)
+        float,
+        Hyper("", "decay of the target at the first step", at_least=0, at_most=1),
     ] = 0.99
     rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = False
 
@@ -37,24 +38,24 @@ class BYOLOptions(Options):
 class BYOL(ImageMethod):
     r"""A predictor on the online encoder meets the target encoder's projection of the other crop.
 
-    Terms: two, (q(g(f(x))), sg[g'(f'(x'))]) and the same with x and x' exchanged: f' and g' are
-    moving averages of encoder f and projector g, sg stops the gradient, q is the predictor. Of
-    negative cosines the mean is L / 4 - 1, L the symmetrised loss of Grill et al.: a quarter of its
-    gradient.
+    Pairs of views: two, (q(g(f(x))), sg[g'(f'(x'))]) and the same with x and x' exchanged: f' and
+    g' are moving averages of encoder f and projector g, sg stops the gradient, q is the predictor.
+    The mean of the two negative cosines is L / 4 - 1, where L is the symmetrised loss of Grill et
+    al., so its gradient is a quarter of theirs.
 
-    Heads: projector and predictor alike: linear, batch normalisation, ReLU, linear, d - 1024 - 256
-    and 256 - 1024 - 256. ``last_norm`` normalises the projections as well, without scale and shift,
-    as the projector of the code of Draganov et al. does (three layers of 2048, predictor with a
-    bottleneck).
+    Heads: projector and predictor alike: linear, batch normalisation, ReLU, linear, encoder width -
+    1024 - 256 and 256 - 1024 - 256. ``last_norm`` normalises the projections as well, without scale
+    and shift, as the projector of the code of Draganov et al. does (three layers of 2048, predictor
+    with a bottleneck).
 
-    Momenta: theta' <- m theta' + (1 - m) theta after each step, parameters only: the batch
+    Target update: theta' <- m theta' + (1 - m) theta after each step, parameters only: the batch
     normalisations of the target have running statistics of their own. m = 0.99; with ``rising`` it
     goes to 1 along a cosine, as on ImageNet (from 0.996).
 
     Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
     a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Grill et
-    al. have LARS, learning rate 0.2 at 256, weight decay 1.5e-6 but on biases and norms, heads of
-    4096 and 256.
+    al. have LARS, learning rate 0.2 at 256, weight decay 1.5e-6 except on biases and norms, heads
+    of 4096 and 256.
 
     Ours: the crops are SimCLR's, as in the benchmark; ``--augment byol`` has those of the paper.
     The target normalises by the statistics of its own batch. ``predictor_rate`` lets the predictor
@@ -95,10 +96,10 @@ class BYOL(ImageMethod):
         return nn.Sequential(self.encoder, self.projector)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return each crop's prediction with the other crop's target."""
-        p, other = (self.predictor(self.projector(self.features(crop))) for crop in crops)
-        t, other_t = (self.targets(self.target, crop) for crop in crops)
-        return [Views(p, other_t), Views(other, t)]
+        """Return each crop's prediction with the target projection of the other crop."""
+        p1, p2 = (self.predictor(self.projector(self.features(crop))) for crop in crops)
+        t1, t2 = (self.targets(self.target, crop) for crop in crops)
+        return [Views(p1, t2), Views(p2, t1)]
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         """Return the plan's optimiser, in which the predictor has a learning rate of its own."""

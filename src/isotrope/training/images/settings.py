@@ -1,4 +1,4 @@
-"""Declares the settings of a training on images, beyond those that text has too.
+"""Declares the settings of a training on images that text does not have.
 
 Options of the method are ``--method.queue 4096``, as hyperparameters of the objective are
 ``--objective.temperature 0.1``. What is left out is the method's own: optimiser, learning rate,

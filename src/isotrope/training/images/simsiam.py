@@ -1,4 +1,4 @@
-"""SimSiam: predict one's own projection of the other crop, whose gradient is stopped."""
+"""SimSiam: predicts the stop-gradient projection of the other crop with one shared network."""
 
 from dataclasses import dataclass
 from typing import Annotated

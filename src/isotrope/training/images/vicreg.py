@@ -1,4 +1,4 @@
-"""VICReg: two crops, a wide head, and variance, invariance and covariance of what it returns."""
+"""VICReg: two crops, a wide projector, and the variance-invariance-covariance loss."""
 
 from dataclasses import dataclass
 from typing import Annotated

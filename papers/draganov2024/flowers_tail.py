@@ -1,0 +1,71 @@
+"""The long-tailed Flowers102 of table 3, written as a folder that isotrope opens.
+
+    python -m papers.draganov2024.flowers_tail FLOWERS DATA/flowers102-long-tailed
+
+Draganov et al. 2024, section 4, say of their split, which is unpublished, that it trains on the
+further, imbalanced examples, 50 to 250 a class. This one takes the official training and test parts
+together (30 to 248 a class), leaves out classes with fewer than the smallest number, draws of those
+with more, and scores on the validation part (10 a class) of the classes that stay.
+"""
+
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.io import loadmat, savemat
+
+from isotrope.core.errors import InputError
+
+__all__ = ["long_tailed", "write_long_tail"]
+
+
+def write_long_tail(
+    flowers: Path, output: Path, *, smallest: int = 50, largest: int = 250, seed: int = 0
+) -> None:
+    """Write a folder like Flowers102 with other parts; its pictures are a link to the first one's.
+
+    Args:
+        flowers: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
+        output: the folder to make.
+        smallest: training pictures that a class must have.
+        largest: training pictures that a class may have.
+        seed: the seed of the draw.
+
+    Raises:
+        InputError: no class has enough pictures.
+    """
+    labels = loadmat(flowers / "imagelabels.mat")["labels"].ravel()
+    ids = loadmat(flowers / "setid.mat")
+    pool = np.sort(np.concatenate([ids["trnid"].ravel(), ids["tstid"].ravel()]))
+    train = pool[long_tailed(labels[pool - 1], smallest, largest, seed)]
+    valid = ids["valid"].ravel()
+    test = np.sort(valid[np.isin(labels[valid - 1], labels[train - 1])])
+    output.mkdir(parents=True)
+    (output / "jpg").symlink_to((flowers / "jpg").resolve(), target_is_directory=True)
+    shutil.copyfile(flowers / "imagelabels.mat", output / "imagelabels.mat")
+    # isotrope trains on the first two parts together, and tests on the third
+    savemat(output / "setid.mat", {"trnid": train[:-1], "valid": train[-1:], "tstid": test})
+
+
+def long_tailed(
+    labels: NDArray[np.integer], smallest: int, largest: int, seed: int
+) -> NDArray[np.int64]:
+    """Return the places of classes of ``smallest`` to ``largest`` pictures, ascending.
+
+    Raises:
+        InputError: no class has enough.
+    """
+    names, counts = np.unique(labels, return_counts=True)
+    if counts.max() < smallest:
+        raise InputError(
+            f"no class has {smallest} pictures (the largest has {counts.max()}); ask for fewer"
+        )
+    order = np.random.default_rng(seed).permutation(len(labels))
+    rows = [order[labels[order] == name] for name in names[counts >= smallest]]
+    return np.sort(np.concatenate([places[:largest] for places in rows]))
+
+
+if __name__ == "__main__":
+    write_long_tail(Path(sys.argv[1]), Path(sys.argv[2]))

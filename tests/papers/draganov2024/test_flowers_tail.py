@@ -1,0 +1,37 @@
+"""The long-tailed Flowers102: which pictures, and as a folder that opens."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.data.images.sets import load_images
+from papers.draganov2024.flowers_tail import long_tailed, write_long_tail
+from tests.data.images.test_named import flowers, shown
+
+
+def test_which_pictures() -> None:
+    labels = np.repeat(np.arange(6), [3, 49, 50, 120, 250, 300])
+    places = long_tailed(labels, 50, 250, seed=0)
+    assert (np.diff(places) > 0).all()
+    assert np.bincount(labels[places]).tolist() == [0, 0, 50, 120, 250, 250]
+    assert long_tailed(labels, 50, 250, seed=0).tolist() == places.tolist()
+    assert long_tailed(labels, 50, 250, seed=1).tolist() != places.tolist()
+    with pytest.raises(InputError, match=r"no class has 301 pictures \(the largest has 300\)"):
+        long_tailed(labels, 301, 400, seed=0)
+
+
+def test_the_folder_opens(tmp_path: Path) -> None:
+    """6, 8 and 10 pictures of a class stand beside those to validate on."""
+    folder = flowers(tmp_path / "flowers-102")
+    tail = tmp_path / "flowers102-long-tailed"
+    write_long_tail(folder, tail, smallest=7, largest=9, seed=1)
+    found = load_images(tail)
+    assert found.train.labels is not None
+    assert np.bincount(found.train.labels).tolist() == [0, 8, 9]
+    assert found.test is not None
+    assert found.test.labels is not None
+    assert found.test.labels.tolist() == [1, 1, 2, 2]
+    assert shown(found.test) == [11, 12, 21, 22]
+    assert not set(shown(found.train)) & set(shown(found.test))
