@@ -20,6 +20,7 @@ from docs.generate.command_pages import write_command_pages
 from docs.generate.diagnosis_pages import write_diagnosis_pages
 from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
+from docs.generate.question_pages import write_question_page
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.registry import METHODS, find_method
@@ -175,6 +176,7 @@ def main() -> None:
     write_method_pages(map(find_method, METHODS), ROOT / "docs" / "methods")
     write_command_pages(ROOT / "docs" / "commands")
     write_diagnosis_pages(ROOT / "docs", RESULTS / "zoo.csv")
+    write_question_page(ROOT / "docs", RESULTS / "questions.csv")
     (GUIDE / "measured.svg").write_bytes(picture())
     for file, change in ((GUIDE / "reproduce.md", reproduced), (GUIDE / "choose.md", choose)):
         file.write_text(change(file.read_text(encoding="utf-8")), encoding="utf-8")

@@ -20,15 +20,16 @@ from isotrope.diagnostics.thresholds import THRESHOLDS
 
 __all__ = ["diagnosis_page", "verdict_page", "write_diagnosis_pages"]
 
-_PAGE = """# Is this normal?
+_PAGE = """# Verdicts and thresholds
 
 `isotrope diagnose RUN_OR_MODEL` says whether something is wrong with a training or a model. It
 names the root cause first, with the numbers behind it and one setting to change ([its
 options](commands/diagnose.md)). In other people's trainers and in a training loop of your own,
 [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) measures the same numbers and gives
-the same verdicts, with the change in the words of that trainer.
+the same verdicts, with the change in the words of that trainer. What it said of public questions
+is on ["Is this normal?"](questions.md).
 
-## Verdicts
+## All verdicts
 
 Each page says what a verdict means, what to do, and when to ignore it. The order is the order of
 priority. Consequences of a cause that was found are not listed: once all embeddings are one point,

@@ -1,0 +1,552 @@
+"""Public questions about trainings, rebuilt small: what the doctor says, and whether it helps.
+
+Each question is a setting that somebody described in public, rebuilt with all-MiniLM-L6-v2 (or with
+a raw language model) on docstrings of Python's library, in sentence-transformers' own trainer with
+`isotrope.Doctor(every=1)`. Which verdict is right was written down before it was run. Then the
+change that the verdict asks for is made, and the training runs again from the start. A row is right
+if the expected verdict comes first, and no longer comes after the change.
+
+    OMP_NUM_THREADS=1 python benchmarks/questions.py [--csv docs/results/questions.csv] [--only ID]
+
+A training has 12 steps and updates the last two layers; a question takes half a minute of one core.
+Rows that are in the CSV are kept: delete one to run it again. The raw language model is looked for
+in ../shared/data/standin-mlm (--raw).
+"""
+
+import argparse
+import csv
+import random
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from sentence_transformers import MultiVectorEncoder, SentenceTransformer
+from sentence_transformers import SentenceTransformerTrainer as Trainer
+from sentence_transformers.multi_vector_encoder import losses as several
+from sentence_transformers.sentence_transformer import losses
+from sentence_transformers.sentence_transformer.training_args import (
+    BatchSamplers,
+)
+from sentence_transformers.sentence_transformer.training_args import (
+    SentenceTransformerTrainingArguments as Arguments,
+)
+from sentence_transformers.util import dot_score
+
+import isotrope
+from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
+from isotrope.encoders.names import resolve
+
+COLUMNS = (
+    *("id", "url", "asks", "setting", "expected", "verdict", "change", "changed", "verdict_after"),
+    *("mrr_start", "mrr_before", "mrr_after", "right", "seconds"),
+)
+STEPS, HELD, TOKENS = 12, 100, 16
+GITHUB = "https://github.com/"
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A training.
+
+    Attributes:
+        data: makes the columns.
+        loss: of a model.
+        batch: rows of a batch.
+        rate: peak learning rate.
+        raw: begin with a raw language model.
+        vectors: train a model of several vectors a text.
+        dropout: False switches it off.
+        sampler: of batches.
+    """
+
+    data: Callable[[], dict[str, list[Any]]]
+    loss: Callable[[Any], torch.nn.Module] = losses.MultipleNegativesRankingLoss
+    batch: int = 32
+    rate: float = 1e-4
+    raw: bool = False
+    vectors: bool = False
+    dropout: bool = True
+    sampler: BatchSamplers = BatchSamplers.BATCH_SAMPLER
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question, and what answers it.
+
+    Attributes:
+        id: repository and number.
+        path: on GitHub.
+        asks: what was asked, in our words.
+        told: the setting, in words.
+        expected: verdicts of which one must come first.
+        setting: the training.
+        changed: what was changed, in words; empty where nothing is wrong.
+        fields: of the setting, changed.
+    """
+
+    id: str
+    path: str
+    asks: str
+    told: str
+    expected: tuple[str, ...]
+    setting: Setting
+    changed: str = ""
+    fields: dict[str, Any] = field(default_factory=dict)
+
+
+_CORPUS: list[tuple[str, str]] = []
+
+
+def corpus() -> list[tuple[str, str]]:
+    """Return pairs of a function's first sentence and the beginning of the rest, shuffled."""
+    if not _CORPUS:
+        _CORPUS.extend(
+            (item.query, " ".join(item.target.split()[:20])) for item in collect([STANDARD_LIBRARY])
+        )
+        random.Random(0).shuffle(_CORPUS)
+    return _CORPUS
+
+
+def trained() -> list[tuple[str, str]]:
+    """Return the pairs that are not held out."""
+    return corpus()[HELD : HELD + 400]
+
+
+def pairs() -> dict[str, list[Any]]:
+    """Return sentences, and what they are about."""
+    first, second = zip(*trained(), strict=True)
+    return {"anchor": list(first), "positive": list(second)}
+
+
+def easy() -> dict[str, list[Any]]:
+    """Return texts, and the same with the first word left out: anything finds them."""
+    texts = pairs()["positive"]
+    return {"anchor": texts, "positive": [text.split(" ", 1)[-1] for text in texts]}
+
+
+def mined() -> dict[str, list[Any]]:
+    """Return pairs with a negative: of the positives of others, the most similar."""
+    data = pairs()
+    model = encoder(Setting(pairs))
+    a, p = (model.encode(data[name], normalize_embeddings=True) for name in ("anchor", "positive"))
+    scores = torch.as_tensor(a @ p.T).fill_diagonal_(-2)
+    return {**data, "negative": [data["positive"][i] for i in scores.argmax(dim=1)]}
+
+
+def shuffled() -> dict[str, list[Any]]:
+    """Return pairs of which none belongs together."""
+    data = pairs()
+    return {**data, "positive": data["positive"][7:] + data["positive"][:7]}
+
+
+def swapped() -> dict[str, list[Any]]:
+    """Return triplets whose last two columns are the wrong way round."""
+    data = pairs()
+    return {**shuffled(), "negative": data["positive"]}
+
+
+def repeated() -> dict[str, list[Any]]:
+    """Return twelve pairs, again and again."""
+    data = pairs()
+    return {name: [texts[i % 12] for i in range(400)] for name, texts in data.items()}
+
+
+def many() -> dict[str, list[Any]]:
+    """Return pairs without repetition among repeated ones."""
+    repeats, data = repeated(), pairs()
+    return {name: repeats[name][:40] + data[name][:360] for name in data}
+
+
+def near_copies() -> dict[str, list[Any]]:
+    """Return pairs with a negative that says the same as the positive."""
+    data = pairs()
+    return {**data, "negative": [f"{text} too" for text in data["positive"]]}
+
+
+def same() -> dict[str, list[Any]]:
+    """Return a text twice."""
+    texts = pairs()["anchor"]
+    return {"anchor": texts, "positive": list(texts)}
+
+
+def labelled(positive: float, negative: float | None) -> Callable[[], dict[str, list[Any]]]:
+    """Return pairs with one score, every second one mixed up with another."""
+
+    def made() -> dict[str, list[Any]]:
+        right, wrong = pairs(), shuffled()
+        odd = [negative is not None and i % 2 == 1 for i in range(len(right["anchor"]))]
+        second = [(wrong if mixed else right)["positive"][i] for i, mixed in enumerate(odd)]
+        scores = [negative if mixed else positive for mixed in odd]
+        return {"a": right["anchor"], "b": second, "score": scores}
+
+    return made
+
+
+def scale(value: float, **options: Any) -> Callable[[Any], torch.nn.Module]:
+    """Return their usual loss with another scale."""
+    return lambda model: losses.MultipleNegativesRankingLoss(model, scale=value, **options)
+
+
+def several_scale(value: float) -> Callable[[Any], torch.nn.Module]:
+    """Return the same for several vectors a text."""
+    return lambda model: several.MultiVectorMultipleNegativesRankingLoss(model, scale=value)
+
+
+def cosine_triplets(margin: float) -> Callable[[Any], torch.nn.Module]:
+    """Return a triplet loss by cosine distances."""
+    return lambda model: losses.TripletLoss(
+        model,
+        distance_metric=losses.TripletDistanceMetric.COSINE,
+        triplet_margin=margin,
+    )
+
+
+HARD = {"data": mined, "loss": scale(20)}
+DONE = ("nothing-left-to-learn", "dissipated-early")
+SPREADS = Setting(pairs, raw=True, rate=3e-4)
+
+QUESTIONS = (
+    Question(
+        "sentence-transformers 3469", "huggingface/sentence-transformers/issues/3469",
+        "After CosineSimilarityLoss any two texts have a cosine above 0.99. Why?",
+        "CosineSimilarityLoss, half of the pairs labelled 1 and half 0, learning rate 5e-3",
+        ("diverging", "collapsed", "dimensional-collapse"),
+        Setting(labelled(1.0, 0.0), losses.CosineSimilarityLoss, rate=5e-3),
+        "learning rate a tenth", {"rate": 5e-4},
+    ),
+    Question(
+        "sentence-transformers 2365", "huggingface/sentence-transformers/issues/2365",
+        "From the second epoch on all texts have nearly the same embedding. Why?",
+        "CosineSimilarityLoss, all pairs labelled 1",
+        ("only-pulled", "collapsed"),
+        Setting(labelled(1.0, None), losses.CosineSimilarityLoss),
+        "MultipleNegativesRankingLoss without labels",
+        {"data": pairs, "loss": losses.MultipleNegativesRankingLoss},
+    ),
+    Question(
+        "FlagEmbedding 823", "FlagOpen/FlagEmbedding/issues/823",
+        "The loss is 0 from the first step on. What to do?",
+        "batch of 1, one positive and no negatives, temperature 0.02",
+        ("no-negatives",),
+        Setting(pairs, scale(50), batch=1),
+        "batch of 32", {"batch": 32},
+    ),
+    Question(
+        "FlagEmbedding 1094", "FlagOpen/FlagEmbedding/issues/1094",
+        "The loss goes to 0. Is that normal?",
+        "texts and the same without their first word, batch of 8, temperature 0.02",
+        DONE,
+        Setting(easy, scale(50), batch=8),
+        "pairs that differ, with mined hard negatives, scale=20", HARD,
+    ),
+    Question(
+        "VLM2Vec 112", "TIGER-AI-Lab/VLM2Vec/issues/112",
+        "With a batch of 16 the loss becomes 0. Is there a least batch size?",
+        "texts and the same without their first word, batch of 16, temperature 0.02",
+        DONE,
+        Setting(easy, scale(50), batch=16),
+        "hard negatives, scale=20", {**HARD, "batch": 32},
+    ),
+    Question(
+        "VLM2Vec 67", "TIGER-AI-Lab/VLM2Vec/issues/67",
+        "The loss goes to 0 on my own pairs. Overfitting?",
+        "texts and the same without their first word, batch of 32, scale=20",
+        DONE,
+        Setting(easy, scale(20)),
+        "hard negatives", HARD,
+    ),
+    Question(
+        "FlagEmbedding 593", "FlagOpen/FlagEmbedding/issues/593",
+        "Why is the loss 0 while fine-tuning?",
+        "texts and the same without their first word, batch of 2, temperature 0.02",
+        DONE,
+        Setting(easy, scale(50), batch=2),
+        "batch of 32 with hard negatives, scale=20", {**HARD, "batch": 32},
+    ),
+    Question(
+        "FlagEmbedding 179", "FlagOpen/FlagEmbedding/issues/179",
+        "The loss converges at once, and the score hardly rises. What is wrong with the training?",
+        "texts and the same without their first word, batch of 64, temperature 0.02",
+        DONE,
+        Setting(easy, scale(50), batch=64),
+        "hard negatives, scale=20", {**HARD, "batch": 32},
+    ),
+    Question(
+        "Qwen3-Embedding 163", "QwenLM/Qwen3-Embedding/issues/163",
+        "Similarities of positives and of negatives both fall, the margin rises. Is that right?",
+        "a raw language model, pairs, scale=20",
+        ("healthy, spreading",),
+        SPREADS,
+    ),
+    Question(
+        "FlagEmbedding 747", "FlagOpen/FlagEmbedding/issues/747",
+        "The similarity of positives gets lower by fine-tuning. Why?",
+        "a raw language model, pairs, temperature 0.02",
+        ("healthy, spreading",),
+        replace(SPREADS, loss=scale(50)),
+    ),
+    Question(
+        "FlagEmbedding 634", "FlagOpen/FlagEmbedding/issues/634",
+        "Negatives are less similar after fine-tuning, and so are some positives. Why?",
+        "a raw language model, pairs with hard negatives, scale=20",
+        ("healthy, spreading",),
+        replace(SPREADS, data=mined),
+    ),
+    Question(
+        "sentence-transformers 2646", "huggingface/sentence-transformers/issues/2646",
+        "After fine-tuning with negatives the positives fall behind in the ranking. Why?",
+        "triplets whose negatives are the positives with one word more",
+        ("false-negatives",),
+        Setting(near_copies),
+        "without these negatives", {"data": pairs},
+    ),
+    Question(
+        "sentence-transformers 3819", "huggingface/sentence-transformers/pull/3819",
+        "Mining by a relative margin keeps negatives that are closer than the positive. Harm?",
+        "triplets whose negatives are the positives with one word more, temperature 0.02",
+        ("false-negatives",),
+        Setting(near_copies, scale(50)),
+        "mined negatives without copies of the positive", {"data": mined},
+    ),
+    Question(
+        "sentence-transformers 2756", "huggingface/sentence-transformers/issues/2756",
+        "A text occurs several times in a batch. Is it then its own negative?",
+        "twelve pairs, repeated; batches of 32",
+        ("false-negatives",),
+        Setting(repeated),
+        "BatchSamplers.NO_DUPLICATES, on data with more than twelve pairs",
+        {"data": many, "sampler": BatchSamplers.NO_DUPLICATES},
+    ),
+    Question(
+        "colpali 372", "illuin-tech/colpali/issues/372",
+        "Why a temperature of 1 here and of 0.02 there?",
+        "cosines at a temperature of 1 (scale=1)",
+        ("negatives-not-hard",),
+        Setting(pairs, scale(1)),
+        "scale=20", {"loss": scale(20)},
+    ),
+    Question(
+        "sentence-transformers 2770", "huggingface/sentence-transformers/issues/2770",
+        "What does it change to go from scale 20 to 50?",
+        "scale=50",
+        ("healthy",),
+        Setting(pairs, scale(50)),
+    ),
+    Question(
+        "Tevatron 99", "texttron/tevatron/issues/99",
+        "The temperature is a sensitive parameter. Why?",
+        "a temperature of 0.004 for an encoder that is trained already",
+        ("temperature-too-low",),
+        Setting(pairs, scale(250)),
+        "scale=20", {"loss": scale(20)},
+    ),
+    Question(
+        "PyLate 115", "lightonai/pylate/pull/115",
+        "Which temperature for sums of similarities over tokens?",
+        "MultiVectorMultipleNegativesRankingLoss with scale=20, as for cosines",
+        ("temperature-too-low",),
+        Setting(pairs, several_scale(20), vectors=True),
+        "scale=5", {"loss": several_scale(5)},
+    ),
+    Question(
+        "Tevatron 129", "texttron/tevatron/issues/129",
+        "The loss falls from 90 to 0.1 in 30 steps. Normal?",
+        "dot products of long embeddings, temperature 1",
+        ("temperature-too-low", *DONE),
+        Setting(pairs, scale(1, similarity_fct=dot_score), raw=True),
+        "cosines, scale=20", {"loss": scale(20)},
+    ),
+    Question(
+        "sentence-transformers 1183", "huggingface/sentence-transformers/issues/1183",
+        "With a triplet loss of cosines all similarities are 0.9999. Why?",
+        "TripletLoss of cosine distances, its default margin of 5, learning rate 2e-3",
+        ("collapsed", "diverging", "never-dissipating", "dimensional-collapse"),
+        Setting(mined, cosine_triplets(5.0), rate=2e-3),
+        "MultipleNegativesRankingLoss, learning rate 1e-4",
+        {"loss": scale(20), "rate": 1e-4},
+    ),
+    Question(
+        "ms-swift 5298", "modelscope/ms-swift/issues/5298",
+        "After fine-tuning the score is nearly 0. Why?",
+        "learning rate 1e-2",
+        ("diverging", "collapsed", "dimensional-collapse"),
+        Setting(pairs, rate=1e-2),
+        "learning rate 1e-4", {"rate": 1e-4},
+    ),
+    Question(
+        "SimCSE 35", "princeton-nlp/SimCSE/issues/35",
+        "What is there to learn from a text and itself, without dropout?",
+        "both columns are the same text, dropout off",
+        ("dead-views",),
+        Setting(same, dropout=False),
+        "dropout on", {"dropout": True},
+    ),
+    Question(
+        "VLM2Vec 26", "TIGER-AI-Lab/VLM2Vec/issues/26",
+        "With a larger batch the loss stays higher. Does it still converge?",
+        "batch of 96, scale=20",
+        ("healthy",),
+        Setting(pairs, batch=96),
+    ),
+    Question(
+        "sentence-transformers 3179", "huggingface/sentence-transformers/issues/3179",
+        "A loss of cosines cannot reach 0. Does that hurt?",
+        "scale=10, batch of 32",
+        ("healthy",),
+        Setting(pairs, scale(10)),
+    ),
+    Question(
+        "FlagEmbedding 151", "FlagOpen/FlagEmbedding/issues/151",
+        "A batch of 1 gives a lower loss than one of 8. Is it better?",
+        "batch of 1, temperature 0.02",
+        ("no-negatives",),
+        Setting(pairs, scale(50), batch=1, rate=1e-5),
+        "batch of 32, scale=20", {"batch": 32, "loss": scale(20), "rate": 1e-4},
+    ),
+    Question(
+        "sentence-transformers 1891", "huggingface/sentence-transformers/issues/1891",
+        "The model gets worse by fine-tuning. Why?",
+        "triplets whose positive and negative columns are exchanged",
+        ("unrelated-positives",),
+        Setting(swapped),
+        "columns in the order anchor, positive, negative", {"data": mined},
+    ),
+)  # fmt: skip
+
+RAW = Path("../shared/data/standin-mlm")
+
+
+def encoder(setting: Setting) -> Any:
+    """Return the model to train: only its last two layers learn."""
+    torch.manual_seed(0)
+    folder = str(RAW if setting.raw else resolve("all-MiniLM-L6-v2"))
+    kind = MultiVectorEncoder if setting.vectors else SentenceTransformer
+    model = kind(folder, device="cpu")
+    model.max_seq_length = TOKENS
+    frozen = [model[0].auto_model.embeddings, *model[0].auto_model.encoder.layer[:4]]
+    for part in frozen:
+        part.requires_grad_(False)
+    if not setting.dropout:
+        for module in model.modules():
+            if isinstance(module, torch.nn.Dropout):
+                module.p = 0.0
+    return model.float()
+
+
+def mrr(model: Any) -> float | None:
+    """Return the MRR@10 of the pairs that were held out; None for several vectors a text."""
+    if isinstance(model, MultiVectorEncoder):
+        return None
+    first, second = zip(*corpus()[:HELD], strict=True)
+    a, b = (torch.as_tensor(model.encode(list(x))).double() for x in (first, second))
+    scores = torch.nn.functional.normalize(a) @ torch.nn.functional.normalize(b).T
+    place = (scores > scores.diagonal()[:, None]).sum(dim=1)
+    return float((1 / (1.0 + place)).masked_fill(place >= 10, 0).mean())
+
+
+def run(setting: Setting) -> tuple[str, str, float | None, float | None]:
+    """Train, and return the verdict, its change, and the MRR@10 before and after."""
+    model = encoder(setting)
+    start, doctor = mrr(model), isotrope.Doctor(every=1, say=None)
+    trainer, arguments = _trainer(setting)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer(
+            model=model,
+            args=arguments(
+                folder,
+                per_device_train_batch_size=setting.batch,
+                max_steps=STEPS,
+                learning_rate=setting.rate,
+                batch_sampler=setting.sampler,
+                use_cpu=True,
+                save_strategy="no",
+                report_to="none",
+                disable_tqdm=True,
+                logging_steps=10 * STEPS,
+                seed=1,
+            ),
+            train_dataset=Dataset.from_dict(setting.data()),
+            loss=setting.loss(model),
+            callbacks=[doctor],
+        ).train()
+    if doctor.off:
+        raise SystemExit("the doctor has seen nothing")
+    found = doctor.diagnose()
+    change = found.findings[0].change if found.findings else "none"
+    return ", ".join(found.verdict), change, start, mrr(model)
+
+
+def _trainer(setting: Setting) -> tuple[Any, Any]:
+    """Return the trainer of a model, and the class of its arguments."""
+    if not setting.vectors:
+        return Trainer, Arguments
+    from sentence_transformers.multi_vector_encoder import (
+        MultiVectorEncoderTrainer,
+        MultiVectorEncoderTrainingArguments,
+    )
+
+    return MultiVectorEncoderTrainer, MultiVectorEncoderTrainingArguments
+
+
+def row(question: Question) -> dict[str, object]:
+    """Return what came of a question."""
+    began = time.process_time()
+    verdict, change, start, before = run(question.setting)
+    after, score = "", None
+    if question.fields:
+        after, _, _, score = run(replace(question.setting, **question.fields))
+    named = verdict if verdict.startswith("healthy") else verdict.split(", ")[0]
+    right = named in question.expected and named not in after.split(", ")
+    return {
+        "id": question.id,
+        "url": GITHUB + question.path,
+        "asks": question.asks,
+        "setting": question.told,
+        "expected": " | ".join(question.expected),
+        "verdict": verdict,
+        "change": change,
+        "changed": question.changed,
+        "verdict_after": after,
+        **{
+            name: "" if value is None else f"{value:.3f}"
+            for name, value in (("mrr_start", start), ("mrr_before", before), ("mrr_after", score))
+        },
+        "right": "yes" if right else "no",
+        "seconds": f"{time.process_time() - began:.0f}",
+    }
+
+
+def main() -> None:
+    """Run what is missing, and write the table after each question."""
+    global RAW
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--csv", type=Path, default=Path("docs/results/questions.csv"))
+    parser.add_argument("--only", action="append", choices=[q.id for q in QUESTIONS])
+    parser.add_argument("--raw", type=Path, default=RAW, help="folder of a raw language model")
+    given = parser.parse_args()
+    RAW = given.raw
+    rows: dict[str, dict[str, object]] = {}
+    if given.csv.exists():
+        with given.csv.open(newline="", encoding="utf-8") as handle:
+            rows = {str(one["id"]): dict(one) for one in csv.DictReader(handle)}
+    for question in QUESTIONS:
+        if question.id in rows or (given.only and question.id not in given.only):
+            continue
+        rows[question.id] = row(question)
+        print(
+            " | ".join(f"{rows[question.id][name]}" for name in COLUMNS[:1] + COLUMNS[5:]),
+            flush=True,
+        )
+        with given.csv.open("w", newline="", encoding="utf-8") as handle:
+            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows[q.id] for q in QUESTIONS if q.id in rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+"""The page on public questions: what was asked, what the doctor said, and what became of it.
+
+Written by `make docs` from the results of benchmarks/questions.py, and from a list of symptoms.
+"""
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from docs.generate.objective_pages import grid
+from isotrope.core.files import atomic_replace
+from isotrope.diagnostics.findings import VERDICTS
+
+__all__ = ["SYMPTOMS", "Symptom", "question_page", "write_question_page"]
+
+_PAGE = """# Is this normal?
+
+People who train embedding models ask this in public, year after year. Here are {count} of their
+questions with an answer that was measured: each setting was rebuilt small,
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) watched it, and the change that its
+verdict asks for was made.
+
+Your own training takes one argument, `callbacks=[isotrope.Doctor()]`, and answers for itself. What
+a verdict means stands on [its page](diagnosis.md).
+
+## {count} questions
+
+{questions}
+
+In these settings a question was expected to get a certain verdict, written down before it was run.
+It is right if that verdict comes first, and not again after the change: {right} of {count} are.
+Misses stay in the table.
+
+Rules were changed because of what five questions got at first, so these five do not judge:
+sentence-transformers 3469 (pairs that are told apart less well than before), VLM2Vec 67 (cosines at
+a usual temperature), sentence-transformers 2646, 2756 and 3819 (copies of the positive among the
+negatives).
+
+MRR@10 is that of 100 pairs that were held out, at the start, after the training as it was asked
+about, and after the change. Each training has 12 steps: the scores show in which direction a
+change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw language model"
+one that was never trained to compare texts, on docstrings of Python's library, one seed, in
+sentence-transformers' trainer ([table](results/questions.csv), `python benchmarks/questions.py`).
+What somebody else's training had on its own data is not known; the link leads to the question in
+the words of who asked it.
+
+{misses}
+
+## Symptoms and numbers
+
+sentence-transformers comes with a [list of symptoms]({list}) for agents that write trainings. For
+each of them: the number of ours that shows it, and the verdict that follows from it. {visible} of
+{symptoms} are visible in embeddings and their gradient; the others are about machines, files and
+accounts.
+
+{table}
+"""
+
+_LIST = (
+    "https://github.com/huggingface/sentence-transformers/blob/main/skills/"
+    "train-sentence-transformers/references/troubleshooting.md"
+)
+
+
+@dataclass(frozen=True)
+class Symptom:
+    """A symptom of their list.
+
+    Attributes:
+        name: in our words.
+        numbers: columns of metrics.csv, or another measurement, that show it; empty: not visible.
+        verdicts: that follow.
+        other: what else of isotrope answers it.
+    """
+
+    name: str
+    numbers: str = ""
+    verdicts: tuple[str, ...] = ()
+    other: str = ""
+
+
+SYMPTOMS = (
+    Symptom("out of memory", other="`CachedObjectiveLoss`, `--micro-batch`"),
+    Symptom(
+        "the loss is NaN, infinite, or jumps",
+        "`loss`, `norm`, `std`: not finite, or many times the start",
+        ("diverging",),
+    ),
+    Symptom(
+        "scores stay at the baseline",
+        "`dead` at the first step; angles of positives and negatives at the first step; "
+        "`false_negatives`; `hardest_share`",
+        (
+            "nothing-left-to-learn",
+            "unrelated-positives",
+            "false-negatives",
+            "negatives-not-hard",
+            "temperature-too-low",
+        ),
+    ),
+    Symptom("training hangs at the first evaluation"),
+    Symptom("training hangs when it starts on several GPUs"),
+    Symptom("a cached loss stops with an error of autograd", other="`isotrope check`"),
+    Symptom("the upload to the hub fails"),
+    Symptom("nothing arrives in the tracker", other="`OUTPUT_DIR/isotrope/metrics.csv` is there"),
+    Symptom(
+        "the base model gives constant vectors, zeros or NaN",
+        "`uniformity`, `std`, `effective_rank` at the first step",
+        ("collapsed", "dimensional-collapse", "anisotropic-start"),
+    ),
+    Symptom(
+        "the evaluation is perfect from the first step on",
+        "`dead` at the first step, if the training set is as easy; a leak is not visible",
+        ("nothing-left-to-learn",),
+    ),
+    Symptom(
+        "the score rose by half a point: is it real?",
+        "interval of a paired bootstrap over queries (`evaluate --compare`)",
+        other="`isotrope evaluate --compare`",
+    ),
+    Symptom("the model card is not written"),
+    Symptom("the number of labels of a cross-encoder does not fit the loss"),
+    Symptom("a cross-encoder's score falls by a saturated activation"),
+    Symptom("the LambdaLoss is very small"),
+    Symptom("out of memory with LambdaLoss"),
+    Symptom("a saved model asks for a class of the script"),
+    Symptom("SPLADE embeddings are not sparse"),
+    Symptom("the loss expects another number of columns"),
+    Symptom("encoding on a CPU is slow"),
+    Symptom("a prompt has no effect"),
+    Symptom("only one GPU works"),
+    Symptom(
+        "a cached loss with LoRA does not go backward",
+        "no gradient on the embeddings: the doctor says that none of it arrives",
+        ("not-enough-seen",),
+    ),
+)
+"""Those of their list, in its order."""
+
+
+def write_question_page(docs: Path, results: Path) -> Path:
+    """Write questions.md into a folder, and return its path.
+
+    Args:
+        docs: folder of the documentation.
+        results: the table of benchmarks/questions.py.
+    """
+    file = docs / "questions.md"
+    with atomic_replace(file) as partial:
+        partial.write_text(question_page(results), encoding="utf-8")
+    return file
+
+
+def question_page(results: Path) -> str:
+    """Return docs/questions.md.
+
+    Args:
+        results: the table of benchmarks/questions.py.
+    """
+    with results.open(newline="", encoding="utf-8") as handle:
+        rows = list(csv.DictReader(handle))
+    misses = [row for row in rows if row["right"] != "yes"]
+    visible = [symptom for symptom in SYMPTOMS if symptom.numbers]
+    return _PAGE.format(
+        count=len(rows),
+        right=len(rows) - len(misses),
+        questions=_questions(rows).rstrip(),
+        misses=_misses(misses),
+        list=_LIST,
+        visible=len(visible),
+        symptoms=len(SYMPTOMS),
+        table=_symptoms().rstrip(),
+    )
+
+
+def _questions(rows: Sequence[Mapping[str, str]]) -> str:
+    header = ["question", "setting", "verdict", "change made", "then", "MRR@10", "right"]
+    return grid(
+        header,
+        [
+            [
+                f"{row['asks']} ([{row['id']}]({row['url']}))",
+                row["setting"],
+                _verdicts(row["verdict"]),
+                row["changed"] or "none",
+                _verdicts(row["verdict_after"]) if row["verdict_after"] else "-",
+                _scores(row),
+                row["right"],
+            ]
+            for row in rows
+        ],
+    )
+
+
+def _scores(row: Mapping[str, str]) -> str:
+    scores = [row[name] for name in ("mrr_start", "mrr_before", "mrr_after") if row[name]]
+    return ", ".join(scores) or "-"
+
+
+def _verdicts(words: str) -> str:
+    return ", ".join(_verdict(word) for word in words.split(", "))
+
+
+def _verdict(word: str) -> str:
+    assert word in VERDICTS
+    return word if word == "healthy" else f"[`{word}`](diagnoses/{word}.md)"
+
+
+def _misses(rows: Sequence[Mapping[str, str]]) -> str:
+    if not rows:
+        return "There are no misses."
+    said = [
+        f"- {row['id']}: expected {row['expected'].replace(' | ', ' or ')}; found {row['verdict']}"
+        + (f", and {row['verdict_after']} after the change." if row["verdict_after"] else ".")
+        for row in rows
+    ]
+    return "\n".join(["The misses:", "", *said])
+
+
+def _symptoms() -> str:
+    return grid(
+        ["symptom", "shown by", "verdict", "elsewhere in isotrope"],
+        [
+            [
+                symptom.name,
+                symptom.numbers or "not visible to us",
+                ", ".join(map(_verdict, symptom.verdicts)) or "-",
+                symptom.other or "-",
+            ]
+            for symptom in SYMPTOMS
+        ],
+    )
