@@ -14,7 +14,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Finding
 from isotrope.diagnostics.rules import EXPLAINS, RULES
-from isotrope.diagnostics.rules.seen import not_enough_seen, not_finite
+from isotrope.diagnostics.rules.log_quality import not_enough_seen, not_finite
 from isotrope.diagnostics.rules.similarities import spreading
 from isotrope.diagnostics.thresholds import THRESHOLDS
 

@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.paradigm import registry
-from isotrope.sweeps.trained import trained
+from isotrope.sweeps.train_one import trained
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import train

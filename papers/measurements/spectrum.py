@@ -22,7 +22,7 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result, provenance
-from isotrope.sweeps.trained import trained
+from isotrope.sweeps.train_one import trained
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare, train
 from papers.machinery.data_registry import DataRegistry

@@ -46,7 +46,7 @@ from isotrope.measures.alignment import alignment
 from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
-from isotrope.sweeps.trained import trained
+from isotrope.sweeps.train_one import trained
 from isotrope.training.run import read_checkpoint, try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train

@@ -45,7 +45,7 @@ def run(arguments: Sequence[str]) -> int:
     if parsed is None:
         return 0
     settings, resume = parsed
-    from isotrope.training.folder import check_early
+    from isotrope.training.early_checks import check_early
 
     check_early(settings, resume=resume)
     from isotrope.training.text import summary, train

@@ -10,7 +10,7 @@ from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.diagnostics.readings import crosses, dead_share_after_start, negatives, rank_limit
 from isotrope.diagnostics.rules import EXPLAINS, RULES
-from isotrope.diagnostics.rules.seen import not_enough_seen
+from isotrope.diagnostics.rules.log_quality import not_enough_seen
 from isotrope.diagnostics.rules.similarities import spreading
 from isotrope.diagnostics.thresholds import compared
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from isotrope.core.doctor_folder import recorded
 from isotrope.core.errors import InputError
-from isotrope.core.recorded import recorded
 from isotrope.diagnostics.evidence import Row, RunEvidence, is_run, of_run
 from isotrope.diagnostics.probe import (
     ROWS,

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.doctor_folder import recorded
 from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
-from isotrope.core.recorded import recorded
 from isotrope.core.result import Result
 from isotrope.measures.judgement import Judgement, judgement_of
 

@@ -22,7 +22,7 @@ from isotrope.sweeps.checks import check_sweep
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import StageStudy, planned, tried
-from isotrope.sweeps.trained import trained
+from isotrope.sweeps.train_one import trained
 from isotrope.sweeps.trials import Stage, Trial, best_of
 from isotrope.training.launch import each
 from isotrope.training.run import check_output

@@ -38,7 +38,7 @@ from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import SPARE
-from isotrope.training.folder import check_folder
+from isotrope.training.early_checks import check_folder
 from isotrope.training.history import History
 from isotrope.training.launch import (
     REQUEUE,

@@ -13,7 +13,7 @@ are bitwise the same.
 - :mod:`~isotrope.adapters.doctor.hugging_face` and :mod:`~isotrope.adapters.doctor.lightning`: the
   handlers of the events of a transformers trainer, and of Lightning;
 - :mod:`~isotrope.adapters.doctor.watch`: the hooks on the model and the loss;
-- :mod:`~isotrope.adapters.doctor.sentences`: the lines that it prints.
+- :mod:`~isotrope.adapters.doctor.messages`: the lines that it prints.
 
 Nothing here imports transformers or Lightning: a callback is an object with the right methods.
 """

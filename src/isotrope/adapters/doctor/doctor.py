@@ -17,7 +17,7 @@ from torch import Tensor
 
 from isotrope.adapters.doctor.hugging_face import HuggingFaceEvents
 from isotrope.adapters.doctor.lightning import LightningEvents
-from isotrope.adapters.doctor.sentences import at_the_end, changed, first_look
+from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
 from isotrope.diagnostics.anatomy import Anatomy, Row
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.diagnostics.recording import save

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from isotrope.adapters.doctor.watch import Watch
-from isotrope.core.recorded import NAME
+from isotrope.core.doctor_folder import NAME
 from isotrope.paradigm.objective import Objective
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from isotrope.adapters.doctor.wrapping import calling_after
+from isotrope.core.doctor_folder import NAME
 from isotrope.core.errors import InputError
-from isotrope.core.recorded import NAME
 
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor

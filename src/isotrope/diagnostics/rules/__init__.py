@@ -20,6 +20,7 @@ from isotrope.diagnostics.rules.forces import (
     no_negatives,
     temperature_too_low,
 )
+from isotrope.diagnostics.rules.log_quality import not_finite
 from isotrope.diagnostics.rules.norms import norms_too_large
 from isotrope.diagnostics.rules.outcome import anisotropic_start, nothing_left_to_learn, overfitting
 from isotrope.diagnostics.rules.positives import (
@@ -28,7 +29,6 @@ from isotrope.diagnostics.rules.positives import (
     only_pulled,
     unrelated_positives,
 )
-from isotrope.diagnostics.rules.seen import not_finite
 from isotrope.diagnostics.rules.similarities import losing_pull
 
 __all__ = ["EXPLAINS", "RULES"]

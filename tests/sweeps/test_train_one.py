@@ -8,7 +8,7 @@ import pytest
 
 from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.core.result import Result
-from isotrope.sweeps.trained import trained
+from isotrope.sweeps.train_one import trained
 from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
 from isotrope.training.simcse import SimCSE
