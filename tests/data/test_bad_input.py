@@ -68,7 +68,7 @@ CASES: list[tuple[str, Maker, str]] = [
     ("socket.txt", listening, "not a regular file (a socket)"),
     ("device.txt", lambda path: path.symlink_to("/dev/zero"), "not a regular file (a device)"),
     ("folder", lambda path: path.mkdir(), "no file with text in this folder; known kinds are"),
-    ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known are .txt, .jsonl"),
+    ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known are .txt, .tsv"),
     ("kind.json", content("{}"), "unknown kind of file '.json' (did you mean '.jsonl'?)"),
     ("kind", content("text"), "unknown kind of file ''"),
     ("kind.gz", zipped("text"), "unknown kind of file ''"),
@@ -167,8 +167,9 @@ def test_a_column_that_is_not_there(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(rows[suffix] if suffix in rows else table(title=["a"], body=["b"]))
     with pytest.raises(InputError) as caught:
         list(read([path], columns=["titel"]))
+    where = "; columns are named in the first line of a .tsv" if suffix == ".tsv" else ""
     assert str(caught.value) == (
-        f"{path}: no column 'titel' (did you mean 'title'?); found 'title', 'body'"
+        f"{path}: no column 'titel' (did you mean 'title'?); found 'title', 'body'{where}"
     )
 
 

@@ -26,6 +26,7 @@ COMMANDS: dict[str, list[str]] = {
     "search": ["search", "TEXT", "SENTENCES", "query"],
     "diagnose": ["diagnose", "TEXT"],
     "report": ["report", "RUN"],
+    "check": ["check", "infonce"],
 }
 
 

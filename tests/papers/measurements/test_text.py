@@ -50,6 +50,7 @@ def test_every_kept_step_is_looked_at(measured: Result) -> None:
     assert looks[0]["train contrastive"] != looks[2]["train contrastive"]
 
 
+@pytest.mark.slow
 def test_the_ends_are_scored(measured: Result) -> None:
     metrics, looks = measured.metrics, measured.details["looks"]
     assert metrics["steps"] == 4
