@@ -52,10 +52,6 @@ def test_the_page_of_the_api_has_all() -> None:
         assert written in page
 
 
-# pairs of private or nested classes that are still to be told apart
-SHARED_CLASS_NAMES = {"Batch", "Hardest", "Part", "Scores", "Task"}
-
-
 def test_no_two_classes_share_a_name() -> None:
     """A reader who meets a name in a trace or a search must find one class."""
     places: dict[str, list[str]] = {}
@@ -66,5 +62,4 @@ def test_no_two_classes_share_a_name() -> None:
                     name = node.name.strip("_")
                     places.setdefault(name, []).append(f"{file.relative_to(ROOT)}:{node.lineno}")
     twice = {name: where for name, where in places.items() if len(where) > 1}
-    assert {name: twice[name] for name in twice.keys() - SHARED_CLASS_NAMES} == {}
-    assert twice.keys() >= SHARED_CLASS_NAMES, "take out of SHARED_CLASS_NAMES what is unique now"
+    assert twice == {}

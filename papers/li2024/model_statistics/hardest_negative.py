@@ -58,7 +58,7 @@ def hardest_share(
         raise ValueError(f"kind is 'weight' or 'projection'; found {kind!r}")
     if not all(temperature > 0 for temperature in temperatures):
         raise ValueError(f"temperatures are above 0; found {', '.join(map(str, temperatures))}")
-    seen = [_Batch(views, margin) for views in batches]
+    seen = [_MeasuredBatch(views, margin) for views in batches]
     shares_at: dict[float, float | None] = {}
     for temperature in temperatures:
         shares = torch.cat([batch.share(temperature, kind) for batch in seen])
@@ -66,7 +66,7 @@ def hardest_share(
     return shares_at
 
 
-class _Batch:
+class _MeasuredBatch:
     """The anchors of a batch that count, with their negatives; in float64."""
 
     def __init__(self, views: Views, margin: float | None) -> None:

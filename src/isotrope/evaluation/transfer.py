@@ -182,7 +182,7 @@ def transfer_task(
             return FITS[fit](x, labels, len(task.labels), sets, protocol, done)
 
         pairs = any(examples.seconds for examples in task.splits.values())
-        return run(_Task(pairs, x, y, _sorted_rows(task), protocol, fitted))
+        return run(_ScoredTask(pairs, x, y, _sorted_rows(task), protocol, fitted))
 
 
 def check_task(task: TransferTask, mode: str, fit: str = "batched") -> None:
@@ -248,7 +248,7 @@ def _order(examples: Examples) -> Indices:
 
 
 @dataclass(frozen=True)
-class _Task:
+class _ScoredTask:
     """Features and labels of all splits, the sorted rows of each, and how to fit."""
 
     pairs: bool
@@ -280,7 +280,7 @@ def _percent(correct: NDArray[np.bool_]) -> float:
     return round(100 * (int(correct.sum()) / len(correct)), 2)
 
 
-def _nested(task: _Task) -> TaskScore:
+def _nested(task: _ScoredTask) -> TaskScore:
     """Choose within each outer fold, test on it (MR, CR, SUBJ, MPQA)."""
     outer = task.folds(task.rows["all"])
     inner = [TrainingSet(*fold) for train, _ in outer for fold in task.folds(train)]
@@ -305,7 +305,7 @@ def _nested(task: _Task) -> TaskScore:
     )
 
 
-def _cross_validated(task: _Task) -> TaskScore:
+def _cross_validated(task: _ScoredTask) -> TaskScore:
     """Choose by cross-validation on the training set (TREC, MRPC)."""
     train = task.rows["train"]
     decay, devacc = _choose(task.fit([TrainingSet(*fold) for fold in task.folds(train)]))
@@ -313,7 +313,7 @@ def _cross_validated(task: _Task) -> TaskScore:
     return _tested(task, fitted.weights[0], devacc)
 
 
-def _split(task: _Task) -> TaskScore:
+def _split(task: _ScoredTask) -> TaskScore:
     """Choose on the development set (SST2)."""
     (fitted,) = task.fit([TrainingSet(task.rows["train"], task.rows["dev"])])
     decay, devacc = _choose([fitted])
@@ -321,7 +321,7 @@ def _split(task: _Task) -> TaskScore:
     return _tested(task, fitted.weights[DECAYS.index(decay)], devacc)
 
 
-def _tested(task: _Task, weights: Tensor, devacc: float) -> TaskScore:
+def _tested(task: _ScoredTask, weights: Tensor, devacc: float) -> TaskScore:
     test = np.sort(task.rows["test"])  # the order of the file
     predicted, labels = task.classes(weights, test), task.y[test]
     right = predicted == labels

@@ -17,7 +17,7 @@ from isotrope.core.views import Views
 __all__ = ["Mask"]
 
 
-class _Part(NamedTuple):
+class _ColumnBlock(NamedTuple):
     """Columns that are rows of the batch.
 
     Attributes:
@@ -51,13 +51,13 @@ class Mask:
         all_of = (views.anchors, views.positives, views.negatives)
         return [x for x in (all_of[source] for source in self.sources) if x is not None]
 
-    def _parts(self) -> list[_Part]:
+    def _parts(self) -> list[_ColumnBlock]:
         """The columns by source, without the further negatives, which are all negatives."""
         views, parts = self.views, []
         if self.against != "within":
-            parts.append(_Part(len(views.positives), views.offset, views.groups))
+            parts.append(_ColumnBlock(len(views.positives), views.offset, views.groups))
         if self.against != "cross":
-            parts.append(_Part(len(views.anchors), 0, views.own_groups))
+            parts.append(_ColumnBlock(len(views.anchors), 0, views.own_groups))
         return parts
 
     def excluded(self, rows: slice, first: int = 0) -> Tensor:

@@ -57,7 +57,7 @@ class RowBlockPairs(Pairs):
         return self._reduced(_Softplus(), temperature, against)
 
     def _hardest(self, against: Against) -> Tensor:
-        return self._reduced(_Hardest(), 1.0, against)
+        return self._reduced(_HardestNegative(), 1.0, against)
 
     def _nearest(self, k: int, against: Against) -> Tensor:
         mask = Mask(self.views, against)
@@ -111,7 +111,7 @@ class _Softplus(_Statistic):
         return tile.sigmoid_().mul_(gradient[:, None])
 
 
-class _Hardest(_Statistic):
+class _HardestNegative(_Statistic):
     def reduce(self, tile: Tensor) -> tuple[Tensor, Tensor]:
         value, first = chunked_topk(tile, 1)
         return value.squeeze(1), first.squeeze(1)
@@ -152,7 +152,7 @@ class _Reduce(torch.autograd.Function):
                 (anchors, positives, negatives), ctx.needs_input_grad[3:6], strict=True
             )
         ]
-        if isinstance(ctx.statistic, _Hardest):
+        if isinstance(ctx.statistic, _HardestNegative):
             _sparse(mask, grads, saved, gradient)
             return (None, None, None, *grads, None)
         slope = gradient.new_zeros(()) if ctx.needs_input_grad[6] else None

@@ -1,7 +1,7 @@
 """The loop over the steps of a run, for text and images: Lightning's Trainer with our callbacks.
 
-What differs between the two is a ``Task``: what is trained, its batches, its dev score, what it
-says before the first step, and how it saves the model and completes the result at the end.
+What differs between the two is a ``TrainingTask``: what is trained, its batches, its dev score,
+what it says before the first step, and how it saves the model and completes the result at the end.
 """
 
 import logging
@@ -50,7 +50,7 @@ from isotrope.training.run import (
 from isotrope.training.settings import RunSettings
 from isotrope.training.simcse import SimCSE
 
-__all__ = ["Task", "make_steps"]
+__all__ = ["TrainingTask", "make_steps"]
 
 _PRECISION: Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
     "32": "32-true",
@@ -61,7 +61,7 @@ _PRECISION: Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task(ABC):
+class TrainingTask(ABC):
     """A training on text or on images, checked and prepared.
 
     A subclass says what differs between the two: ``loader``, ``introduce``, ``finish``, ``details``

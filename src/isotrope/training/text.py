@@ -39,7 +39,7 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.gradient_cache import refuse_batch_statistics
-from isotrope.training.loop import Task
+from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
@@ -397,7 +397,7 @@ def batch_at(
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextTask(Task):
+class TextTask(TrainingTask):
     """A training on text, checked and prepared.
 
     Attributes:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from isotrope.adapters.doctor.wrapping import calling_after
 
-__all__ = ["Scores"]
+__all__ = ["ScoreHooks"]
 
 
 @dataclass
@@ -24,7 +24,7 @@ class _ScoredCall:
         self.gradient = gradient.detach().clone()
 
 
-class Scores:
+class ScoreHooks:
     """The scores of one batch.
 
     ``similarity_fct`` of a loss is wrapped during its call; its result does not change. If there

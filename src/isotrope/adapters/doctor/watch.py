@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from isotrope.adapters.doctor.scores import Scores
+from isotrope.adapters.doctor.scores import ScoreHooks
 from isotrope.diagnostics.anatomy import Anatomy, Row
 from isotrope.diagnostics.catch import Catch, Caught
 from isotrope.paradigm.objective import Objective
@@ -68,8 +68,8 @@ class Watch:
     ) -> None:
         self._embedder, self._losses, self._model = embedder, losses, model
         self._size, self._accumulated, self._due = batch_size, accumulated, due
-        self._batch: _Batch | None = None
-        self._scores = Scores(quietly)
+        self._batch: _WatchedBatch | None = None
+        self._scores = ScoreHooks(quietly)
         embedded = quietly(self._embedded)
         if compiled:
             embedded = torch.compiler.disable(embedded)
@@ -100,7 +100,7 @@ class Watch:
     def _embedded(self, module: nn.Module, inputs: tuple[Any, ...], output: object) -> None:
         """Keep the model's output for a column, or for a piece of one."""
         if self._batch is None and not self._losses and self._training_uncached():
-            self._batch = _Batch(type(self._model).__name__, None, 0, None)
+            self._batch = _WatchedBatch(type(self._model).__name__, None, 0, None)
             self._batch.factor = 1 / self._accumulated
         vectors = _vectors(output)
         if self._batch is not None and vectors is not None:
@@ -141,7 +141,7 @@ class Watch:
         return Seen(batch.name, row)
 
 
-class _Batch:
+class _WatchedBatch:
     """The embeddings of one batch, in columns of ``rows`` rows."""
 
     def __init__(self, name: str, rows: int | None, columns: int, labels: Tensor | None) -> None:
@@ -204,7 +204,7 @@ class _Batch:
         )
 
 
-def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _Batch:
+def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _WatchedBatch:
     """Return the batch of a sentence-transformers call ``loss(features, labels)``."""
     features = list(inputs[0])
     labels = inputs[1] if len(inputs) > 1 else None
@@ -213,7 +213,7 @@ def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _Batch:
     # of one column our own losses embed each text twice, with dropout between
     twice = any(isinstance(getattr(m, "objective", None), Objective) for m in loss.modules())
     columns = 2 if twice and len(features) == 1 else len(features)
-    batch = _Batch(type(loss).__name__, _rows(features[0]), columns, labels)
+    batch = _WatchedBatch(type(loss).__name__, _rows(features[0]), columns, labels)
     if isinstance(features[0], list):  # texts as they are, of cross-encoders
         batch.texts = len(features[0])
     return batch

@@ -40,7 +40,7 @@ from isotrope.training.images.method import ImageMethod, Options, Plan
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
-from isotrope.training.loop import Task
+from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.run import (
@@ -323,7 +323,7 @@ def _ignore_interrupts(worker: int) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageTask(Task):
+class ImageTask(TrainingTask):
     """A training run on images, checked and prepared.
 
     Attributes:
