@@ -48,7 +48,7 @@ def test_a_run_of_somebody_elses_of_the_same_name_is_refused(tmp_path: Path) -> 
         assert run.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # minutes; test_small runs the same code
 def test_the_whole_demo(tmp_path: Path) -> None:
     torch.set_num_threads(2)
     found = demo_images(tmp_path / "demo")

@@ -74,7 +74,7 @@ write_pages(["toyloss"], Path("pages"))
 """
 
 
-@pytest.fixture(params=["in the folder", "--plugin"])
+@pytest.fixture(params=[pytest.param("in the folder", marks=pytest.mark.nightly), "--plugin"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], dict[str, str]]:
     """The toy as a file in a copy of the package, or outside it: flags and environment."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))

@@ -17,7 +17,7 @@ from isotrope.experiments.demo import OBJECTIVES, RECIPE, Row, _examples, demo, 
 SMALL = replace(RECIPE, heldout=100, trained=600, steps=3, batch_size=16, probe=16)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly  # minutes; tests/training/test_repeat.py compares smaller runs
 def test_one_seed_prints_the_same_metrics_twice(tmp_path: Path) -> None:
     torch.set_num_threads(1)
     told: list[str] = []

@@ -42,7 +42,7 @@ SLOW = pytest.mark.slow  # seconds to a minute of products
         pytest.param("infonce", 16384, 128, marks=SLOW),
         pytest.param("ntxent", 8192, 64, marks=SLOW),
         pytest.param("infonce", 4200, 2048, marks=SLOW),  # too long to be copied
-        pytest.param("infonce", 65536, 128, marks=SLOW),
+        pytest.param("infonce", 65536, 128, marks=pytest.mark.nightly),
     ],
 )
 def test_at_most_64_mib_beyond_inputs_and_gradients(

@@ -231,7 +231,11 @@ def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int) -
 
 
 @pytest.mark.slow  # gigabytes, for the whole matrix
-@pytest.mark.parametrize("objective", [InfoNCE(), MPT(), MIOv3()], ids=str)
+@pytest.mark.parametrize(
+    "objective",
+    [InfoNCE(), MPT(), pytest.param(MIOv3(), marks=pytest.mark.nightly)],  # minutes
+    ids=str,
+)
 def test_of_many_rows_too(objective: Objective) -> None:
     as_exact_as_autograd(objective, 10_007, 3, seeds=1)
 
