@@ -106,6 +106,7 @@ site: $(VENV)/.ready-docs ## the documentation as a site, in site/ (seconds)
 	$(BIN)/python docs/site.py
 
 bench: $(READY) ## the cost of every loss, training and STS, beside the peers (an hour)
+	$(BIN)/python benchmarks/small.py
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/sts.py
