@@ -16,11 +16,13 @@ ZOO = (
     "(docs/results/zoo.csv)"
 )
 
-OURS = "our choice; no training of the benchmark has this fault, and no healthy one is called so"
+OURS = (
+    "our choice; no training of the benchmark has this fault, and no healthy one has this verdict"
+)
 
 NEWER = (
     "our choice; the verdict is newer than docs/results/zoo.csv: of the benchmark only the healthy "
-    "text trainings of the part `judged` were diagnosed again, and none was called so"
+    "text trainings of the part `judged` were diagnosed again, and none of them has this verdict"
 )
 
 
@@ -129,7 +131,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "below",
         "diverging, of labelled pairs, together with `loss_rise`: `label_gap` at the end over that "
         "of the first logged step",
-        "our choice, after one of the questions of users had been called healthy",
+        "our choice, after one of the questions of users had received the verdict healthy",
     ),
     "loss_rise": Threshold(
         1.0,

@@ -178,7 +178,7 @@ def test_a_method_that_writes_nothing_says_so() -> None:
     class Nothing(ImageMethod):
         name = "nothing"
 
-    with pytest.raises(NotImplementedError):
+    with pytest.raises(TypeError, match="abstract"):
         Nothing(
             encoder=encoder(batch_norm=False),
             objective=registry.build("infonce"),

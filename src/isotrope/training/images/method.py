@@ -6,6 +6,7 @@ queues, centres). All of that state is in buffers and modules of the method, so 
 exact; randomness is a function of (seed, step) for the whole batch, never of the process.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -50,7 +51,7 @@ class Options:
         check(self)
 
 
-class ImageMethod(L.LightningModule):
+class ImageMethod(L.LightningModule, ABC):
     """Encoder, heads, objective and optimiser of one run; a subclass has its paper's name.
 
     A subclass writes its ``recipe``, its ``Options``, ``build`` and ``views``, and where there is
@@ -130,17 +131,17 @@ class ImageMethod(L.LightningModule):
     def check_objective(cls, objective: Objective) -> None:
         """Refuse an objective that the method cannot train; by default none."""
 
+    @abstractmethod
     def build(self) -> None:
         """Make heads, moving averages and queues; torch's random state is the seed's."""
-        raise NotImplementedError
 
+    @abstractmethod
     def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return the terms of the loss, whose mean it is, as raw embeddings.
+        """Return the pairs of views whose mean loss a step minimises, as raw embeddings.
 
         Args:
             crops: one batch of images for each of ``augments``, of the same images.
         """
-        raise NotImplementedError
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
         """Complete the terms when the rows of all processes have been gathered."""
