@@ -203,7 +203,12 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
             "dimensional-collapse",
             "--objective.cov_coeff 1",
         ),
-        ({"effective_rank": 2.0}, "dimensional-collapse", "--objective infonce"),
+        ({"effective_rank": 2.0}, "dimensional-collapse", "--objective vicreg"),
+        (
+            {"objective": "mpt", "effective_rank": 2.0},
+            "dimensional-collapse",
+            "--objective infonce",
+        ),
         (
             {"kind": "images", "settings": {"weight-decay": 0.05}, "effective_rank": 2.0},
             "dimensional-collapse",
@@ -308,6 +313,11 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
         ),
         (
             {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
+            "anisotropic-start",
+            "--learning-rate 0.0003",
+        ),
+        (
+            {"objective": "mpt", "uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
             "anisotropic-start",
             "--objective infonce",
         ),
