@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError
-from isotrope.encoders.names import resolve
+from isotrope.encoders.names import existing
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
@@ -69,10 +69,10 @@ def run(arguments: Sequence[str]) -> int:
     if options.compare and len(models) < 2:
         raise InputError("--compare needs at least two models")
     _check_data(models, options)
+    for model in models:
+        existing(model)
     if options.csv is not None and options.csv.is_dir():  # before anything is scored
         raise InputError(f"--csv {options.csv} is a folder; give the name of a file")
-    for model in models:  # every model, before an hour is spent on the first
-        resolve(model)
     result = _compared(models, options) if options.compare else _evaluated(models[0], options)
     _show(result, options)
     return 0
@@ -103,8 +103,11 @@ def _check_data(models: Sequence[str], options: argparse.Namespace) -> None:
 
 
 def _compared(models: Sequence[str], options: argparse.Namespace) -> "Result":
+    from isotrope.encoders.names import resolve
     from isotrope.evaluation.compare import compare
 
+    for model in models:  # every model, before an hour is spent on the first
+        resolve(model)
     return compare([_evaluated(model, options) for model in models])
 
 
