@@ -85,11 +85,11 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     assert "- hardest times uniform 18.9 times uniform (fault if below 1.5)" in lines
 
 
-@pytest.mark.parametrize("outcome", ["worse", "not known", "no measurable change"])
+@pytest.mark.parametrize("outcome", ["worse", "not known", "within noise"])
 def test_a_fall_within_noise_is_no_overfitting(outcome: Outcome) -> None:
     judged = Judgement(outcome, "what became of it", {})
     found = diagnose(replace(case(scores=(80.0, 78.0)), judgement=judged))
-    assert ("overfitting" in found.verdict) == (outcome != "no measurable change")
+    assert ("overfitting" in found.verdict) == (outcome != "within noise")
     assert "overfitting" in diagnose(case(scores=(80.0, 78.0))).verdict
 
 
