@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from isotrope.diagnostics.audit.result import Audit
-    from isotrope.diagnostics.audit.rows import Embedded, Rows
+    from isotrope.diagnostics.audit.rows import Embedded, PairedRows
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.evaluation.embed import Encoder
     from isotrope.paradigm.objective import Objective
@@ -243,7 +243,7 @@ def _audit_page() -> "Callable[[Audit], str]":
 
 def _uncovered(
     encoder: "SentenceEncoder",
-    rows: "Rows",
+    rows: "PairedRows",
     embedded: "Embedded",
     dev: str | Path | None,
     prompts: tuple[str, str],

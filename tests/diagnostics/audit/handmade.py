@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from isotrope.diagnostics.audit.rows import Embedded, Rows, read_rows
+from isotrope.diagnostics.audit.rows import Embedded, PairedRows, read_rows
 
 
 def embedded(n: int = 200, d: int = 48, *, noise: float = 0.3, seed: int = 0) -> Embedded:
@@ -24,5 +24,5 @@ def of(anchors: torch.Tensor, positives: torch.Tensor, **fields: object) -> Embe
     return Embedded(anchors, positives, **{**plain, **fields})  # type: ignore[arg-type]
 
 
-def rows(n: int = 200) -> Rows:
+def rows(n: int = 200) -> PairedRows:
     return read_rows([(f"question {i}", f"answer {i}") for i in range(n)])

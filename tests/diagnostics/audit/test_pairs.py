@@ -1,4 +1,4 @@
-"""Rows that stand out, and hard negatives."""
+"""PairedRows that stand out, and hard negatives."""
 
 import numpy as np
 import torch

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 from isotrope.data.order import Order
-from isotrope.diagnostics.audit.rows import Embedded, Rows
+from isotrope.diagnostics.audit.rows import Embedded, PairedRows
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 
@@ -53,7 +53,7 @@ class RowFindings:
 
 
 def find_rows(
-    rows: Rows, embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
+    rows: PairedRows, embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> RowFindings:
     """Return the rows that stand out.
 

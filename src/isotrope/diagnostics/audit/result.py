@@ -24,18 +24,18 @@ from isotrope.data.text.in_memory import record_line
 from isotrope.diagnostics.audit.mining import Mined
 from isotrope.diagnostics.audit.pairs import RowFindings
 from isotrope.diagnostics.audit.push import Mutual, groups_of
-from isotrope.diagnostics.audit.rows import Rows
+from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Audit", "Table"]
+__all__ = ["Audit", "AuditTable"]
 
 _LISTED = 20  # pairs and rows of each kind in a table; the JSON has all
 _WIDTH = 48  # characters of a text in a table
 
 
-class Table(NamedTuple):
+class AuditTable(NamedTuple):
     """A table of an audit: title, a sentence about it, headings, and rows of texts and numbers."""
 
     title: str
@@ -66,7 +66,7 @@ class Audit:
         mined: hard negatives, or None.
     """
 
-    rows: Rows
+    rows: PairedRows
     encoder: str
     objective: Objective
     batch_size: int
@@ -172,7 +172,7 @@ class Audit:
         """Return all of it as JSON."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
-    def tables(self) -> list[Table]:
+    def tables(self) -> list[AuditTable]:
         """Return the tables that are printed and that the page shows."""
         return [self._settings(), self._pairs(), self._rows(), self._uncovered()]
 
@@ -196,7 +196,7 @@ class Audit:
         """Return the groups of likely false negatives alone, without those of equal texts."""
         return groups_of(self.mutual.rows[: self.suspects], len(self.rows))
 
-    def _settings(self) -> Table:
+    def _settings(self) -> AuditTable:
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
         note = " ".join(reasons) or "Nothing to recommend: no anchor has a negative."
         rows = [
@@ -210,11 +210,11 @@ class Audit:
             for row in self.settings
         ]
         headings = ("setting", "GD", "done", "hardest", "above bound")
-        return Table(
+        return AuditTable(
             "Settings", f"{note}\n{self.flags}\n{self.sentence_transformers}", headings, rows
         )
 
-    def _pairs(self) -> Table:
+    def _pairs(self) -> AuditTable:
         sizes = np.unique(self._alike(), return_counts=True)[1]
         several, largest = int((sizes > 1).sum()), int(sizes.max())
         all_of = float(self.mutual.share[: self.suspects].sum())
@@ -243,9 +243,9 @@ class Audit:
             )[:_LISTED]
         ]
         headings = ("rows", "of all force", "push", "text", "text of the other")
-        return Table("Likely false negatives", note, headings, rows)
+        return AuditTable("Likely false negatives", note, headings, rows)
 
-    def _rows(self) -> Table:
+    def _rows(self) -> AuditTable:
         found, lines = self.found, self.rows.lines
         kinds = (
             ("apart", found.apart, "the positive is farther than most other positives"),
@@ -259,18 +259,20 @@ class Audit:
             for name, rows, meaning in kinds
         ]
         note = f"{self.rows.empty:,} further rows were left out because a text is empty."
-        return Table("Rows", note, ("rows that are", "rows", "share", "lines", "meaning"), rows)
+        return AuditTable(
+            "PairedRows", note, ("rows that are", "rows", "share", "lines", "meaning"), rows
+        )
 
-    def _uncovered(self) -> Table:
+    def _uncovered(self) -> AuditTable:
         of = self.uncovered
         if of.get("raw") is None:
-            return Table("Whitening", str(of["sentence"]), (), ())
+            return AuditTable("Whitening", str(of["sentence"]), (), ())
         note = (
             f"{of['score']} {of['raw']:.2f} as it is, {of['whitened']:.2f} whitened by "
             f"{of['texts']:,} other texts (95% interval of the difference {of['low']:+.2f} to "
             f"{of['high']:+.2f}), mean cosine {of['mean_cosine']:.2f}: {of['sentence']}."
         )
-        return Table("Whitening", note, (), ())
+        return AuditTable("Whitening", note, (), ())
 
 
 def _word(value: object) -> str:

@@ -26,13 +26,13 @@ from isotrope.data.text.repeats import hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
-__all__ = ["Embedded", "Rows", "embed_rows", "read_rows"]
+__all__ = ["Embedded", "PairedRows", "embed_rows", "read_rows"]
 
 _PIECE = 64  # texts of one forward pass with dropout
 
 
 @dataclass(frozen=True)
-class Rows:
+class PairedRows:
     """The records of a file, as training pairs them.
 
     Attributes:
@@ -97,7 +97,7 @@ class Embedded:
 
 def read_rows(
     data: object, *, columns: Sequence[str] | None = None, views: ViewsName = "auto"
-) -> Rows:
+) -> PairedRows:
     """Read a file, or texts in memory, as training reads them.
 
     Args:
@@ -129,14 +129,14 @@ def read_rows(
             f"{name}: {len(texts)} row with text is too few to compare; give at least 2"
         )
     marks = [[hash64(near_identical(text)) for text in record[:2]] for record in texts]
-    return Rows(
+    return PairedRows(
         texts, np.array(lines), former.views, name, former.empty, np.array(marks, np.uint64)
     )
 
 
 def embed_rows(
     encoder: SentenceEncoder,
-    rows: Rows,
+    rows: PairedRows,
     *,
     max_length: int = 32,
     prompts: tuple[str, str] = ("", ""),
@@ -173,7 +173,7 @@ def embed_rows(
     return Embedded(views[0], views[1], groups, cut, lengths)
 
 
-def _prompted(rows: Rows, prompts: tuple[str, str]) -> list[list[str]]:
+def _prompted(rows: PairedRows, prompts: tuple[str, str]) -> list[list[str]]:
     """Return the anchors, and the positives where they are texts of their own."""
     columns = zip(prompts, zip(*rows.texts, strict=True), strict=False)
     return [[prompt + text for text in column] for prompt, column in columns]

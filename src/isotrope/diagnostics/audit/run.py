@@ -10,7 +10,7 @@ from isotrope.diagnostics.audit.mining import mine as mined
 from isotrope.diagnostics.audit.pairs import find_rows
 from isotrope.diagnostics.audit.push import groups_of, ledger, mutual
 from isotrope.diagnostics.audit.result import Audit
-from isotrope.diagnostics.audit.rows import Embedded, Rows
+from isotrope.diagnostics.audit.rows import Embedded, PairedRows
 from isotrope.diagnostics.audit.settings import recommend, settings_table
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -61,7 +61,7 @@ def check_numbers(batch_size: int, suspect: float, mine: int, hardness: float) -
 
 
 def audit_rows(
-    rows: Rows,
+    rows: PairedRows,
     embedded: Embedded,
     objective: Objective,
     *,
