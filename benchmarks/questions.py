@@ -63,6 +63,7 @@ class Setting:
         dropout: False switches it off.
         sampler: of batches.
         accumulated: batches whose gradients make one step.
+        after: the training that the model had before this one, if any.
     """
 
     data: Callable[[], dict[str, list[Any]]]
@@ -74,6 +75,7 @@ class Setting:
     dropout: bool = True
     sampler: BatchSamplers = BatchSamplers.BATCH_SAMPLER
     accumulated: int = 1
+    after: "Setting | None" = None
 
 
 @dataclass(frozen=True)
@@ -292,9 +294,9 @@ QUESTIONS = (
     Question(
         "FlagEmbedding 634", "FlagOpen/FlagEmbedding/issues/634",
         "Negatives are less similar after fine-tuning, and so are some positives. Why?",
-        "a raw language model, pairs with hard negatives, scale=20, learning rate 1e-3",
+        "an encoder trained at temperature 0.02, pairs with hard negatives, scale=20",
         ("healthy, spreading",),
-        replace(SPREADS, data=mined, rate=1e-3),
+        replace(SPREADS, data=mined, after=replace(SPREADS, loss=scale(50))),
         seen="its setting was changed after its first answer: positives had come no farther",
     ),
     Question(
@@ -532,7 +534,18 @@ def mrr(model: Any) -> float | None:
 def run(setting: Setting) -> tuple[str, str, float | None, float | None]:
     """Train, and return the verdict, its change, and the MRR@10 before and after."""
     model = encoder(setting)
+    if setting.after is not None:
+        _train(model, setting.after)
     start, doctor = mrr(model), isotrope.Doctor(every=1, say=None)
+    _train(model, setting, doctor)
+    if doctor.off:
+        raise SystemExit("the doctor has seen nothing")
+    found = doctor.diagnose()
+    change = found.findings[0].change if found.findings else "none"
+    return ", ".join(found.verdict), change, start, mrr(model)
+
+
+def _train(model: Any, setting: Setting, *callbacks: Any) -> None:
     trainer, arguments = _trainer(setting)
     with tempfile.TemporaryDirectory() as folder:
         trainer(
@@ -553,13 +566,8 @@ def run(setting: Setting) -> tuple[str, str, float | None, float | None]:
             ),
             train_dataset=Dataset.from_dict(setting.data()),
             loss=setting.loss(model),
-            callbacks=[doctor],
+            callbacks=list(callbacks),
         ).train()
-    if doctor.off:
-        raise SystemExit("the doctor has seen nothing")
-    found = doctor.diagnose()
-    change = found.findings[0].change if found.findings else "none"
-    return ", ".join(found.verdict), change, start, mrr(model)
 
 
 def _trainer(setting: Setting) -> tuple[Any, Any]:
