@@ -18,6 +18,7 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from transformers import TrainerCallback
 
 from isotrope import Doctor
+from isotrope.adapters.doctor.hugging_face import _margin
 from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.encoders.names import resolve
@@ -564,3 +565,18 @@ def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path
     assert first != again
     assert len(said) == 4
     assert not tiny._forward_hooks
+
+
+def test_the_margin_of_a_triplet_loss_is_read_with_its_largest_distance(
+    tiny: SentenceTransformer,
+) -> None:
+    distances = losses.TripletDistanceMetric
+    for distance, largest in (
+        (distances.COSINE, 2.0),
+        (distances.EUCLIDEAN, 2.0),
+        (distances.MANHATTAN, 128.0),
+    ):
+        found = _margin(losses.TripletLoss(tiny, distance, triplet_margin=3.0))
+        assert found == {"margin": 3.0, "largest-distance": pytest.approx(largest, rel=1e-4)}
+    assert _margin(losses.BatchHardTripletLoss(tiny)) == {}
+    assert _margin(losses.MultipleNegativesRankingLoss(tiny)) == {}

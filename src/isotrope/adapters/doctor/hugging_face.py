@@ -5,11 +5,13 @@ that training begins. It provides the loss and the list of callbacks: the doctor
 so that the numbers it adds to a log are present when loggers write it.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
 from isotrope.adapters.doctor.watch import Watch
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
 
 __all__ = ["HuggingFaceEvents"]
+
+_DIMENSIONS = 4096
 
 
 class HuggingFaceEvents:
@@ -89,6 +93,8 @@ class HuggingFaceEvents:
             "batch-size": args.per_device_train_batch_size,
             "learning-rate": args.learning_rate,
         }
+        if len(losses) == 1:
+            anatomy.settings |= _margin(losses[0])
         if anatomy.objective is None:
             anatomy.objective = _objective(losses)
         if anatomy.temperature is None:
@@ -180,6 +186,17 @@ def _objective(losses: list[nn.Module]) -> Objective | None:
         return None
     candidates = (getattr(module, "objective", None) for module in losses[0].modules())
     return next((objective for objective in candidates if isinstance(objective, Objective)), None)
+
+
+def _margin(loss: nn.Module) -> dict[str, float]:
+    """Return the margin of a triplet loss, and the largest distance of unit vectors."""
+    margin = getattr(loss, "triplet_margin", None)
+    distance = getattr(loss, "distance_metric", None)
+    if isinstance(margin, (int, float)) and callable(distance):
+        unit = torch.full((1, _DIMENSIONS), _DIMENSIONS**-0.5)  # L1 distances are largest, too
+        with contextlib.suppress(Exception):  # it may compare a batch with itself only
+            return {"margin": margin, "largest-distance": float(distance(unit, -unit))}
+    return {}
 
 
 def _temperature(losses: list[nn.Module]) -> float | None:
