@@ -15,6 +15,7 @@ in ../shared/data/standin-mlm (--raw).
 
 import argparse
 import csv
+import functools
 import random
 import tempfile
 import time
@@ -137,6 +138,7 @@ def easy() -> dict[str, list[Any]]:
     return {"anchor": texts, "positive": [text.split(" ", 1)[-1] for text in texts]}
 
 
+@functools.cache
 def mined() -> dict[str, list[Any]]:
     """Return pairs with a negative: of the positives of others, the most similar."""
     data = pairs()
@@ -170,6 +172,7 @@ def many() -> dict[str, list[Any]]:
     return {name: repeats[name][:40] + data[name][:360] for name in data}
 
 
+@functools.cache
 def parted(anchors: int = 100) -> Callable[[], dict[str, list[Any]]]:
     """Return sentences with four positives each, in rows of their own: a quarter of the text."""
 
@@ -206,6 +209,7 @@ def same() -> dict[str, list[Any]]:
     return {"anchor": texts, "positive": list(texts)}
 
 
+@functools.cache
 def labelled(positive: float, negative: float | None) -> Callable[[], dict[str, list[Any]]]:
     """Return pairs with one score, every second one mixed up with another."""
 
@@ -219,16 +223,19 @@ def labelled(positive: float, negative: float | None) -> Callable[[], dict[str, 
     return made
 
 
+@functools.cache
 def scale(value: float, **options: Any) -> Callable[[Any], torch.nn.Module]:
     """Return their usual loss with another scale."""
     return lambda model: losses.MultipleNegativesRankingLoss(model, scale=value, **options)
 
 
+@functools.cache
 def several_scale(value: float) -> Callable[[Any], torch.nn.Module]:
     """Return the same for several vectors a text."""
     return lambda model: several.MultiVectorMultipleNegativesRankingLoss(model, scale=value)
 
 
+@functools.cache
 def triplets(
     margin: float, distance: Any = losses.TripletDistanceMetric.COSINE
 ) -> Callable[[Any], torch.nn.Module]:
@@ -531,8 +538,12 @@ def mrr(model: Any) -> float | None:
     return float((1 / (1.0 + place)).masked_fill(place >= 10, 0).mean())
 
 
+@functools.cache
 def run(setting: Setting) -> tuple[str, str, float | None, float | None]:
-    """Train, and return the verdict, its change, and the MRR@10 before and after."""
+    """Train, and return the verdict, its change, and the MRR@10 before and after.
+
+    Several questions get the same answer: a training is made once.
+    """
     model = encoder(setting)
     if setting.after is not None:
         _train(model, setting.after)
