@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from isotrope.adapters.doctor.model_card import add_to_card
 from isotrope.adapters.doctor.watch import Watch
 from isotrope.core.doctor_folder import NAME
 from isotrope.paradigm.objective import Objective
@@ -32,6 +33,7 @@ class HuggingFaceEvents:
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
         self._watch: Watch | None = None
+        self._model: Any = None
         self._optimizer: Any = None
         self._state: Any = None
         self._writes = True
@@ -70,6 +72,7 @@ class HuggingFaceEvents:
             ]
             trainer.callback_handler.callbacks = [doctor, *others]
             model = trainer.model  # without what DistributedDataParallel puts around it
+        self._model = model
         if state.global_step == 0:
             doctor.forget()
         elif doctor.path is not None:
@@ -153,9 +156,12 @@ class HuggingFaceEvents:
             self.doctor.save()
 
     def on_train_end(self, *_: object) -> None:
-        """Report the verdict."""
+        """Report the verdict, on the model's card as well."""
         self.close()
         self.doctor.finish()
+        if self._writes and self.doctor.rows:
+            add_to_card(self._model, self.doctor.losses.values(), self.doctor.diagnose())
+        self._model = None
 
 
 def _trainer(args: Any) -> Any:
