@@ -89,9 +89,12 @@ def quick() -> Iterator[None]:
     interpreter.inspect = plain
 
 
-@pytest.fixture(params=["atomic", "in order"])
+@pytest.fixture(params=["atomic", pytest.param("in order", marks=pytest.mark.nightly)])
 def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways to add gradients up, in float64; a GPU has no atomic ones of that."""
+    """Both ways to add gradients up, in float64; a GPU has no atomic ones of that.
+
+    Without this fixture they are added up in order.
+    """
     if request.param == "atomic":
         if GPU:
             pytest.skip("no atomic sums of float64")

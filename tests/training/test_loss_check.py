@@ -25,8 +25,6 @@ CAUGHT = {
 }
 """The bugs, and the line that shows each."""
 
-FAST = ("guided_chunks",)
-
 
 def wrong(checks: list[Check]) -> list[str]:
     return [check.name for check in checks if check.passed is False]
@@ -37,14 +35,8 @@ def infonce(anchors: Tensor, positives: Tensor) -> Tensor:
     return F.cross_entropy(scores / 0.1, torch.arange(len(scores)))
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [
-        # each calls two losses in every way, once more in processes of their own
-        pytest.param(bug, marks=() if bug in FAST else pytest.mark.slow)
-        for bug in CAUGHT
-    ],
-)
+@pytest.mark.slow  # each calls two losses in every way, once more in processes of their own
+@pytest.mark.parametrize("bug", CAUGHT)
 def test_seven_bugs_are_caught_and_their_repairs_pass(bug: str) -> None:
     (broken,) = check_file(HISTORICAL, f"{bug}_broken").values()
     assert CAUGHT[bug] in wrong(broken)
@@ -178,6 +170,7 @@ def cosine(a, b):
 """
 
 
+@pytest.mark.slow  # processes of its own
 def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN)

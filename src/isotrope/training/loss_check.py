@@ -70,11 +70,16 @@ def check_file(file: Path, name: str = "") -> dict[str, list[Check]]:
             f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, positives) "
             "or of a module, or name it ...loss"
         )
-    return {
-        key: prove(value)
+    # all are built before the first is checked, which takes seconds
+    built = {
+        key: None
         if isinstance(value, type) and issubclass(value, Objective)
-        else check_loss(_built(file, key, value), (file, key))
+        else _built(file, key, value)
         for key, value in losses.items()
+    }
+    return {
+        key: prove(losses[key]) if loss is None else check_loss(loss, (file, key))
+        for key, loss in built.items()
     }
 
 
