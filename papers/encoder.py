@@ -32,10 +32,10 @@ from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder
 from isotrope.evaluation.sts import sts_dev
+from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.mean_cosine import mean_cosine
 from papers.machinery.data_registry import cache_folder
 from papers.pretraining import PretrainingRecipe, initialized, pretrain
-from papers.whitening import WhitenedEncoder
 
 __all__ = ["GATES", "RECIPES", "RECORDS", "gates", "make", "passes_gates", "run"]
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError
+from isotrope.encoders.names import existing
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
@@ -68,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
     if options.compare and len(models) < 2:
         raise InputError("--compare needs at least two models")
     _check_data(models, options)
+    for model in models:
+        existing(model)
     if options.csv is not None and options.csv.is_dir():  # before anything is scored
         raise InputError(f"--csv {options.csv} is a folder; give the name of a file")
     result = _compared(models, options) if options.compare else _evaluated(models[0], options)

@@ -88,11 +88,7 @@ def overfitting(case: RunEvidence) -> Finding | None:
     if not crosses(name, best - last):
         return None
     never_rose = step == case.scores[0][0]
-    if (
-        never_rose
-        and case.judgement is not None
-        and case.judgement.outcome == "no measurable change"
-    ):
+    if never_rose and case.judgement is not None and case.judgement.outcome == "within noise":
         return None
     return Finding(
         "overfitting",
