@@ -1,14 +1,14 @@
 """Says whether whitening an encoder uncovers anything: its score whitened less its score as it is.
 
 No training is involved: a score that rises when the embeddings get mean 0 and covariance 1 was
-there before, under a direction that all embeddings share. How much it rises tells three kinds of
-encoder apart:
+there before, under directions that say nothing. With the mean cosine of different texts that tells
+three kinds of encoder apart:
 
-- *raw*, never trained on pairs: whitening gains, and all embeddings point one way; which weight,
-  dissipation and ratio an objective has decides much;
-- *covered*: whitening gains, and embeddings do not all point one way; a training that gains less
-  than whitening has learnt nothing new;
-- *trained*: whitening gains nothing; what is left to gain is in the data.
+- *raw*, never trained on pairs: all embeddings point one way; which weight, dissipation and ratio
+  an objective has decides much;
+- *covered*: the embeddings do not all point one way, and whitening gains all the same; a training
+  that gains less than whitening has learnt nothing new;
+- *trained*: neither; what is left to gain is in the data.
 
 Mean and covariance come from texts that are not scored.
 """
@@ -101,10 +101,12 @@ def uncover(
     history.add(0, score(cached))
     history.add(1, score(WhitenedEncoder(cached, different)))
     judgement, cosine = judge(history), float(mean_cosine(rows))
-    gained, numbers = judgement.outcome == "improved", judgement.numbers["last"]
+    numbers = judgement.numbers["last"]
     kind: Literal["raw", "covered", "trained"] = "trained"
-    if gained:
-        kind = "raw" if cosine >= RAW else "covered"
+    if cosine >= RAW:
+        kind = "raw"
+    elif judgement.outcome == "improved":
+        kind = "covered"
     return Uncovered(
         kind,
         _MEANINGS[kind],
@@ -159,8 +161,8 @@ def uncover_records(
 
 
 _MEANINGS = {
-    "raw": "whitening gains and all embeddings point one way, as in an encoder that was never "
-    "trained on pairs: compare objectives by their components (isotrope sweep), they decide much",
+    "raw": "all embeddings point one way, as in an encoder that was never trained on pairs: "
+    "compare objectives by their components (isotrope sweep), they decide much",
     "covered": "whitening gains although the embeddings do not all point one way: compare every "
     "training with whitening alone; one that gains less has learnt nothing new",
     "trained": "whitening gains nothing measurable, as in an encoder that was trained on pairs: "

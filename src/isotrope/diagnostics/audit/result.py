@@ -260,7 +260,7 @@ class Audit:
         ]
         note = f"{self.rows.empty:,} further rows were left out because a text is empty."
         return AuditTable(
-            "PairedRows", note, ("rows that are", "rows", "share", "lines", "meaning"), rows
+            "Rows", note, ("rows that are", "rows", "share", "lines", "meaning"), rows
         )
 
     def _uncovered(self) -> AuditTable:
