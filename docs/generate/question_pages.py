@@ -37,8 +37,8 @@ sentence-transformers 3469 (pairs that are told apart less well than before), VL
 a usual temperature), sentence-transformers 2646, 2756 and 3819 (copies of the positive among the
 negatives).
 
-MRR@10 is that of 100 pairs that were held out, at the start, after the training as it was asked
-about, and after the change. Each training has 12 steps: the scores show in which direction a
+MRR@10, out of 100, is that of 100 pairs that were held out, at the start, after the training as it
+was asked about, and after the change. Each training has 12 steps: the scores show in which direction a
 change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw language model"
 one that was never trained to compare texts, on docstrings of Python's library, one seed, in
 sentence-transformers' trainer ([table](results/questions.csv), `python benchmarks/questions.py`).
@@ -195,7 +195,7 @@ def _questions(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _scores(row: Mapping[str, str]) -> str:
     scores = [row[name] for name in ("mrr_start", "mrr_before", "mrr_after") if row[name]]
-    return ", ".join(scores) or "-"
+    return ", ".join(f"{100 * float(score):.1f}" for score in scores) or "-"
 
 
 def _verdicts(words: str) -> str:
