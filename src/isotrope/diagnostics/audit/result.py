@@ -292,7 +292,10 @@ def _percent(share: float | None) -> str | None:
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
+    """Return the beginning of a text, without what steers a terminal."""
+    plain = "".join(
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())
+    )
     return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 3] + "..."
 
 
