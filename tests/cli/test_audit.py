@@ -72,7 +72,8 @@ def test_through_the_command_line_with_a_real_encoder(run, tmp_path: Path) -> No
 
     items = collect([STANDARD_LIBRARY])[:120]
     rows = [(item.query, " ".join(item.target.split()[:12])) for item in items]
-    rows[100] = (rows[40][0] + " again", rows[40][1] + " again")
+    rows[40] = ("How do I reverse a list?", "list.reverse turns the items of a list around.")
+    rows[100] = ("Reversing the items of a list", "Call reverse to turn a list around in place.")
     data = tmp_path / "pairs.tsv"
     data.write_text("".join(f"{anchor}\t{positive}\n" for anchor, positive in rows))
     output = tmp_path / "audit"
