@@ -90,7 +90,7 @@ def test_through_the_command_line_with_a_real_encoder(run, tmp_path: Path) -> No
         *("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl"),
     }
     trained = ["train", output / "mined.jsonl", "--encoder", MINILM, "--max-steps", "1"]
-    trained += ["--batch-size", "8", "--dev", "none", "--no-progress"]
+    trained += ["--batch-size", "8", "--no-progress"]
     assert run(*trained, "--output", tmp_path / "run").code == 0
     from datasets import load_dataset
 

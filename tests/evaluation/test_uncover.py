@@ -31,7 +31,7 @@ RECORDS = [(f"question {i}", f"answer {i}") for i in range(600)]
 
 
 @pytest.mark.parametrize(
-    ("shared", "loud", "kind"), [(0.0, 0.0, "trained"), (0.0, 4.0, "covered"), (40.0, 0.0, "raw")]
+    ("shared", "loud", "kind"), [(0.0, 0.0, "trained"), (0.0, 1.0, "covered"), (0.0, 12.0, "raw")]
 )
 def test_three_kinds_of_encoders(shared: float, loud: float, kind: str) -> None:
     found = uncover_records(Drawn(shared, loud), RECORDS, "pairs")
@@ -41,6 +41,18 @@ def test_three_kinds_of_encoders(shared: float, loud: float, kind: str) -> None:
     assert found.low <= found.whitened - found.raw <= found.high
     assert found.score == "MRR@10 of 200 queries"
     assert found.texts == 800
+
+
+def test_a_score_near_zero_shows_nothing() -> None:
+    class Noise:
+        def encode(self, texts):
+            return np.array(
+                [np.random.default_rng(zlib.crc32(t.encode())).normal(size=8) for t in texts]
+            )
+
+    found = uncover_records(Noise(), RECORDS, "pairs")
+    assert found.kind == "unknown"
+    assert "too low either way" in found.sentence
 
 
 def test_too_few_rows_are_not_measured() -> None:
