@@ -1,4 +1,4 @@
-"""The functions ``report``, ``compare`` and ``sweep`` of the package's root.
+"""The functions ``audit``, ``report``, ``compare`` and ``sweep`` of the package's root.
 
 They are thin: the work is done in the packages below, which are imported when a verb is called.
 """
@@ -48,6 +48,7 @@ class EvaluationOptions(TypedDict, total=False):
     mode: Literal["full", "prototyping"]
     pooling: str | None
     truncate_dim: int | None
+    only: Sequence[str] | None
     device: str
     batch_size: int
     results: str | Path | None
