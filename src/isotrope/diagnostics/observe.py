@@ -20,7 +20,15 @@ from isotrope.paradigm.anatomy import DEAD, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["MEASURED", "SAME", "columns", "measure", "measure_unpaired", "negative_count"]
+__all__ = [
+    "MEASURED",
+    "SAME",
+    "columns",
+    "loss_column",
+    "measure",
+    "measure_unpaired",
+    "negative_count",
+]
 
 MEASURED = (
     "dissipation",
@@ -51,6 +59,11 @@ MEASURED = (
 def columns(*further: str) -> tuple[str, ...]:
     """Return the columns of metrics.csv: those of every run, then ``further``."""
     return ("step", "epoch", "loss", "learning_rate", "gradient_norm", *MEASURED, *further)
+
+
+def loss_column(dataset: str) -> str:
+    """Return the column of metrics.csv with the loss of a data set; ``""`` is all of them."""
+    return f"loss_{dataset}" if dataset else "loss"
 
 
 SAME = 0.999  # cosine from which two embeddings count as equal
