@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 WORKERS ?= 2
+MARKS ?= not nightly
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # threads that wait sleep instead of spinning: other work on the same cores hurts less
@@ -22,7 +23,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-images demo-seeds zoo reproduce test faults test-mteb test-docs test-triton \
-	test-lowest nightly check check-all fix docs picture site newcomer lock bench bench-gpu clean
+	test-lowest test-slow nightly check check-all fix docs picture site newcomer lock bench bench-gpu clean
 .DELETE_ON_ERROR:
 
 help: ## list the targets
@@ -64,7 +65,7 @@ test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody fo
 
 test-triton: $(VENV)/.ready-triton ## the kernels for GPUs, interpreted on a CPU and compiled (minutes)
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		tests/kernels/test_triton.py
+		-m "$(MARKS)" tests/kernels/test_triton.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
 		tests/kernels/test_triton_compiled.py tests/test_gpu_benchmark.py
 
@@ -80,8 +81,10 @@ check: $(READY) ## lint, formatting, types, direction of imports, licences, know
 	$(BIN)/python requirements/licences.py
 	$(BIN)/python requirements/audit.py
 
+check-all: check test-slow ## the checks, then the tests that take longer
+
 # FLAGS: what .ci/run leaves out because nothing of it has changed
-check-all: check ## the checks, then the tests that take longer
+test-slow: $(READY) ## the tests that take longer: whole runs, pages, real processes (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow and not nightly" -n $(WORKERS) \
 		--dist worksteal $(FLAGS)
 
@@ -90,7 +93,7 @@ nightly: check $(VENV)/.ready-docs $(VENV)/.ready-mteb ## every test there is: a
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 	$(MAKE) site newcomer test-lowest
 	$(MAKE) faults zoo
-	$(MAKE) test-triton
+	$(MAKE) test-triton MARKS=
 
 fix: $(READY) ## repair what lint and formatting can repair
 	$(BIN)/ruff check --fix

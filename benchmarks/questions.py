@@ -15,6 +15,7 @@ in ../shared/data/standin-mlm (--raw).
 
 import argparse
 import csv
+import functools
 import random
 import tempfile
 import time
@@ -43,7 +44,7 @@ from isotrope.encoders.names import resolve
 
 COLUMNS = (
     *("id", "url", "asks", "setting", "expected", "verdict", "change", "changed", "verdict_after"),
-    *("mrr_start", "mrr_before", "mrr_after", "right", "seconds"),
+    *("mrr_start", "mrr_before", "mrr_after", "right", "also", "judges", "seconds"),
 )
 STEPS, HELD, TOKENS = 12, 100, 16
 GITHUB = "https://github.com/"
@@ -62,6 +63,8 @@ class Setting:
         vectors: train a model of several vectors a text.
         dropout: False switches it off.
         sampler: of batches.
+        accumulated: batches whose gradients make one step.
+        after: the training that the model had before this one, if any.
     """
 
     data: Callable[[], dict[str, list[Any]]]
@@ -72,6 +75,8 @@ class Setting:
     vectors: bool = False
     dropout: bool = True
     sampler: BatchSamplers = BatchSamplers.BATCH_SAMPLER
+    accumulated: int = 1
+    after: "Setting | None" = None
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,8 @@ class Question:
         setting: the training.
         changed: what was changed, in words; empty where nothing is wrong.
         fields: of the setting, changed.
+        also: paths of further questions about the same situation.
+        seen: why the answer does not judge the doctor; empty if it does.
     """
 
     id: str
@@ -97,6 +104,8 @@ class Question:
     setting: Setting
     changed: str = ""
     fields: dict[str, Any] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+    seen: str = ""
 
 
 _CORPUS: list[tuple[str, str]] = []
@@ -129,6 +138,7 @@ def easy() -> dict[str, list[Any]]:
     return {"anchor": texts, "positive": [text.split(" ", 1)[-1] for text in texts]}
 
 
+@functools.cache
 def mined() -> dict[str, list[Any]]:
     """Return pairs with a negative: of the positives of others, the most similar."""
     data = pairs()
@@ -162,6 +172,31 @@ def many() -> dict[str, list[Any]]:
     return {name: repeats[name][:40] + data[name][:360] for name in data}
 
 
+@functools.cache
+def parted(anchors: int = 100) -> Callable[[], dict[str, list[Any]]]:
+    """Return sentences with four positives each, in rows of their own: a quarter of the text."""
+
+    def made() -> dict[str, list[Any]]:
+        first, second = [], []
+        for sentence, text in trained()[:anchors]:
+            words = text.split()
+            for i in range(4):
+                first.append(sentence)
+                second.append(" ".join(words[i * len(words) // 4 : (i + 1) * len(words) // 4]))
+        return {"anchor": first, "positive": second}
+
+    return made
+
+
+def tagged() -> dict[str, list[Any]]:
+    """Return sentences with their first word, if it is one of the eight most frequent ones."""
+    sentences = [sentence for sentence, _ in corpus()[HELD:]]
+    words = [sentence.split()[0] for sentence in sentences]
+    frequent = sorted(set(words), key=words.count)[-8:]
+    rows = [(s, w) for s, w in zip(sentences, words, strict=True) if w in frequent][:400]
+    return {"anchor": [s for s, _ in rows], "positive": [w for _, w in rows]}
+
+
 def near_copies() -> dict[str, list[Any]]:
     """Return pairs with a negative that says the same as the positive."""
     data = pairs()
@@ -174,6 +209,7 @@ def same() -> dict[str, list[Any]]:
     return {"anchor": texts, "positive": list(texts)}
 
 
+@functools.cache
 def labelled(positive: float, negative: float | None) -> Callable[[], dict[str, list[Any]]]:
     """Return pairs with one score, every second one mixed up with another."""
 
@@ -187,23 +223,24 @@ def labelled(positive: float, negative: float | None) -> Callable[[], dict[str, 
     return made
 
 
+@functools.cache
 def scale(value: float, **options: Any) -> Callable[[Any], torch.nn.Module]:
     """Return their usual loss with another scale."""
     return lambda model: losses.MultipleNegativesRankingLoss(model, scale=value, **options)
 
 
+@functools.cache
 def several_scale(value: float) -> Callable[[Any], torch.nn.Module]:
     """Return the same for several vectors a text."""
     return lambda model: several.MultiVectorMultipleNegativesRankingLoss(model, scale=value)
 
 
-def cosine_triplets(margin: float) -> Callable[[Any], torch.nn.Module]:
-    """Return a triplet loss by cosine distances."""
-    return lambda model: losses.TripletLoss(
-        model,
-        distance_metric=losses.TripletDistanceMetric.COSINE,
-        triplet_margin=margin,
-    )
+@functools.cache
+def triplets(
+    margin: float, distance: Any = losses.TripletDistanceMetric.COSINE
+) -> Callable[[Any], torch.nn.Module]:
+    """Return a triplet loss, by cosine distances or by others."""
+    return lambda model: losses.TripletLoss(model, distance_metric=distance, triplet_margin=margin)
 
 
 HARD = {"data": mined, "loss": scale(20)}
@@ -218,6 +255,7 @@ QUESTIONS = (
         ("diverging", "collapsed", "dimensional-collapse"),
         Setting(labelled(1.0, 0.0), losses.CosineSimilarityLoss, rate=5e-3),
         "learning rate a tenth", {"rate": 5e-4},
+        seen="a rule was changed because of it: pairs that are told apart less well than before",
     ),
     Question(
         "sentence-transformers 2365", "huggingface/sentence-transformers/issues/2365",
@@ -235,6 +273,7 @@ QUESTIONS = (
         ("no-negatives",),
         Setting(pairs, scale(50), batch=1),
         "batch of 32", {"batch": 32},
+        also=("FlagOpen/FlagEmbedding/issues/151",),
     ),
     Question(
         "FlagEmbedding 1094", "FlagOpen/FlagEmbedding/issues/1094",
@@ -243,38 +282,10 @@ QUESTIONS = (
         DONE,
         Setting(easy, scale(50), batch=8),
         "pairs that differ, with mined hard negatives, scale=20", HARD,
-    ),
-    Question(
-        "VLM2Vec 112", "TIGER-AI-Lab/VLM2Vec/issues/112",
-        "With a batch of 16 the loss becomes 0. Is there a least batch size?",
-        "texts and the same without their first word, batch of 16, temperature 0.02",
-        DONE,
-        Setting(easy, scale(50), batch=16),
-        "hard negatives, scale=20", {**HARD, "batch": 32},
-    ),
-    Question(
-        "VLM2Vec 67", "TIGER-AI-Lab/VLM2Vec/issues/67",
-        "The loss goes to 0 on my own pairs. Overfitting?",
-        "texts and the same without their first word, batch of 32, scale=20",
-        DONE,
-        Setting(easy, scale(20)),
-        "hard negatives", HARD,
-    ),
-    Question(
-        "FlagEmbedding 593", "FlagOpen/FlagEmbedding/issues/593",
-        "Why is the loss 0 while fine-tuning?",
-        "texts and the same without their first word, batch of 2, temperature 0.02",
-        DONE,
-        Setting(easy, scale(50), batch=2),
-        "batch of 32 with hard negatives, scale=20", {**HARD, "batch": 32},
-    ),
-    Question(
-        "FlagEmbedding 179", "FlagOpen/FlagEmbedding/issues/179",
-        "The loss converges at once, and the score hardly rises. What is wrong with the training?",
-        "texts and the same without their first word, batch of 64, temperature 0.02",
-        DONE,
-        Setting(easy, scale(50), batch=64),
-        "hard negatives, scale=20", {**HARD, "batch": 32},
+        also=(
+            "TIGER-AI-Lab/VLM2Vec/issues/112", "TIGER-AI-Lab/VLM2Vec/issues/67",
+            "FlagOpen/FlagEmbedding/issues/593", "FlagOpen/FlagEmbedding/issues/179",
+        ),
     ),
     Question(
         "Qwen3-Embedding 163", "QwenLM/Qwen3-Embedding/issues/163",
@@ -282,20 +293,18 @@ QUESTIONS = (
         "a raw language model, pairs, scale=20",
         ("healthy, spreading",),
         SPREADS,
-    ),
-    Question(
-        "FlagEmbedding 747", "FlagOpen/FlagEmbedding/issues/747",
-        "The similarity of positives gets lower by fine-tuning. Why?",
-        "a raw language model, pairs, temperature 0.02",
-        ("healthy, spreading",),
-        replace(SPREADS, loss=scale(50)),
+        also=(
+            "FlagOpen/FlagEmbedding/issues/747", "FlagOpen/FlagEmbedding/issues/656",
+            "FlagOpen/FlagEmbedding/issues/547",
+        ),
     ),
     Question(
         "FlagEmbedding 634", "FlagOpen/FlagEmbedding/issues/634",
         "Negatives are less similar after fine-tuning, and so are some positives. Why?",
-        "a raw language model, pairs with hard negatives, scale=20",
+        "an encoder trained at temperature 0.02, pairs with hard negatives, scale=20",
         ("healthy, spreading",),
-        replace(SPREADS, data=mined),
+        replace(SPREADS, data=mined, after=replace(SPREADS, loss=scale(50))),
+        seen="its setting was changed after its first answer: positives had come no farther",
     ),
     Question(
         "sentence-transformers 2646", "huggingface/sentence-transformers/issues/2646",
@@ -304,14 +313,8 @@ QUESTIONS = (
         ("false-negatives",),
         Setting(near_copies),
         "without these negatives", {"data": pairs},
-    ),
-    Question(
-        "sentence-transformers 3819", "huggingface/sentence-transformers/pull/3819",
-        "Mining by a relative margin keeps negatives that are closer than the positive. Harm?",
-        "triplets whose negatives are the positives with one word more, temperature 0.02",
-        ("false-negatives",),
-        Setting(near_copies, scale(50)),
-        "mined negatives without copies of the positive", {"data": mined},
+        also=("huggingface/sentence-transformers/pull/3819",),
+        seen="a rule was changed because of it: copies of the positive among the negatives",
     ),
     Question(
         "sentence-transformers 2756", "huggingface/sentence-transformers/issues/2756",
@@ -321,6 +324,8 @@ QUESTIONS = (
         Setting(repeated),
         "BatchSamplers.NO_DUPLICATES, on data with more than twelve pairs",
         {"data": many, "sampler": BatchSamplers.NO_DUPLICATES},
+        also=("huggingface/sentence-transformers/issues/3189",),
+        seen="a rule was changed because of it: copies of the positive among the negatives",
     ),
     Question(
         "colpali 372", "illuin-tech/colpali/issues/372",
@@ -354,21 +359,14 @@ QUESTIONS = (
         "scale=5", {"loss": several_scale(5)},
     ),
     Question(
-        "Tevatron 129", "texttron/tevatron/issues/129",
-        "The loss falls from 90 to 0.1 in 30 steps. Normal?",
-        "dot products of long embeddings, temperature 1",
-        ("temperature-too-low", *DONE),
-        Setting(pairs, scale(1, similarity_fct=dot_score), raw=True),
-        "cosines, scale=20", {"loss": scale(20)},
-    ),
-    Question(
         "sentence-transformers 1183", "huggingface/sentence-transformers/issues/1183",
         "With a triplet loss of cosines all similarities are 0.9999. Why?",
         "TripletLoss of cosine distances, its default margin of 5, learning rate 2e-3",
         ("collapsed", "diverging", "never-dissipating", "dimensional-collapse"),
-        Setting(mined, cosine_triplets(5.0), rate=2e-3),
+        Setting(mined, triplets(5.0), rate=2e-3),
         "MultipleNegativesRankingLoss, learning rate 1e-4",
         {"loss": scale(20), "rate": 1e-4},
+        seen="a rule was changed because of it: triplets that are told apart less well than before",
     ),
     Question(
         "ms-swift 5298", "modelscope/ms-swift/issues/5298",
@@ -401,20 +399,111 @@ QUESTIONS = (
         Setting(pairs, scale(10)),
     ),
     Question(
-        "FlagEmbedding 151", "FlagOpen/FlagEmbedding/issues/151",
-        "A batch of 1 gives a lower loss than one of 8. Is it better?",
-        "batch of 1, temperature 0.02",
-        ("no-negatives",),
-        Setting(pairs, scale(50), batch=1, rate=1e-5),
-        "batch of 32, scale=20", {"batch": 32, "loss": scale(20), "rate": 1e-4},
-    ),
-    Question(
         "sentence-transformers 1891", "huggingface/sentence-transformers/issues/1891",
         "The model gets worse by fine-tuning. Why?",
         "triplets whose positive and negative columns are exchanged",
         ("unrelated-positives",),
         Setting(swapped),
         "columns in the order anchor, positive, negative", {"data": mined},
+    ),
+    Question(
+        "FlagEmbedding 603", "FlagOpen/FlagEmbedding/issues/603",
+        "Embeddings are not normalised, the temperature is 0.01: worse than before. Why?",
+        "a raw language model, dot products of embeddings as they are, temperature 0.01",
+        ("temperature-too-low",),
+        Setting(pairs, scale(100, similarity_fct=dot_score), raw=True),
+        "cosines, scale=20", {"loss": scale(20)},
+        also=("FlagOpen/FlagEmbedding/issues/58",),
+    ),
+    Question(
+        "open_clip 821", "mlfoundations/open_clip/issues/821",
+        "The captions are made of few labels, and the loss does not converge. Why?",
+        "sentences and their first word, one of eight",
+        ("false-negatives",),
+        Setting(tagged),
+        "texts that differ", {"data": pairs},
+        also=("HITsz-TMG/KaLM-Embedding/issues/8",),
+    ),
+    Question(
+        "sentence-transformers 608", "huggingface/sentence-transformers/issues/608",
+        "A query has several positives, in rows of their own. Does that do harm?",
+        "forty texts with four positives each, batches of 32",
+        ("false-negatives",),
+        Setting(parted(40)),
+        "BatchSamplers.NO_DUPLICATES, on a hundred such texts",
+        {"data": parted(), "sampler": BatchSamplers.NO_DUPLICATES},
+        also=("huggingface/sentence-transformers/issues/2423",),
+    ),
+    Question(
+        "colpali 148", "illuin-tech/colpali/issues/148",
+        "Is there no temperature needed for sums of similarities over tokens?",
+        "MultiVectorMultipleNegativesRankingLoss with scale=1",
+        ("healthy",),
+        Setting(pairs, several_scale(1), vectors=True),
+    ),
+    Question(
+        "sentence-transformers 1822", "huggingface/sentence-transformers/pull/1822",
+        "Do accumulated gradients replace a large batch?",
+        "batch of 1, gradients of 16 accumulated",
+        ("no-negatives",),
+        Setting(pairs, batch=1, accumulated=16),
+        "batch of 16 at once", {"batch": 16, "accumulated": 1},
+        also=(
+            "huggingface/sentence-transformers/issues/1752",
+            "huggingface/sentence-transformers/issues/2916",
+        ),
+    ),
+    Question(
+        "sentence-transformers 3041", "huggingface/sentence-transformers/issues/3041",
+        "The loss is unstable since there are negatives in the data. What is wrong?",
+        "triplets with mined negatives, batch of 16",
+        ("healthy",),
+        Setting(mined, batch=16),
+    ),
+    Question(
+        "sentence-transformers 1578", "huggingface/sentence-transformers/issues/1578",
+        "Is it possible to train ContrastiveLoss with positive pairs only?",
+        "ContrastiveLoss, all pairs labelled 1",
+        ("only-pulled", "collapsed"),
+        Setting(labelled(1.0, None), losses.ContrastiveLoss),
+        "MultipleNegativesRankingLoss without labels",
+        {"data": pairs, "loss": losses.MultipleNegativesRankingLoss},
+    ),
+    Question(
+        "sentence-transformers 1095", "huggingface/sentence-transformers/issues/1095",
+        "May labels of a cosine go from 0 to 5?",
+        "CosineSimilarityLoss, half of the pairs labelled 5 and half 2",
+        ("only-pulled", "collapsed"),
+        Setting(labelled(5.0, 2.0), losses.CosineSimilarityLoss),
+        "labels from 0 to 1", {"data": labelled(1.0, 0.0)},
+        also=("huggingface/sentence-transformers/issues/95",),
+    ),
+    Question(
+        "simclr 141", "google-research/simclr/issues/141",
+        "The loss stays around the logarithm of the batch size. What to do?",
+        "temperature 0.1, batch of 64, learning rate 2e-2",
+        ("diverging", "collapsed", "dimensional-collapse"),
+        Setting(pairs, scale(10), batch=64, rate=2e-2),
+        "learning rate 2e-4", {"rate": 2e-4},
+        also=("mlfoundations/open_clip/issues/17",),
+    ),
+    Question(
+        "tensorflow-triplet-loss 18", "omoindrot/tensorflow-triplet-loss/issues/18",
+        "A triplet loss stays at its margin. Why?",
+        "TripletLoss of cosine distances, margin 0.5, learning rate 5e-3",
+        ("diverging", "collapsed", "dimensional-collapse"),
+        Setting(mined, triplets(0.5), rate=5e-3),
+        "learning rate 1e-4", {"rate": 1e-4},
+        also=("VisualComputingInstitute/triplet-reid/issues/30",),
+    ),
+    Question(
+        "sentence-transformers 3257", "huggingface/sentence-transformers/issues/3257",
+        "Should embeddings be normalised for a triplet loss?",
+        "TripletLoss as it comes (Euclidean distances, margin 5), of normalised embeddings",
+        ("never-dissipating",),
+        Setting(mined, triplets(5.0, losses.TripletDistanceMetric.EUCLIDEAN)),
+        "triplet_margin=0.3",
+        {"loss": triplets(0.3, losses.TripletDistanceMetric.EUCLIDEAN)},
     ),
 )  # fmt: skip
 
@@ -449,10 +538,25 @@ def mrr(model: Any) -> float | None:
     return float((1 / (1.0 + place)).masked_fill(place >= 10, 0).mean())
 
 
+@functools.cache
 def run(setting: Setting) -> tuple[str, str, float | None, float | None]:
-    """Train, and return the verdict, its change, and the MRR@10 before and after."""
+    """Train, and return the verdict, its change, and the MRR@10 before and after.
+
+    Several questions get the same answer: a training is made once.
+    """
     model = encoder(setting)
+    if setting.after is not None:
+        _train(model, setting.after)
     start, doctor = mrr(model), isotrope.Doctor(every=1, say=None)
+    _train(model, setting, doctor)
+    if doctor.off:
+        raise SystemExit("the doctor has seen nothing")
+    found = doctor.diagnose()
+    change = found.findings[0].change if found.findings else "none"
+    return ", ".join(found.verdict), change, start, mrr(model)
+
+
+def _train(model: Any, setting: Setting, *callbacks: Any) -> None:
     trainer, arguments = _trainer(setting)
     with tempfile.TemporaryDirectory() as folder:
         trainer(
@@ -461,6 +565,7 @@ def run(setting: Setting) -> tuple[str, str, float | None, float | None]:
                 folder,
                 per_device_train_batch_size=setting.batch,
                 max_steps=STEPS,
+                gradient_accumulation_steps=setting.accumulated,
                 learning_rate=setting.rate,
                 batch_sampler=setting.sampler,
                 use_cpu=True,
@@ -472,13 +577,8 @@ def run(setting: Setting) -> tuple[str, str, float | None, float | None]:
             ),
             train_dataset=Dataset.from_dict(setting.data()),
             loss=setting.loss(model),
-            callbacks=[doctor],
+            callbacks=list(callbacks),
         ).train()
-    if doctor.off:
-        raise SystemExit("the doctor has seen nothing")
-    found = doctor.diagnose()
-    change = found.findings[0].change if found.findings else "none"
-    return ", ".join(found.verdict), change, start, mrr(model)
 
 
 def _trainer(setting: Setting) -> tuple[Any, Any]:
@@ -517,6 +617,8 @@ def row(question: Question) -> dict[str, object]:
             for name, value in (("mrr_start", start), ("mrr_before", before), ("mrr_after", score))
         },
         "right": "yes" if right else "no",
+        "also": " | ".join(GITHUB + path for path in question.also),
+        "judges": question.seen or "yes",
         "seconds": f"{time.process_time() - began:.0f}",
     }
 

@@ -35,12 +35,15 @@ def run(arguments: Sequence[str]) -> int:
     store = JobStore(output / "cells")
     failed: dict[str, str] = {}
     sources = DataRegistry(options.data, cache_folder() / "data")
-    for stage in () if options.show else options.stages or protocol.STAGES:
-        jobs = protocol.jobs(stage, options.encoder, store.find)
+    for stage, names in () if options.show else protocol.SCHEDULE:
+        if options.stages and stage not in options.stages:
+            continue
+        jobs = protocol.jobs(stage, options.encoder, store.find, names or tuple(protocol.LOSSES))
         lacking = runner.missing_data(jobs, sources).values()
         if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
             raise InputError(f"not on this machine: {'; '.join(missing)}")
-        _print_progress(f"stage {stage}: {len(dict.fromkeys(jobs))} trainings")
+        what = f"{names[0]} to {names[-1]}: " if names else ""
+        _print_progress(f"stage {stage}: {what}{len(dict.fromkeys(jobs))} trainings")
         why = runner.run(
             jobs,
             store,

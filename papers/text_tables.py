@@ -30,7 +30,7 @@ def tables(encoder: str, find: Find) -> str:
         "GD is the mean dissipation, W the share of the weight on the hardest negative, R the mean "
         "ratio: of the last logged batch, mean over seeds. Means with sample standard deviations.",
         "",
-        "## Rates: best on dev at the published hyperparameters, 500 steps, seed 0",
+        "## Rates: best on dev at the published hyperparameters, 250 steps, seed 0",
         "",
         *_rates(encoder, find),
     ]

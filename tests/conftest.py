@@ -9,6 +9,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 
+# What a test writes need not survive a power cut. Processes that tests start flush as users' do.
+os.fsync = lambda fd: None
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -10,7 +10,7 @@ from examples.digits import CELLS, demo_images
 from isotrope.core.errors import InputError
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = {"width": 4, "limit": 128, "batch_size": 64}
     monkeypatch.setattr(subject, "COMMON", {**subject.COMMON, **small})

@@ -74,7 +74,7 @@ write_pages(["toyloss"], Path("pages"))
 """
 
 
-@pytest.fixture(params=[pytest.param("in the folder", marks=pytest.mark.nightly), "--plugin"])
+@pytest.fixture(params=["in the folder", "--plugin"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], dict[str, str]]:
     """The toy as a file in a copy of the package, or outside it: flags and environment."""
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=shutil.ignore_patterns("__pycache__"))
@@ -89,7 +89,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[list[str], di
     return [] if inside else ["--plugin", "toy_loss.py"], environment
 
 
-@pytest.mark.slow  # processes that import everything
+@pytest.mark.nightly  # processes that import everything
 def test_a_toy_in_one_file_is_found_everywhere(
     place: tuple[list[str], dict[str, str]], tmp_path: Path
 ) -> None:

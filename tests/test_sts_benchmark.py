@@ -15,7 +15,7 @@ from .sts_folder import write_plain
 BENCHMARK = Path(__file__).parents[1] / "benchmarks" / "sts.py"
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_one_round_with_a_small_encoder(tmp_path: Path) -> None:
     texts = ["a small boat on a wide river", "OnWN MSRpar headlines images 1 2 3"]
     SentenceEncoder.scratch(texts, layers=1, width=32).save(tmp_path / "model")

@@ -50,12 +50,15 @@ ADVICE = {
         "Never: such a training has nothing to learn from its positives.",
     ),
     "diverging": Advice(
-        "The first steps destroy what the encoder knew. The loss does not come back below its "
-        "start, the embeddings grow many times as long, or numbers become NaN.",
+        "Steps that are too long destroy what the encoder knew. The loss does not come back below "
+        "its start, all embeddings come together, they grow many times as long, or numbers become "
+        "NaN.",
         (
             "Lower the learning rate tenfold: `--learning-rate 3e-6` instead of 3e-5.",
             "Keep gradient clipping on (`--clip`).",
             "If there are NaNs in half precision, try `--precision 32` or `bf16`.",
+            "Of a triplet loss of cosines, look at the margin as well: its default of 5 in "
+            "sentence-transformers is for longer embeddings.",
         ),
         "The loss returns below its start later in a longer run, and the held-out score rises.",
     ),
@@ -94,8 +97,9 @@ ADVICE = {
         "its identifier, or the encoder starts from random weights.",
     ),
     "false-negatives": Advice(
-        "Many texts have a near-copy in the data. The copy counts as a negative, so training "
-        "pushes apart what means the same.",
+        "Many texts have a near-copy in the data, or a query has several positives in one batch. "
+        "The copy, or the other positive, counts as a negative, so training pushes apart what "
+        "means the same.",
         (
             "Remove near-copies: normalise what only numbers them, then `sort -u`.",
             "In your own loop, pass `groups=`, so that texts of one group are not pushed apart.",
@@ -142,7 +146,9 @@ ADVICE = {
             "Let the gradient stop at a margin: `--objective.dissipation margin:0.3`, or the "
             "`modified...` form of the loss.",
             "Use `--objective infonce`, whose gradient fades by itself.",
-            "If a margin was set, lower it: no batch can keep so large a one.",
+            "If a margin was set, lower it: no batch can keep so large a one. In "
+            "sentence-transformers, `TripletLoss(model, triplet_margin=0.3)` for cosines and for "
+            "normalised embeddings, instead of 5.",
         ),
         "The held-out score rises to the end, or the encoder is trained from scratch on a large "
         "amount of data.",

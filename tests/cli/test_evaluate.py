@@ -128,6 +128,8 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
         ((models[0], "--labels-test", files["test"], *own), "need the labelled texts"),
         ((models[0], "--sts", tmp_path / "none"), "no such folder of STS sets"),
         ((models[0], "--transfer", tmp_path / "none"), "no such folder of transfer tasks"),
+        ((models[0], "--transfer", tmp_path, "--tasks", "MRP"), "unknown transfer task 'MRP'"),
+        ((models[0], "--sts", tmp_path, "--tasks", "MR"), "--tasks chooses among the transfer"),
         ((models[0], "--corpus", tmp_path / "none.txt"), "no such file"),
         ((models[0], *labels, "--mode", "quick"), "invalid choice: 'quick'"),
         ((models[0], *own, "--results", files["own"]), "cannot write"),

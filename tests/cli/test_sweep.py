@@ -239,7 +239,7 @@ def test_gpus_are_what_is_used_by_default(run, monkeypatch: pytest.MonkeyPatch) 
     assert "1 at a time" in run(*command, "--devices", 2).out
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_at_a_time_and_ctrl_c(texts: Path, tmp_path: Path) -> None:
     """What is finished when it comes is kept; the same command does the rest."""
     words = ["sweep", "train", texts, "--dev", "auto", *QUICK, "--jobs", 2]

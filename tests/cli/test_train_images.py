@@ -73,7 +73,7 @@ def test_bad_input_is_one_line_and_costs_nothing(
     assert not output.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_ctrl_c_while_workers_decode_leaves_a_checkpoint_to_resume(
     run, pictures: Path, tmp_path: Path
 ) -> None:

@@ -243,8 +243,8 @@ def test_report_diagnoses_what_was_not(run, trained: Path, tmp_path: Path) -> No
 LIMITED = "ulimit -f {blocks}; exec {python} -m isotrope {arguments}"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("blocks", [pytest.param(4, marks=pytest.mark.nightly), 200])
+@pytest.mark.nightly
+@pytest.mark.parametrize("blocks", [4, 200])
 def test_a_full_disk_is_one_line_and_leaves_nothing(
     trained: Path, tmp_path: Path, blocks: int
 ) -> None:

@@ -203,7 +203,12 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
             "dimensional-collapse",
             "--objective.cov_coeff 1",
         ),
-        ({"effective_rank": 2.0}, "dimensional-collapse", "--objective infonce"),
+        ({"effective_rank": 2.0}, "dimensional-collapse", "--objective vicreg"),
+        (
+            {"objective": "mpt", "effective_rank": 2.0},
+            "dimensional-collapse",
+            "--objective infonce",
+        ),
         (
             {"kind": "images", "settings": {"weight-decay": 0.05}, "effective_rank": 2.0},
             "dimensional-collapse",
@@ -308,6 +313,11 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
         ),
         (
             {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
+            "anisotropic-start",
+            "--learning-rate 0.0003",
+        ),
+        (
+            {"objective": "mpt", "uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
             "anisotropic-start",
             "--objective infonce",
         ),
@@ -574,3 +584,78 @@ def test_embeddings_of_zeros_are_collapsed() -> None:
     found = diagnose(case(start={**zeros, **angles}, **zeros, **angles, positive_std=0.0))
     assert found.verdict[0] == "collapsed"
     assert found.findings[0].evidence[0].name == "collapse_std"
+
+
+THROWN_TOGETHER = {
+    "loss": 5.0,
+    "std": 0.008,
+    "uniformity": -0.1,
+    "positive_mean": 0.19,
+    "positive_std": 0.042,
+    "negative_mean": 0.215,
+    "negative_std": 0.06,
+    "dissipation": 1.0,
+    "dead": 0.0,
+}
+"""As a triplet loss of cosines with a margin of 5 ends at a high learning rate."""
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict"),
+    [
+        ({}, "diverging"),
+        # a fifth of every angle: positives are as far ahead as before
+        (
+            {
+                "positive_mean": 0.14,
+                "positive_std": 0.02,
+                "negative_mean": 0.28,
+                "negative_std": 0.03,
+            },
+            HEALTHY,
+        ),
+        ({"std": 0.05}, HEALTHY),
+    ],
+)
+def test_what_is_thrown_together_and_told_apart_no_more(
+    changed: dict[str, float], verdict: str
+) -> None:
+    given = case(start={"loss": 5.07}, **{**THROWN_TOGETHER, **changed})
+    found = diagnose(replace(given, objective=None))
+    assert found.verdict[0] == verdict
+    if not changed:
+        names = [evidence.name for evidence in found.findings[0].evidence[:2]]
+        assert names == ["lost_gap", "lost_spread_at_the_end"]
+
+
+@pytest.mark.parametrize(("share", "low"), [(0.98, True), (0.6, False)])
+def test_each_anchor_is_decided_at_a_temperature_near_zero(share: float, low: bool) -> None:
+    """An encoder that finds few positives has few done anchors, and full force on all others."""
+    start = {"hardest_share": 0.98, "dead": 0.2, "dissipation": 0.79}
+    given = case(
+        start=start, hardest_share=share, parameters={"temperature": 0.004}, scores=(80.0, 80.5)
+    )
+    found = diagnose(given)
+    assert ("temperature-too-low" in found.verdict) is low
+    if low:
+        assert "decided" in [evidence.name for evidence in found.findings[0].evidence]
+
+
+@pytest.mark.parametrize(
+    ("settings", "numbers", "found"),
+    [
+        ({"margin": 5.0, "largest-distance": 2.0}, {"radial": 0.0}, True),
+        ({"margin": 5.0, "largest-distance": 2.0}, {"radial": 0.4, "norm": 1.0}, True),
+        ({"margin": 5.0, "largest-distance": 2.0}, {"radial": 0.4}, False),  # they may grow
+        ({"margin": 0.5, "largest-distance": 2.0}, {"radial": 0.0}, False),
+        ({}, {"radial": 0.0}, False),
+    ],
+)
+def test_a_margin_above_the_largest_distance_is_never_kept(
+    settings: dict[str, Any], numbers: dict[str, float], found: bool
+) -> None:
+    settings = {**settings, "trainer": "sentence-transformers"}
+    given = replace(case(settings=settings, start=numbers, **numbers), objective=None)
+    verdict, change = first(diagnose(given))
+    assert verdict == ("never-dissipating" if found else HEALTHY)
+    assert change == ("triplet_margin=0.3 (now 5)" if found else "")

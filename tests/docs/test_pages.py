@@ -30,6 +30,7 @@ RUNNER = Path(__file__).with_name("run_page.py")
 
 # they run in a clean environment instead: .ci/newcomer.sh
 NEWCOMER = ("start", "objective", "sentence-transformers")
+NIGHTLY = ("anatomy", "many-gpus", "reproduce", "choose")  # they train longest
 
 
 def run(page: Path, folder: Path, packages: Path = ROOT) -> str:
@@ -88,7 +89,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.stem, marks=pytest.mark.slow)
+        pytest.param(
+            page,
+            id=page.stem,
+            marks=pytest.mark.nightly if page.stem in NIGHTLY else pytest.mark.slow,
+        )
         for page in PAGES
         if page.stem not in NEWCOMER
     ],

@@ -17,6 +17,8 @@ pytest.importorskip("zensical", reason="of the extra docs: make test-docs")
 import isotrope
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 
+pytestmark = pytest.mark.slow  # zensical builds for seconds
+
 ROOT = Path(__file__).resolve().parents[2]
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "object": "data"}
 

@@ -247,7 +247,7 @@ def test_what_is_wrong_is_said_before_encoding(seven, tmp_path, monkeypatch) -> 
         transfer(Unused(), seven, mode="prototyping")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_real_questions_real_encoder(shared_data, minilm) -> None:
     """TREC: both ways agree, and beat the logistic regression on TF-IDF in the manifest."""
     data = load_transfer(shared_data / "transfer", ["TREC"])

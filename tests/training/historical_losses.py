@@ -1,4 +1,4 @@
-"""Six bugs of published losses, each rebuilt small and repaired, for the check of losses.
+"""Seven bugs of published losses, each rebuilt small and repaired, for the check of losses.
 
 Written from the descriptions in the pull requests and issues that are named; no code is theirs.
 """
@@ -93,6 +93,27 @@ def _guided_chunks(anchors: Tensor, positives: Tensor, size: int, *, moved: bool
         for start in range(0, len(anchors), size)
     ]
     return torch.stack(parts).sum() / len(anchors)
+
+
+# sentence-transformers, pull request 3821: a relative margin of GIST let negatives through that are
+# more similar than the positive, where the guide's similarity of the positive is negative
+
+
+def _relative(anchors: Tensor, positives: Tensor, margin: float, *, size: bool) -> Tensor:
+    guided = _cosines(anchors.detach(), positives.detach())
+    own = guided.diagonal()[:, None]
+    limit = own - (own.abs() if size else own) * margin
+    left_out = (guided > limit) & ~torch.eye(len(guided), dtype=torch.bool)
+    scores = (_cosines(anchors, positives) / 0.2).masked_fill(left_out, -torch.inf)
+    return F.cross_entropy(scores, torch.arange(len(scores)))
+
+
+def relative_margin_broken(anchors: Tensor, positives: Tensor, margin: float = 0.05) -> Tensor:
+    return _relative(anchors, positives, margin, size=False)
+
+
+def relative_margin_repaired(anchors: Tensor, positives: Tensor, margin: float = 0.05) -> Tensor:
+    return _relative(anchors, positives, margin, size=True)
 
 
 # sentence-transformers, pull request 3817: on other processes than the first, the mask of GIST

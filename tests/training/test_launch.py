@@ -127,7 +127,7 @@ def assert_same_numbers(found: list[dict[str, str]], expected: list[dict[str, st
             assert float(row[name]) == pytest.approx(float(other[name]), rel=1e-4), name
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     shared: dict, two: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

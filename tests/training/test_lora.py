@@ -235,7 +235,7 @@ def test_a_layer_that_can_have_none_is_refused(base: Path, monkeypatch) -> None:
         add_lora(SentenceEncoder.load(base, device="cpu"), 2)
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_train_what_one_does(lora: dict, tmp_path: Path) -> None:
     """Without dropout: each process draws masks of its own."""
     settings = {**lora, "dropout": 0.0, "views": "adjacent", "device": "cpu", "max_steps": 3}

@@ -1,4 +1,4 @@
-"""The check of anybody's loss: six bugs of published losses are caught, repaired ones pass."""
+"""The check of anybody's loss: seven bugs of published losses are caught, repaired ones pass."""
 
 from pathlib import Path
 
@@ -9,13 +9,15 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.paradigm.proof import Check
-from isotrope.training.loss_check import check_file, check_loss
+from isotrope.training.loss_check import _by_margin, check_file, check_loss
+from tests.training import historical_losses
 
 HISTORICAL = Path(__file__).with_name("historical_losses.py")
 
 CAUGHT = {
     "dropped_gradients": "in chunks: mini_batch_size=24",
     "guided_chunks": "in chunks: mini_batch_size=24",
+    "relative_margin": "wider: margin",
     "guided_gathered": "on two processes",
     "gathered_order": "on two processes",
     "correlation": "on two processes",
@@ -33,15 +35,9 @@ def infonce(anchors: Tensor, positives: Tensor) -> Tensor:
     return F.cross_entropy(scores / 0.1, torch.arange(len(scores)))
 
 
-@pytest.mark.parametrize(
-    "bug",
-    [
-        # each calls two losses in every way, once more in processes of their own
-        pytest.param(bug, marks=() if bug == "guided_chunks" else pytest.mark.slow)
-        for bug in CAUGHT
-    ],
-)
-def test_six_bugs_are_caught_and_their_repairs_pass(bug: str) -> None:
+@pytest.mark.slow  # each calls two losses in every way, once more in processes of their own
+@pytest.mark.parametrize("bug", CAUGHT)
+def test_seven_bugs_are_caught_and_their_repairs_pass(bug: str) -> None:
     (broken,) = check_file(HISTORICAL, f"{bug}_broken").values()
     assert CAUGHT[bug] in wrong(broken)
     (line,) = [check for check in broken if check.name == CAUGHT[bug]]
@@ -60,6 +56,34 @@ def test_a_sound_loss_passes_everything() -> None:
         "in bfloat16",
     ]
     assert "at the edge: one row" in [check.name for check in checks]
+
+
+class Hinge(nn.Module):
+    """A margin as an attribute, of cosines."""
+
+    margin = 0.2
+
+    def forward(self, anchors: Tensor, positives: Tensor) -> Tensor:
+        scores = F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T
+        own = scores.diagonal()[:, None]
+        return F.relu(scores - own + self.margin).mean()
+
+
+@pytest.mark.parametrize(
+    ("loss", "passed"),
+    [
+        (Hinge(), True),
+        (historical_losses.relative_margin_broken, False),
+        (historical_losses.relative_margin_repaired, True),
+    ],
+)
+def test_a_wider_margin_is_harder_for_all_pairs_or_easier_for_all(
+    loss: object, passed: bool
+) -> None:
+    (line,) = _by_margin(loss)  # type: ignore[arg-type]
+    assert line.passed is passed
+    assert ("changes its side" in line.means) is not passed
+    assert not list(_by_margin(infonce))
 
 
 def by_length(anchors: Tensor, positives: Tensor) -> Tensor:
@@ -146,6 +170,7 @@ def cosine(a, b):
 """
 
 
+@pytest.mark.slow  # processes of its own
 def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN)

@@ -93,6 +93,7 @@ def test_what_it_is_for(nested: dict, tmp_path: Path) -> None:
     assert found[0] < found[1]
 
 
+@pytest.mark.slow
 def test_resuming_equals_never_stopping(nested: dict, tmp_path: Path) -> None:
     nested["checkpoint_every"] = 1
     whole = fit(**nested).output

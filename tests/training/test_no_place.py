@@ -89,8 +89,7 @@ def test_a_folder_that_another_run_has_taken(
     "error",
     [
         errno.ENOSPC,
-        errno.EROFS,
-        *(pytest.param(e, marks=pytest.mark.slow) for e in (errno.EIO, errno.EDQUOT)),
+        *(pytest.param(e, marks=pytest.mark.slow) for e in (errno.EROFS, errno.EIO, errno.EDQUOT)),
     ],
 )
 def test_a_checkpoint_that_cannot_be_written(
@@ -136,7 +135,7 @@ sys.exit(guarded(sys.argv[2:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.parametrize("size", [0, 5_000, 200_000])
 def test_a_disk_that_fills_up(tmp_path: Path, size: int) -> None:
     """The system itself cuts the file short, in Python's writes and in torch's own."""

@@ -348,7 +348,7 @@ class Faulty(InfoNCE, paper=Paper("none", "none", "none")):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_processes_agree(tmp_path: Path) -> None:
     """One of them sees a NaN: all leave the step out, or all end."""
     (tmp_path / "corpus.txt").write_text("\n".join(sentences(300)) + "\n")

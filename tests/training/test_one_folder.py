@@ -97,6 +97,7 @@ def test_what_is_refused_leaves_no_lock(quick: dict, tmp_path: Path) -> None:
     assert (tmp_path / "run").stat().st_mtime_ns == before
 
 
+@pytest.mark.slow
 def test_a_running_folder_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "run"
     fit_images(**IMAGES, output=str(output))

@@ -79,6 +79,7 @@ def test_a_share_of_the_steps_is_rounded_up(quick: dict, tmp_path: Path) -> None
     assert "| learning rate | 3e-05, linear decay, after a warm-up of 20% of the steps |" in card
 
 
+@pytest.mark.slow
 def test_resuming_in_a_schedule_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     own = {**quick, "log_every": 1, "learning_rate": 0.01, "warmup": 4, "scheduler": "cosine"}
     whole = fit(**own).output
@@ -192,7 +193,7 @@ def test_a_score_that_rises_is_no_reason_to_stop(patient: dict, scored: list[flo
     assert fit(**patient).result.metrics["steps"] == 9
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_all_processes_end_at_the_same_step(patient: dict) -> None:
     """The first one alone knows the score, which a learning rate so small does not change."""
     own = {"learning_rate": 1e-12, "devices": 2, "device": "cpu"}
@@ -205,8 +206,15 @@ def test_all_processes_end_at_the_same_step(patient: dict) -> None:
 # gradient checkpointing
 
 
-@pytest.mark.parametrize("micro_batch", [None, 6])
-@pytest.mark.parametrize("freeze", ["none", "embeddings"])
+@pytest.mark.parametrize(
+    ("micro_batch", "freeze"),
+    [
+        (None, "none"),
+        (6, "embeddings"),
+        pytest.param(6, "none", marks=pytest.mark.slow),
+        pytest.param(None, "embeddings", marks=pytest.mark.slow),
+    ],
+)
 def test_gradient_checkpointing_changes_no_number(
     quick: dict, tmp_path: Path, micro_batch: int | None, freeze: str
 ) -> None:

@@ -445,6 +445,7 @@ def test_the_function_is_the_function_whatever_was_imported_before() -> None:
     assert isotrope.fit is isotrope.training.fit is fit
 
 
+@pytest.mark.slow
 def test_cut_initialization_of_text_divides_what_is_not_pretrained(
     quick: dict, tmp_path: Path
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser
-from isotrope.cli.table import table
+from isotrope.core.table import table
 
 if TYPE_CHECKING:
     from isotrope.paradigm.proof import Check
@@ -20,9 +20,9 @@ examples:
 
 A file has objectives, functions of (anchors, positives) that return a scalar, or modules of such a
 forward: all whose name contains "loss", or the one of FILE:NAME. A third parameter without a
-default gets negatives; chunk_size or mini_batch_size, as a parameter or an attribute, is tried with
-several values. On two processes each calls the loss with its rows. Exit code 1 if something is
-wrong.
+default gets negatives; chunk_size, mini_batch_size or margin, as a parameter or an attribute, is
+tried with several values. On two processes each calls the loss with its rows. Exit code 1 if
+something is wrong.
 """
 
 

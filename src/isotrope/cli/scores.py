@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrope.cli.table import table
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
+from isotrope.core.table import table
 
 __all__ = ["comparison", "rows", "tables", "write_csv"]
 

@@ -121,6 +121,7 @@ def _plain(value: object) -> object:
     return value
 
 
+@functools.cache  # each look parses the package's metadata
 def _version(package: str) -> str | None:
     try:
         return metadata.version(package)

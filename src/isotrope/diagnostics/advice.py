@@ -73,6 +73,12 @@ def _warm(case: RunEvidence, by_arguments: bool) -> str:
     return f"a temperature of {better:.3g} (now {tau:.3g})"
 
 
+def _margin(case: RunEvidence, by_arguments: bool) -> str:
+    margin = case.setting("margin")
+    now = "" if margin is None else f" (now {margin:g})"
+    return f"triplet_margin=0.3{now}" if by_arguments else f"a margin of 0.3{now}"
+
+
 def _related(case: RunEvidence, by_arguments: bool) -> str:
     if case.first("label_gap") is not None:
         return "1 - label: labels that are larger for pairs that belong together"
@@ -132,6 +138,7 @@ _CHANGES: dict[str, Callable[[RunEvidence, bool], str]] = {
     ),
     "negatives-not-hard": _cooler,
     "temperature-too-low": _warm,
+    "never-dissipating": _margin,
     "only-pulled": _worded(
         "a loss with in-batch negatives, or pairs that belong apart, with a label of 0",
         f"{_CONTRASTIVE}(model) without the label column, or pairs that belong apart, with a label "

@@ -23,6 +23,7 @@ from isotrope.paradigm.objective import Objective
 __all__ = [
     "MEASURED",
     "SAME",
+    "above_bound",
     "columns",
     "loss_column",
     "measure",
@@ -109,7 +110,8 @@ def measure(
         ``false_negatives`` the share of anchors with a negative that looks like a positive: as
         near as their own positive or at cosine 0.999, and, so that a batch that has collapsed
         has none, within a quarter of 1 - cos of the average negative; or a copy of the own
-        positive, within a tenth of its 1 - cos to the average negative.
+        positive, within a tenth of its 1 - cos to the average negative; or the positive of a copy
+        of the anchor.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -178,14 +180,14 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
     reached = whole / norm.masked_fill(~views.anchors.any(dim=1, keepdim=True), torch.inf)
     return {
         **summary(terms, pairs),
-        "above_bound": _above_bound(terms, pairs),
+        "above_bound": above_bound(terms, pairs),
         "gradient_alignment": size * float(mean_norm(pulled)),
         "gradient_uniformity": size * float(mean_norm(pushed)),
         "embedding_gradient": size * float(mean_norm(reached)),
     }
 
 
-def _above_bound(terms: Terms, pairs: Pairs) -> float | None:
+def above_bound(terms: Terms, pairs: Pairs) -> float | None:
     """Return the share of active anchors above the bound of Lemma 1, whose limit is p.q / |p|^2."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):
@@ -264,7 +266,11 @@ def _false_negative(pairs: Pairs) -> Tensor:
     looks_like_anchor = _nearest(similarity, negative, _NEAR)
     hardest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
     same = (hardest >= pairs.positive) | (hardest >= SAME)
-    return (same & looks_like_anchor) | _nearest(of_positive, negative, _COPY)
+    copied = _nearest(of_positive, negative, _COPY)
+    anchors, count = pairs.views.anchors, len(pairs.views.anchors)
+    if len(pairs.views.positives) == count:  # column j is the positive of anchor j
+        copied |= _nearest(anchors @ anchors.T, negative[:, :count], _COPY)
+    return (same & looks_like_anchor) | copied
 
 
 def _nearest(similarity: Tensor, negative: Tensor, share: float) -> Tensor:

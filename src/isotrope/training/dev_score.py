@@ -13,7 +13,7 @@ from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.data.text.tokens import TokenStore
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.holdout import holdout_set
 from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.evaluation.sts import sts_evaluation
@@ -29,7 +29,7 @@ class DevMetric:
     """A dev score: its name and its function of an encoder (larger is better, out of 100)."""
 
     name: str
-    score: Callable[[SentenceEncoder], DevEvaluation]
+    score: Callable[[Encoder], DevEvaluation]
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:
@@ -87,7 +87,7 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
         corpus = [prompts[1] + text for text in data.corpus]
         sets.append(replace(data, queries=queries, corpus=corpus))
 
-    def score(encoder: SentenceEncoder) -> DevEvaluation:
+    def score(encoder: Encoder) -> DevEvaluation:
         first, *others = (retrieval_evaluation(encoder, data) for data in sets)
         if not others:
             return first

@@ -33,6 +33,9 @@ _ROWS, _INPUTS, _DIMENSIONS = 24, 12, 16
 _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
 """Names of a parameter or an attribute by which a loss divides its batch."""
 
+_MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
+_MISSING = object()
+
 _ROUNDINGS = 8  # random roundings of the inputs whose effect is the measure of bfloat16
 _TIMES = 4.0  # as far as arithmetic in bfloat16 may be off, in units of that effect
 
@@ -67,11 +70,16 @@ def check_file(file: Path, name: str = "") -> dict[str, list[Check]]:
             f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, positives) "
             "or of a module, or name it ...loss"
         )
-    return {
-        key: prove(value)
+    # all are built before the first is checked, which takes seconds
+    built = {
+        key: None
         if isinstance(value, type) and issubclass(value, Objective)
-        else check_loss(_built(file, key, value), (file, key))
+        else _built(file, key, value)
         for key, value in losses.items()
+    }
+    return {
+        key: prove(losses[key]) if loss is None else check_loss(loss, (file, key))
+        for key, loss in built.items()
     }
 
 
@@ -127,6 +135,7 @@ def check_loss(loss: Loss, source: tuple[Path, str] | None = None) -> list[Check
         return [_raised("one call", error)]
     checks = [_compared("rows permuted", lambda: _whole(loss, permuted=True), whole, _PERMUTED)]
     checks += _in_chunks(loss, whole)
+    checks += _by_margin(loss)
     checks.append(_compared("gradient-cached", lambda: _cached(loss), whole, _CACHED))
     if source is not None:
         checks.append(_on_two(loss, source, whole))
@@ -139,6 +148,10 @@ _CHUNKS = "its chunks are not the batch: gradients are dropped, or an offset is 
 _GATHERED = (
     "processes together are not one: gradients do not flow through a reduction (a factor of 1/2), "
     "or rows of another process are taken for positives"
+)
+_TURNED = (
+    "a larger margin is harder for some pairs and easier for others: a margin that is a share of a "
+    "similarity changes its side where the similarity is negative"
 )
 _OWN = "it gathers nothing: each process compares its own rows only"
 _BF16 = "arithmetic in bfloat16 loses more than the rounding of its inputs: compute in float32"
@@ -174,7 +187,7 @@ def _result(
     loss: Loss,
     encoder: nn.Module,
     views: list[Tensor],
-    options: Mapping[str, int] | None = None,
+    options: Mapping[str, float] | None = None,
 ) -> _LossAndGradients:
     """Call the loss and go backward; a loss may have gone backward by itself."""
     value = loss(*views[: _takes(loss)], **(options or {}))
@@ -190,7 +203,7 @@ def _result(
 
 
 def _whole(
-    loss: Loss, *, permuted: bool = False, options: Mapping[str, int] | None = None
+    loss: Loss, *, permuted: bool = False, options: Mapping[str, float] | None = None
 ) -> _LossAndGradients:
     loss, (encoder, inputs) = _fresh(loss), _data()
     if permuted:
@@ -207,19 +220,60 @@ def _cached(loss: Loss) -> _LossAndGradients:
 
 def _in_chunks(loss: Loss, whole: _LossAndGradients) -> Iterator[Check]:
     """Compare the sizes by which the loss divides its batch, by itself."""
-    call = loss.forward if isinstance(loss, nn.Module) else loss
     for name in _SIZES:
+        if _setting(loss, name) is _MISSING:
+            continue
         for size in (_ROWS, 8, 7):
-            label = f"in chunks: {name}={size}"
-            if name in inspect.signature(call).parameters:
-                way = functools.partial(_whole, loss, options={name: size})
-            elif isinstance(loss, nn.Module) and hasattr(loss, name):
-                divided = copy.deepcopy(loss)
-                setattr(divided, name, size)
-                way = functools.partial(_whole, divided)
-            else:
-                continue
-            yield _compared(label, way, whole, _CHUNKS)
+            divided, options = _varied(loss, name, size)
+            way = functools.partial(_whole, divided, options=options)
+            yield _compared(f"in chunks: {name}={size}", way, whole, _CHUNKS)
+
+
+def _by_margin(loss: Loss) -> Iterator[Check]:
+    """Widen its margin, where positives are similar and where they are opposite."""
+    for name in _MARGINS:
+        margin = _setting(loss, name)
+        if not isinstance(margin, (int, float)):
+            continue
+        label, changes = f"wider: {name}", []
+        try:
+            for sign in (1, -1):
+                values = [_turned(loss, name, width, sign) for width in (margin, margin + _WIDER)]
+                changes.append(values[1] - values[0])
+        except Exception as error:  # whatever somebody's loss raises is the finding
+            yield _raised(label, error)
+            continue
+        passed = not min(changes) < -SAME < SAME < max(changes)
+        shown = " and ".join(f"{change:+.1e}" for change in changes)
+        yield Check(label, 1, shown, passed=passed, means="" if passed else _TURNED)
+
+
+def _turned(loss: Loss, name: str, value: float, sign: int) -> float:
+    """Return the loss with another value of a setting, of anchors or of their opposites."""
+    varied, options = _varied(loss, name, value)
+    encoder, inputs = _data()
+    anchors, *rest = (encoder(x) for x in inputs)
+    views = [sign * anchors, *rest]
+    return float(_fresh(varied)(*views[: _takes(loss)], **options).detach())
+
+
+def _setting(loss: Loss, name: str) -> object:
+    """Return the value of a parameter of a loss, or of an attribute; ``_MISSING`` without one."""
+    call = loss.forward if isinstance(loss, nn.Module) else loss
+    parameter = inspect.signature(call).parameters.get(name)
+    if parameter is not None:
+        return parameter.default
+    return getattr(loss, name, _MISSING) if isinstance(loss, nn.Module) else _MISSING
+
+
+def _varied(loss: Loss, name: str, value: float) -> tuple[Loss, dict[str, Any]]:
+    """Return the loss with another value of a setting, and the options of its call."""
+    call = loss.forward if isinstance(loss, nn.Module) else loss
+    if name in inspect.signature(call).parameters:
+        return loss, {name: value}
+    varied = copy.deepcopy(loss)
+    setattr(varied, name, value)
+    return varied, {}
 
 
 def _on_two(loss: Loss, source: tuple[Path, str], whole: _LossAndGradients) -> Check:

@@ -42,6 +42,7 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.gradient_cache import refuse_batch_statistics
+from isotrope.training.held_out import MOST_HELD_OUT, held_out_losses
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -188,6 +189,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             keeps_best=True,
             patience=settings.patience,
             otherwise=_NOT_SCORED,
+            curves=_held_out_curves(settings, module, stores),
         ),
         stores=stores,
         batches=batches,
@@ -208,6 +210,28 @@ def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
     """Return the columns of metrics.csv; of several data sets each has its loss in its own."""
     losses = [loss_column(name) for name in stores if name]
     return (*COLUMNS[:-1], *losses, COLUMNS[-1])
+
+
+def _held_out_curves(
+    settings: TrainSettings, module: SimCSE, stores: Mapping[str, TokenStore]
+) -> Callable[[], dict[str, float]] | None:
+    """Return what measures the losses of the held-out records, if there are two or more."""
+    count = sum(store.report.held_out for store in stores.values())
+    if count < 2:
+        return None
+    stride = max(1, count // MOST_HELD_OUT)
+    every = chain.from_iterable(store.held_out() for store in stores.values())
+    texts = list(islice(every, 0, None, stride))[:MOST_HELD_OUT]
+    prompts = _prompts(settings, module.encoder)
+    records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
+    return functools.partial(
+        held_out_losses,
+        module.encoder,
+        module.head,
+        records,
+        max_length=settings.max_length,
+        seed=settings.seed,
+    )
 
 
 def encoder_of(settings: TrainSettings) -> SentenceEncoder:

@@ -13,13 +13,17 @@ from datasets import Dataset
 
 pytest.importorskip("accelerate")
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.model_card import generate_model_card
 from sentence_transformers.sentence_transformer import losses
 from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimilarityEvaluator
 from transformers import TrainerCallback
 
 from isotrope import Doctor
+from isotrope.adapters.doctor.hugging_face import _margin
+from isotrope.adapters.doctor.model_card import add_to_card
 from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.encoders.names import resolve
 from tests.adapters.trainers import columns, scratch, texts, trainer
 
@@ -381,6 +385,11 @@ def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
     assert {"isotrope/dissipation", "isotrope/dead", "isotrope/ratio"} <= told[0].keys()
     kept = [one for one in theirs.state.log_history if "loss" in one]
     assert kept[0]["isotrope/dissipation"] == told[0]["isotrope/dissipation"]
+    tiny.model_card_data.local_files_only = True
+    assert (
+        "MultipleNegativesRankingLoss is a softmax over the batch, temperature 0.05 (scale=20), "
+        "with 7 negatives an anchor. The verdict at the end is `healthy`"
+    ) in generate_model_card(tiny)
 
 
 def test_the_folder_is_diagnosed_and_reported_after_the_fact(
@@ -413,6 +422,14 @@ def test_the_folder_is_diagnosed_and_reported_after_the_fact(
     page = tmp_path / "page.html"
     assert report.run([str(tmp_path / "out"), "-o", str(page)]) == 0
     assert "no-negatives" in page.read_text(encoding="utf-8")
+
+    tiny.model_card_data.local_files_only = True
+    add_to_card(tiny, [found["loss"]], Diagnosis(()))  # replaces the section of the training
+    tiny.save(str(tmp_path / "model"))
+    card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
+    assert card.count("### Diagnosis of the Training") == 1
+    assert "The verdict at the end is `healthy` (nothing was found); what it means" in card
+    assert card.index("### Diagnosis of the Training") < card.index("### Framework Versions")
 
 
 def test_a_finding_is_an_alert_where_trackio_runs(
@@ -564,3 +581,18 @@ def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path
     assert first != again
     assert len(said) == 4
     assert not tiny._forward_hooks
+
+
+def test_the_margin_of_a_triplet_loss_is_read_with_its_largest_distance(
+    tiny: SentenceTransformer,
+) -> None:
+    distances = losses.TripletDistanceMetric
+    for distance, largest in (
+        (distances.COSINE, 2.0),
+        (distances.EUCLIDEAN, 2.0),
+        (distances.MANHATTAN, 128.0),
+    ):
+        found = _margin(losses.TripletLoss(tiny, distance, triplet_margin=3.0))
+        assert found == {"margin": 3.0, "largest-distance": pytest.approx(largest, rel=1e-4)}
+    assert _margin(losses.BatchHardTripletLoss(tiny)) == {}
+    assert _margin(losses.MultipleNegativesRankingLoss(tiny)) == {}

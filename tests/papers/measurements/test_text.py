@@ -76,6 +76,7 @@ def test_the_same_again_is_the_same(measured: Result, folder: Path) -> None:
     assert anew.metrics == {k: v for k, v in measured.metrics.items() if k in anew.metrics}
 
 
+@pytest.mark.slow
 def test_a_seed_is_of_everything(measured: Result, folder: Path) -> None:
     job = replace(smoke(scored=False, looks=["dev", "closeness"]), seed=1)
     other = text.run(job, DataRegistry(None, folder), folder / "other")
@@ -83,6 +84,7 @@ def test_a_seed_is_of_everything(measured: Result, folder: Path) -> None:
     assert other.provenance["seed"] == 1
 
 
+@pytest.mark.slow
 def test_measuring_in_bfloat16_is_close(folder: Path) -> None:
     found = {}
     for precision in ("32", "bf16"):

@@ -5,13 +5,16 @@ that training begins. It provides the loss and the list of callbacks: the doctor
 so that the numbers it adds to a log are present when loggers write it.
 """
 
+import contextlib
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import nn
 
+from isotrope.adapters.doctor.model_card import add_to_card
 from isotrope.adapters.doctor.watch import Watch
 from isotrope.core.doctor_folder import NAME
 from isotrope.paradigm.objective import Objective
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["HuggingFaceEvents"]
 
+_DIMENSIONS = 4096
+
 
 class HuggingFaceEvents:
     """Handlers of those transformers events that the doctor needs."""
@@ -28,6 +33,7 @@ class HuggingFaceEvents:
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
         self._watch: Watch | None = None
+        self._model: Any = None
         self._optimizer: Any = None
         self._state: Any = None
         self._writes = True
@@ -66,6 +72,7 @@ class HuggingFaceEvents:
             ]
             trainer.callback_handler.callbacks = [doctor, *others]
             model = trainer.model  # without what DistributedDataParallel puts around it
+        self._model = model
         if state.global_step == 0:
             doctor.forget()
         elif doctor.path is not None:
@@ -89,6 +96,8 @@ class HuggingFaceEvents:
             "batch-size": args.per_device_train_batch_size,
             "learning-rate": args.learning_rate,
         }
+        if len(losses) == 1:
+            anatomy.settings |= _margin(losses[0])
         if anatomy.objective is None:
             anatomy.objective = _objective(losses)
         if anatomy.temperature is None:
@@ -147,9 +156,12 @@ class HuggingFaceEvents:
             self.doctor.save()
 
     def on_train_end(self, *_: object) -> None:
-        """Report the verdict."""
+        """Report the verdict, on the model's card as well."""
         self.close()
         self.doctor.finish()
+        if self._writes and self.doctor.rows:
+            add_to_card(self._model, self.doctor.losses.values(), self.doctor.diagnose())
+        self._model = None
 
 
 def _trainer(args: Any) -> Any:
@@ -180,6 +192,17 @@ def _objective(losses: list[nn.Module]) -> Objective | None:
         return None
     candidates = (getattr(module, "objective", None) for module in losses[0].modules())
     return next((objective for objective in candidates if isinstance(objective, Objective)), None)
+
+
+def _margin(loss: nn.Module) -> dict[str, float]:
+    """Return the margin of a triplet loss, and the largest distance of unit vectors."""
+    margin = getattr(loss, "triplet_margin", None)
+    distance = getattr(loss, "distance_metric", None)
+    if isinstance(margin, (int, float)) and callable(distance):
+        unit = torch.full((1, _DIMENSIONS), _DIMENSIONS**-0.5)  # L1 distances are largest, too
+        with contextlib.suppress(Exception):  # it may compare a batch with itself only
+            return {"margin": margin, "largest-distance": float(distance(unit, -unit))}
+    return {}
 
 
 def _temperature(losses: list[nn.Module]) -> float | None:

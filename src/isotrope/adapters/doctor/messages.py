@@ -1,11 +1,13 @@
 """Words the lines that the doctor prints: on a new loss, on a changed verdict, and at the end."""
 
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from isotrope.diagnostics.anatomy import Anatomy, Row
-from isotrope.diagnostics.findings import VERDICTS, Diagnosis
+from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis
 
-__all__ = ["at_the_end", "changed", "first_look"]
+__all__ = ["at_the_end", "changed", "first_look", "on_the_card"]
 
 _LYING = "how embeddings lie is shown, GD, W and R are not"
 
@@ -84,3 +86,26 @@ def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
     if not diagnosis.healthy:
         line += f"; change: {diagnosis.findings[0].change}"
     return line + ("" if folder is None else f"; see {folder}")
+
+
+def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> str:
+    """Return the paragraph on a training for the card of its model.
+
+    Args:
+        losses: the recognised properties of each loss.
+        diagnosis: of the training.
+    """
+    sentences = ["isotrope measured the gradient of the loss on the embeddings during training."]
+    for loss in losses:
+        what = _KINDS.get(loss["family"], f"the objective {loss['family']}").partition(";")[0]
+        tau, count = loss.get("temperature"), loss.get("negatives")
+        what += f", temperature {tau:.3g} (scale={1 / tau:.3g})" if tau else ""
+        what += f", with {count:.0f} negatives an anchor" if count else ""
+        sentences.append(f"{loss['name']} is {what}.")
+    verdicts = ", ".join(f"`{word}` ({VERDICTS[word]})" for word in diagnosis.verdict)
+    pages = [f"`docs/diagnoses/{word}.md`" for word in diagnosis.verdict if word != HEALTHY]
+    sentences.append(
+        f"The verdict at the end is {verdicts}; what it means stands in "
+        f"{', '.join(pages) or '`docs/diagnosis.md`'} of isotrope."
+    )
+    return " ".join(sentences)

@@ -1,5 +1,7 @@
 """Rules on diverging training, collapse to a point and dimensional collapse."""
 
+import statistics
+
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import (
@@ -11,6 +13,7 @@ from isotrope.diagnostics.readings import (
     parameters,
     pushing,
     rank_limit,
+    separation,
     weight_decay,
 )
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
@@ -28,10 +31,14 @@ def diverging(case: RunEvidence) -> Finding | None:
     if _decayed(case) or _nothing_pushes(case) or collapsed_at_start(case):
         return None
     lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
-    unlearnt = _unlearnt(case)
-    if crosses("lost_gap", unlearnt) and crosses("loss_rise", rise):
+    unlearnt, spread = _unlearnt(case), _end_over_first(case, "std")
+    labelled = bool(case.series("label_gap"))
+    if labelled and crosses("lost_gap", unlearnt) and crosses("loss_rise", rise):
         evidence = [("lost_gap", unlearnt), ("loss_rise", rise)]
         what = "undone what told the labelled pairs apart, and the loss is above its start"
+    elif crosses("lost_gap", unlearnt) and crosses("lost_spread_at_the_end", spread):
+        evidence = [("lost_gap", unlearnt), ("lost_spread_at_the_end", spread)]
+        what = "thrown the embeddings together, and undone what told positives from negatives"
     elif crosses("lost_spread", lost) and crosses("loss_rise", rise):
         evidence = [("lost_spread", lost), ("loss_rise", rise)]
         what = "thrown the embeddings together, and the loss has never come back below its start"
@@ -50,7 +57,7 @@ def diverging(case: RunEvidence) -> Finding | None:
         ),
         THRESHOLDS[evidence[0][0]].source,
         lower_rate_flag(case, 10),
-        f"The first steps have {what}: they are too long.",
+        f"The steps have {what}: they are too long.",
     )
 
 
@@ -69,14 +76,24 @@ def _over_first(case: RunEvidence, column: str) -> float | None:
     return early / first if first and early is not None else None
 
 
-def _unlearnt(case: RunEvidence) -> float | None:
-    """Return how well labelled pairs are told apart at the end, over how well they were at first.
+def _end_over_first(case: RunEvidence, column: str) -> float | None:
+    """Return a column in the last third of the run over its value before the first update."""
+    first, end = case.first(column), case.end(column)
+    return end / first if first and end is not None and case.rows else None
 
-    Not after fewer than six measured steps: that of one batch is a small sample.
+
+def _unlearnt(case: RunEvidence) -> float | None:
+    """Return how well pairs are told apart at the end, over how well they were at first.
+
+    Pairs by their labels, if they have some, else positives from negatives. Not after fewer than
+    six measured steps: that of one batch is a small sample.
     """
-    gaps, end = case.series("label_gap"), case.end("label_gap")
-    known = len(gaps) >= _LEAST_GAPS and gaps[0] > 0 and end is not None
-    return end / gaps[0] if known and end is not None else None
+    gaps = case.series("label_gap") or [
+        gap for row in case.rows if (gap := separation(row)) is not None
+    ]
+    if len(gaps) < _LEAST_GAPS or not gaps[0] > 0:
+        return None
+    return statistics.median(gaps[-len(gaps) // 3 :]) / gaps[0]
 
 
 def _rise(case: RunEvidence) -> float | None:
@@ -122,7 +139,9 @@ def dimensional_collapse(case: RunEvidence) -> Finding | None:
         change = ANOTHER
     else:
         why = "Training has taken the other directions away."
-        change = "--method vicreg" if case.kind == "images" else "--objective infonce"
+        of_this = case.objective is not None and case.objective.name == "infonce"
+        other = "vicreg" if of_this else "infonce"
+        change = "--method vicreg" if case.kind == "images" else f"--objective {other}"
     return Finding(
         "dimensional-collapse",
         (

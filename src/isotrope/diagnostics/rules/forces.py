@@ -27,6 +27,8 @@ __all__ = [
 
 
 _FEW = 16  # negatives, of which the hardest is often far ahead at any temperature
+_UNIT = 1e-3  # by which the norm of normalised embeddings may differ from 1
+_USUAL_MARGIN = 0.3
 
 
 def no_negatives(case: RunEvidence) -> Finding | None:
@@ -107,7 +109,8 @@ def temperature_too_low(case: RunEvidence) -> Finding | None:
     other pushes its hardest negative alone. Of a loss without a temperature nothing is judged, nor
     of a batch with fewer than 16 negatives: the hardest of a few is often far ahead. Cosines
     at a temperature of 0.01 and more are not judged either, nor is a training whose dev score has
-    gained.
+    gained. Where few positives are ahead hardly an anchor is done, but each is decided; a loss of
+    dot products may begin so, and then adapt lengths to its temperature.
     """
     tau = temperature(case) if case.objective is not None else case.first("temperature")
     share, dead, count, gain = (
@@ -120,7 +123,13 @@ def temperature_too_low(case: RunEvidence) -> Finding | None:
         return None
     if case.first("uniformity") is not None and not crosses("temperature_of_cosines", tau):
         return None
-    if not crosses("hardest_at_first", share) or not crosses("done_by_temperature", dead):
+    force = case.first("dissipation")
+    decided = None if force is None else force + dead
+    lasting = crosses("hardest_at_first", case.end("hardest_share"))
+    done = crosses("done_by_temperature", dead)
+    if not crosses("hardest_at_first", share) or not (
+        done or (lasting and crosses("decided", decided))
+    ):
         return None
     if gain is not None and not crosses("gain", gain):
         return None
@@ -128,7 +137,9 @@ def temperature_too_low(case: RunEvidence) -> Finding | None:
         "temperature-too-low",
         (
             compared("hardest_at_first", share),
-            compared("done_by_temperature", dead),
+            compared("done_by_temperature", dead)
+            if done or decided is None
+            else compared("decided", decided),
             Evidence("temperature", tau),
             *([] if gain is None else [compared("gain", gain)]),
             *further_evidence(case, "dissipation", "positive_mean", "negative_mean"),
@@ -143,7 +154,9 @@ def temperature_too_low(case: RunEvidence) -> Finding | None:
 def never_dissipating(case: RunEvidence) -> Finding | None:
     """GD stays 1: because of a margin that no batch can satisfy or, on sentences, by design."""
     end, objective = case.end("dissipation"), case.objective
-    if end is None or objective is None or not crosses("gd_at_the_end", end):
+    if objective is None:
+        return _unreachable(case)
+    if end is None or not crosses("gd_at_the_end", end):
         return None
     ideal = dissipation_on_ideal(objective)
     margin = parameters(case).get("margin")
@@ -167,6 +180,31 @@ def never_dissipating(case: RunEvidence) -> Finding | None:
         change,
         f"Every anchor is pulled and pushed in full to the last step. {why} The risk is "
         "overfitting: embeddings go on moving after what there was to learn has been learnt.",
+    )
+
+
+def _unreachable(case: RunEvidence) -> Finding | None:
+    """Return the finding of a margin that is larger than any distance; None if embeddings grow."""
+    margin, most = case.setting("margin"), case.setting("largest-distance")
+    norms = case.series("norm")
+    if margin is None or not most or not crosses("unreachable_margin", margin / most):
+        return None
+    unit = bool(norms) and max(abs(norm - 1) for norm in norms) < _UNIT
+    radial = case.end("radial")
+    if not unit and (radial is None or crosses("radial", radial)):
+        return None
+    return Finding(
+        "never-dissipating",
+        (
+            compared("unreachable_margin", margin / most),
+            Evidence("margin", margin),
+            *further_evidence(case, "dissipation", "dead", "loss"),
+        ),
+        THRESHOLDS["unreachable_margin"].source,
+        f"a margin of {_USUAL_MARGIN:g}",
+        f"A margin of {margin:g} cannot be kept: distances of these embeddings are at most "
+        f"{most:g}. Every anchor is pulled and pushed in full to the last step, however far ahead "
+        "its positive is: nothing says that it is done.",
     )
 
 

@@ -1,0 +1,50 @@
+"""Adds a paragraph on the training to the model card of sentence-transformers.
+
+Whenever a model is saved, its card is rendered from ``model_card_data.template_path``. After the
+training this names a copy of the template with one more section.
+"""
+
+import atexit
+import re
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from isotrope.adapters.doctor.messages import on_the_card
+from isotrope.diagnostics.findings import Diagnosis
+
+__all__ = ["add_to_card"]
+
+_SECTION = re.compile(r"<!-- isotrope -->.*?<!-- /isotrope -->\n\n", re.DOTALL)
+_NEXT = "### Framework Versions"
+
+
+def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:
+    """Give the card of a model a section on its training; the last one stays.
+
+    Args:
+        model: that of the trainer; one without a card is left alone.
+        losses: the recognised properties of each loss.
+        diagnosis: of the training.
+
+    Raises:
+        OSError: the template cannot be read, or the copy not be written.
+    """
+    data = getattr(model, "model_card_data", None)
+    path = getattr(data, "template_path", None)
+    if data is None or path is None:
+        return
+    template = _SECTION.sub("", Path(path).read_text(encoding="utf-8"))
+    before, marker, after = template.partition(_NEXT)
+    section = (
+        "<!-- isotrope -->\n### Diagnosis of the Training\n\n{% raw %}"
+        f"{on_the_card(losses, diagnosis)}"
+        "{% endraw %}\n<!-- /isotrope -->\n\n"
+    )
+    with tempfile.NamedTemporaryFile(
+        "w", encoding="utf-8", prefix="isotrope-card-", suffix=".md", delete=False
+    ) as copy:
+        copy.write(f"{before}{section}{marker}{after}" if marker else f"{before}\n\n{section}")
+    atexit.register(Path(copy.name).unlink, missing_ok=True)  # models are saved until the end
+    data.template_path = Path(copy.name)
