@@ -304,7 +304,7 @@ QUESTIONS = (
         "an encoder trained at temperature 0.02, pairs with hard negatives, scale=20",
         ("healthy, spreading",),
         replace(SPREADS, data=mined, after=replace(SPREADS, loss=scale(50))),
-        seen="its setting was changed after its first answer: positives had not become less similar",
+        seen="its setting was changed after its first answer: positives had come closer in it",
     ),
     Question(
         "sentence-transformers 2646", "huggingface/sentence-transformers/issues/2646",

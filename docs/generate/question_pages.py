@@ -36,9 +36,9 @@ change: {right} of {count} are. Misses stay in the table.
 
 {reasons}
 
-Of the other {judging}, {judged} are right. The last eleven were committed with their verdicts before
-the rules were last changed: seven of them were right at once, and the four others were open_clip
-821, sentence-transformers 608 and the misses below.
+Of the other {judging}, {judged} are right. The last eleven were committed with their verdicts
+before the rules were last changed: seven of them were right at once, and the four others were
+open_clip 821, sentence-transformers 608 and the misses below.
 
 Where several questions are about one situation, one stands for all. Six rows of an earlier table,
 all of them right, are therefore named beside another now (FlagEmbedding 151, 179 and 593, VLM2Vec
