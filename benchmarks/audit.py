@@ -52,7 +52,7 @@ COLUMNS = (
 KEY = COLUMNS[:4]
 ENCODER, SUSPECT, SEEDS = "all-MiniLM-L6-v2", 0.1, (0, 1, 2)
 SPLIT, OTHERS, LONG = 60, 400, 40  # docstrings, and words of one that is split
-COSTS = ((1_000, 384), (10_000, 384), (100_000, 384))
+COSTS = ((1_000, 384), (10_000, 384), (30_000, 384), (100_000, 384))
 
 Pairs = list[tuple[int, int]]
 

@@ -1,4 +1,4 @@
-"""The functions ``report``, ``compare`` and ``sweep`` of the package's root.
+"""The functions ``audit``, ``report``, ``compare`` and ``sweep`` of the package's root.
 
 They are thin: the work is done in the packages below, which are imported when a verb is called.
 """
@@ -22,12 +22,16 @@ if TYPE_CHECKING:
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.evaluation.embed import Encoder
     from isotrope.paradigm.objective import Objective
+    from isotrope.training.dev_score import DevMetric
     from isotrope.training.settings import RunSettings
 
 __all__ = ["EvaluationOptions", "audit", "compare", "report", "sweep"]
 
 Folder = str | os.PathLike[str]
 """A run or model folder; an outcome of ``isotrope.fit`` is one."""
+
+
+_STATISTICS = 4_000  # records that give mean and covariance, where others are scored
 
 
 class EvaluationOptions(TypedDict, total=False):
@@ -44,6 +48,7 @@ class EvaluationOptions(TypedDict, total=False):
     mode: Literal["full", "prototyping"]
     pooling: str | None
     truncate_dim: int | None
+    only: Sequence[str] | None
     device: str
     batch_size: int
     results: str | Path | None
@@ -183,12 +188,14 @@ def audit(
     from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.paradigm import registry
+    from isotrope.training.dev_score import dev_metric_of_file
 
     check_numbers(batch_size, suspect, mine, hardness)
     for plugin in plugins:
         registry.load_plugin(Path(plugin))
     chosen = checked_objective(objective, objective_settings)
     page = None if output is None else _audit_page()
+    metric = None if dev in (None, "auto") else dev_metric_of_file(Path(str(dev)))
     rows = read_rows(data, columns=columns, views=views)
     if mine and rows.views == "dropout":
         raise InputError("hard negatives are of pairs; these are single texts: leave mine out")
@@ -206,7 +213,7 @@ def audit(
         embedded,
         chosen,
         encoder=loaded.name,
-        uncovered=_uncovered(loaded, rows, embedded, dev, prompts, seed),
+        uncovered=_uncovered(loaded, rows, embedded, metric or dev, prompts, seed),
         batch_size=batch_size,
         suspect=suspect,
         mine=mine,
@@ -245,18 +252,21 @@ def _uncovered(
     encoder: "SentenceEncoder",
     rows: "PairedRows",
     embedded: "Embedded",
-    dev: str | Path | None,
+    dev: "DevMetric | str | Path | None",
     prompts: tuple[str, str],
     seed: int,
 ) -> dict[str, Any]:
     """Return what whitening uncovers, as plain values."""
     from isotrope.evaluation.embed import CachedEncoder
     from isotrope.evaluation.uncover import Uncovered, uncover, uncover_records
-    from isotrope.training.dev_score import dev_metric_of_file
+    from isotrope.training.dev_score import DevMetric
 
     if dev is None:
         found = Uncovered("unknown", "not measured: dev is left out")
-    elif dev == "auto":
+    elif isinstance(dev, DevMetric):
+        texts = [text for record in rows.texts[:_STATISTICS] for text in record[:2]]
+        found = uncover(encoder, texts, name=dev.name, score=dev.score)
+    else:
         known: dict[str, np.ndarray] = {}
         if rows.views != "dropout":  # those are not the encoder's plain embeddings
             for side, vectors in enumerate((embedded.anchors, embedded.positives)):
@@ -264,10 +274,6 @@ def _uncovered(
                 known |= dict(zip(own, vectors.numpy(), strict=True))
         cached = CachedEncoder(encoder, known=known)
         found = uncover_records(cached, rows.texts, rows.views, prompts=prompts, seed=seed)
-    else:
-        metric = dev_metric_of_file(Path(dev))
-        texts = [text for record in rows.texts[:4000] for text in record]
-        found = uncover(encoder, texts, name=metric.name, score=metric.score)
     return asdict(found)
 
 

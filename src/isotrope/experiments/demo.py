@@ -285,10 +285,9 @@ def _table(
     note = (
         f"{heldout:,} held-out functions: query the first sentence of the docstring, target "
         f"the rest, searched among all {heldout:,} targets; MRR@10 and recall are out of 100. GD, "
-        f"hardest share and ratio: each objective's own, on held-out pairs in batches of "
-        f"{recipe.probe}. Where the last step is not saved, the saved model is the "
-        "one before fine-tuning: no step had a higher dev score. "
-        "Barlow Twins' ratio is matrix-valued. Seed "
+        "hardest share and ratio: each objective's own, on held-out pairs in batches of "
+        f"{recipe.probe}. Where the last step is not saved, the saved model is the one before "
+        "fine-tuning: no step had a higher dev score. Barlow Twins' ratio is matrix-valued. Seed "
         f"{seed}. The best objective ({best}) was chosen by the dev score."
     )
     cells = [row.shown() for row in rows]

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.audit.result import Audit
+from isotrope.diagnostics.audit.result import Audit, _short
 from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.objective import Objective
+from isotrope.reports.html import HtmlTable, tables_page
 from tests.diagnostics.audit.handmade import of, rows
 from tests.diagnostics.audit.test_push import planted
 
@@ -70,6 +71,7 @@ def test_it_is_printed_as_tables() -> None:
     assert text.startswith("200 pairs of the data, drawn, infonce, batches of 64")
     assert "18 and 121" in text
     assert "the positive is farther than most other positives" in text
+    assert "\x1b" not in _short("a \x1b[2J text")
     quiet = audited(InfoNCE(), suspect=2.0)
     assert "No two rows push each other" in str(quiet)
     assert repr(quiet).endswith("0 likely false negatives)")
@@ -80,6 +82,8 @@ def test_objectives_without_a_push_between_rows_are_refused() -> None:
         checked_objective("barlowtwins")
     with pytest.raises(InputError, match="dino has no components"):
         checked_objective("dino")
+    with pytest.raises(InputError, match="infonce cannot be audited: InfoNCE with in_batch=False"):
+        checked_objective("infonce", {"in_batch": "false"})
     with pytest.raises(InputError, match="are those of an objective that is given by its name"):
         checked_objective(InfoNCE(), {"temperature": 0.1})
     assert checked_objective("infonce", {"temperature": 0.1}) == InfoNCE(temperature=0.1)
@@ -108,3 +112,12 @@ def test_rows_that_are_all_one_text() -> None:
     assert found.recommended == {}
     assert "no anchor has a negative" in str(found)
     json.loads(found.to_json())
+
+
+def test_the_page_shows_texts_as_texts() -> None:
+    tables = [HtmlTable("T", ("rows", "text"), [("1 and 2", "<script>x</script>")], "a\nb")]
+    page = tables_page("Before training", "lead <i>", tables)
+    assert "&lt;script&gt;x" in page
+    assert "lead &lt;i&gt;" in page
+    assert '<p class="note">a</p>\n<p class="note">b</p>' in page
+    assert "<script" not in page

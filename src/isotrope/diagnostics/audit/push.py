@@ -100,15 +100,20 @@ def ledger(
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
     separable = _separable(embedded, objective)
+    grouped = len(embedded.groups.unique()) < n  # comparing groups takes a fifth of the time
     meetings = _rectangles(order) if separable else _squares(order)
     with bar(n * n, "push", "pairs", show=progress) as done:
         for rows, columns, new in meetings:
-            both = [_pushes(objective, v) for v in _directions(embedded, rows, columns)]
+            views = _directions(embedded, rows, columns, grouped=grouped)
+            both = [_pushes(objective, of) for of in views]
             mass += sum(float(of[1].sum()) for of in both) / 2
             met += len(rows)
             first, second = (of[0] for of in both)
-            strength = (first * second).sqrt_().masked_fill_(~new, 0.0)
-            mean = ((first + second) / 2).masked_fill_(~new, 0.0)
+            strength = (first * second).sqrt_()
+            mean = first.add_(second).div_(2)
+            if not bool(new.all()):
+                strength.masked_fill_(~new, 0.0)
+                mean.masked_fill_(~new, 0.0)
             row_force.index_add_(0, rows, mean.double().sum(dim=1))
             best, where = chunked_topk(strength, min(keep, len(columns)))
             where = where.clamp_min(0)
@@ -200,9 +205,10 @@ def _squares(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
             yield rows, rows, first[:, None] != first
 
 
-def _directions(embedded: Embedded, rows: Tensor, columns: Tensor) -> list[Views]:
+def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: bool) -> list[Views]:
     """Return anchors against positives, and positives against anchors."""
-    a, p, groups = embedded.anchors, embedded.positives, embedded.groups[columns]
+    a, p = embedded.anchors, embedded.positives
+    groups = embedded.groups[columns] if grouped else None
     return [Views(a[rows], p[columns], groups=groups), Views(p[rows], a[columns], groups=groups)]
 
 

@@ -260,7 +260,7 @@ class Audit:
         ]
         note = f"{self.rows.empty:,} further rows were left out because a text is empty."
         return AuditTable(
-            "PairedRows", note, ("rows that are", "rows", "share", "lines", "meaning"), rows
+            "Rows", note, ("rows that are", "rows", "share", "lines", "meaning"), rows
         )
 
     def _uncovered(self) -> AuditTable:
@@ -292,7 +292,10 @@ def _percent(share: float | None) -> str | None:
 
 
 def _short(text: str) -> str:
-    plain = " ".join(text.split())
+    """Return the beginning of a text, without what steers a terminal."""
+    plain = "".join(
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())
+    )
     return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 3] + "..."
 
 

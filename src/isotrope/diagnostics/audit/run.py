@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import torch
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.mining import mine as mined
@@ -27,7 +28,8 @@ def checked_objective(
     """Return an objective that can be audited.
 
     Raises:
-        InputError: settings beside an objective; no components, or none between rows.
+        InputError: settings beside an objective; no components, or none between rows; an objective
+            that needs more than a batch.
     """
     if isinstance(objective, str):
         objective = registry.build(objective, settings)
@@ -39,6 +41,10 @@ def checked_objective(
             f"{objective.name} {what}, so there is no push between rows to audit; audit the data "
             "with another objective, for example infonce"
         )
+    try:
+        objective.terms(torch.eye(4), torch.eye(4))
+    except ValueError as error:  # one that needs more than a batch
+        raise InputError(f"{objective.name} cannot be audited: {error}") from error
     return objective
 
 
