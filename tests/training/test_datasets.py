@@ -8,6 +8,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
+from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding, together
 from isotrope.objectives import MET, InfoNCE
 from isotrope.training.fit_text import fit
 from tests.training.conftest import sentences
@@ -109,3 +110,20 @@ def test_what_is_refused_names_the_data_set_and_leaves_nothing(
     with pytest.raises(InputError, match=message):
         fit(data, **{**options, "dev": None, **changes})
     assert not Path(options["output"]).exists()
+
+
+def test_what_is_found_of_one_data_set_names_it_and_what_is_found_of_all_is_said_once() -> None:
+    def finding(verdict: str, change: str) -> Finding:
+        return Finding(verdict, (), "", change, "Some reason.")
+
+    shared = finding("overfitting", "--learning-rate 1e-05")
+    own = finding("negatives-not-hard", "--objective.temperature 0.05")
+    whole = together({"qa": Diagnosis((own, shared)), "nli": Diagnosis((shared, own))})
+    assert whole.findings.count(shared) == 1
+    one = together({"qa": Diagnosis((own, shared)), "nli": Diagnosis((shared,))})
+    assert one.verdict == ("negatives-not-hard", "overfitting")
+    assert one.findings[0].detail == "Data set qa: Some reason."
+    assert one.findings[0].change == "--objective.qa.temperature 0.05"
+    number = Evidence("dead_early", 0.1)
+    healthy = together({name: Diagnosis((), numbers=(number,)) for name in ("qa", "nli")})
+    assert [str(n) for n in healthy.numbers] == ["qa: dead early 0.1", "nli: dead early 0.1"]

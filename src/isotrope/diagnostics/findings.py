@@ -106,7 +106,8 @@ class Diagnosis:
     def verdict(self) -> tuple[str, ...]:
         """The findings' words in their order; or ``("healthy",)``, and what is remarkable."""
         remarks = (remark.verdict for remark in self.remarks)
-        return tuple(finding.verdict for finding in self.findings) or (HEALTHY, *remarks)
+        words = dict.fromkeys(finding.verdict for finding in self.findings)
+        return tuple(words) or (HEALTHY, *dict.fromkeys(remarks))
 
     @property
     def healthy(self) -> bool:
