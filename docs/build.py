@@ -78,13 +78,13 @@ def _read(file: str) -> list[dict[str, str]]:
 
 
 def gains() -> dict[str, list[float]]:
-    """Return what each objective gained over the model before fine-tuning, by seed."""
+    """Return what each objective gained over the model before fine-tuning, by seed, out of 100."""
     rows = _read("demo-seeds.csv")
     start = {row["seed"]: float(row["MRR@10"]) for row in rows if row["model"] == "untrained"}
     gained = defaultdict(list)
     for row in rows:
         if row["model"] != "untrained":
-            gained[row["model"]].append(float(row["MRR@10"]) - start[row["seed"]])
+            gained[row["model"]].append(100 * (float(row["MRR@10"]) - start[row["seed"]]))
     return dict(gained)
 
 
@@ -105,7 +105,7 @@ def _spread(values: Iterable[float], digits: int, sign: str = "") -> str:
 
 def _gain_lines() -> list[list[str]]:
     return [
-        [f"[`{name}`](../objectives/{name}.md)", _spread(values, 3, "+")]
+        [f"[`{name}`](../objectives/{name}.md)", _spread(values, 1, "+")]
         for name, values in gains().items()
     ]
 

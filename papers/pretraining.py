@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from isotrope.core.files import atomic_replace
 from isotrope.encoders import SentenceEncoder
+from papers.word_vectors import cooccurrences, word_vectors
 
 __all__ = [
     "MaskedLM",
@@ -45,6 +46,7 @@ class PretrainingRecipe:
         batch_size: sentences a step.
         max_length: tokens that a sentence is cut to.
         vocabulary: word pieces.
+        deviation: of the components of the word vectors at the beginning.
         learning_rate: peak, after ``warmup`` steps; it rises and falls linearly.
         warmup: steps.
         share: of the word pieces that are to be filled in.
@@ -57,6 +59,7 @@ class PretrainingRecipe:
     batch_size: int = 128
     max_length: int = 32
     vocabulary: int = 8_000
+    deviation: float = 0.03
     learning_rate: float = 3e-3
     warmup: int = 200
     share: float = 0.15
@@ -146,9 +149,10 @@ class Tokens:
 def initialized(
     recipe: PretrainingRecipe, texts: Sequence[str], folder: Path, seed: int
 ) -> tuple[SentenceEncoder, Tokens]:
-    """Return an encoder whose weights are drawn, pooling by CLS, and the texts as its ids.
+    """Return an encoder before its training, pooling by CLS, and the texts as its ids.
 
-    Both are kept in ``folder``, so that a run that goes on does not make them again.
+    Its word vectors are those of :func:`papers.word_vectors.word_vectors`, everything else is
+    drawn. Both are kept in ``folder``, so that a run that goes on does not make them again.
 
     Args:
         recipe: sizes; the word pieces are learnt from the first 200,000 texts.
@@ -158,25 +162,37 @@ def initialized(
     """
     start, file = folder / "start", folder / "tokens.npz"
     if not start.is_dir():
-        SentenceEncoder.scratch(
+        encoder = SentenceEncoder.scratch(
             texts,
             seed=seed,
             vocabulary=recipe.vocabulary,
             layers=recipe.layers,
             width=recipe.width,
             heads=max(1, recipe.width // 64),
-        ).save(start)
-    encoder = SentenceEncoder.load(start, pooling="cls", device="cpu")
-    if not file.is_file():
-        pieces, lengths = [], [0]
-        for first in range(0, len(texts), _CHUNK):
-            rows, _ = encoder.tokenize(texts[first : first + _CHUNK], recipe.max_length)
-            pieces.append(np.fromiter(itertools.chain.from_iterable(rows), np.uint16))
-            lengths += [len(row) for row in rows]
+        )
+        tokens = _tokenized(encoder, texts, recipe.max_length)
         with atomic_replace(file) as temporary, temporary.open("wb") as handle:
-            np.savez(handle, ids=np.concatenate(pieces), starts=np.cumsum(lengths))
+            np.savez(handle, ids=tokens.ids, starts=tokens.starts)
+        size = len(encoder.tokenizer)
+        counts = cooccurrences(tokens.ids, tokens.starts, size, first=_SPECIAL)
+        vectors = word_vectors(counts, recipe.width, deviation=recipe.deviation, seed=seed)
+        bert: Any = encoder.model[0].model
+        words = bert.embeddings.word_embeddings.weight.data
+        occur = vectors.any(dim=1)
+        words[occur] = vectors[occur]
+        encoder.save(start)
+    encoder = SentenceEncoder.load(start, pooling="cls", device="cpu")
     with np.load(file) as stored:
         return encoder, Tokens(stored["ids"], stored["starts"])
+
+
+def _tokenized(encoder: SentenceEncoder, texts: Sequence[str], max_length: int) -> Tokens:
+    pieces, lengths = [], [0]
+    for first in range(0, len(texts), _CHUNK):
+        rows, _ = encoder.tokenize(texts[first : first + _CHUNK], max_length)
+        pieces.append(np.fromiter(itertools.chain.from_iterable(rows), np.uint16))
+        lengths += [len(row) for row in rows]
+    return Tokens(np.concatenate(pieces), np.cumsum(lengths))
 
 
 def pretrain(

@@ -1,12 +1,15 @@
 """The protocol for sentence embeddings on raw encoders: its trainings, in three stages.
 
-Every loss gets the same budget: four rates at its published values (``rates``), then twelve sets of
-its own hyperparameters at the best of these rates (``settings``), both with 32,000 sentences and
-one seed that is not used again; then five seeds of what was best, with 128,000 (``final``). Best
-is by the dev split of STS-B, scored every 125 steps, of which the best after step 0 counts; the
+Every loss gets the same budget: four rates at its published values (``rates``), then six sets of
+its own hyperparameters at the best of these rates (``settings``), both with 16,000 sentences and
+one seed that is not used again; then five seeds of what was best, with 32,000 (``final``). Best
+is by the dev split of STS-B, scored every 50 steps, of which the best after step 0 counts; the
 seven STS tasks and the seven of classification are scored once, at that step of the final
 trainings. ``curves`` are the one-thing-varied trainings of Li et al. 2024, figures 6 and 8(c);
 ``passes`` are longer trainings (256,000 sentences) for Nie et al. 2023, figures 1 and 3.
+
+What a claim needs is trained together: :data:`SCHEDULE` has the losses of table 3 first, through
+all of their stages, then the steps of table 5, then what Nie et al. 2023 add, then printed forms.
 
 Batches of 64, at most 32 tokens, sentences of any length, CLS, no head, embeddings frozen. Losses
 are trained in the form of the authors' released code; a name that ends in ``printed`` is the form
@@ -25,11 +28,13 @@ from papers.machinery.job import PaperJob, brief
 __all__ = [
     "LOSSES",
     "RATES",
+    "SCHEDULE",
     "SEEDS",
     "STAGES",
     "ProtocolLoss",
     "Stage",
     "best",
+    "final",
     "jobs",
     "measured",
     "short",
@@ -47,7 +52,7 @@ SEEDS = (1, 2, 3, 4, 5)
 PASS_SEEDS = (1, 2, 3)
 _TUNING = 0  # the seed of stages whose results choose something
 
-_SHORT, _LONG, _PASS = 500, 2_000, 4_000  # steps
+_SHORT, _LONG, _PASS = 250, 500, 4_000  # steps
 _TRANSFER = ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC")
 _SCORED = {"scores": ["sts", *_TRANSFER], "mode": "prototyping", "ends": ["best"]}
 _WHITENED = 2_000  # sentences whose statistics whiten
@@ -82,14 +87,12 @@ def _grid(base: Values, **choices: Sequence[float]) -> tuple[Values, ...]:
 
 
 _RELEASED: Values = {"variant": "released"}
-_TEMPERATURES = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.08, 0.1, 0.13, 0.17, 0.23, 0.3)
-_WEIGHTS = (0.1, 0.3, 1, 2, 3, 5, 10, 20, 30, 60, 100, 300)
-_MARGINS = (0.1, 0.15, 0.19, 0.23, 0.27, 0.31, 0.35, 0.4, 0.45, 0.5, 0.6, 0.8)
-_ANGLES = tuple(
-    m * math.pi for m in (0.03, 0.05, 0.07, 0.09, 0.11, 0.13, 0.15, 0.17, 0.19, 0.21, 0.25, 0.3)
-)
-_THREE_PARTS = {"margin": (0.3, 0.37), "temperature": (0.03, 0.05), "ratio": (1.0, 1.5, 1.75)}
-_TWO_PARTS = {"margin": (0.27, 0.3, 0.37), "ratio": (1.0, 1.25, 1.5, 1.75)}
+_TEMPERATURES = (0.02, 0.03, 0.05, 0.08, 0.17, 0.3)
+_WEIGHTS = (0.3, 1, 3, 10, 30, 100)
+_MARGINS = (0.15, 0.23, 0.31, 0.45, 0.6, 0.8)
+_ANGLES = tuple(m * math.pi for m in (0.05, 0.1, 0.15, 0.2, 0.25, 0.3))
+_THREE_PARTS = {"margin": (0.3,), "temperature": (0.03, 0.05), "ratio": (1.0, 1.5, 1.75)}
+_TWO_PARTS = {"margin": (0.3, 0.37), "ratio": (1.0, 1.5, 1.75)}
 
 _MODIFIED: dict[str, tuple[Values, Mapping[str, Sequence[float]]]] = {
     "modifiedmhe": ({"margin": 0.3, "temperature": 0.05, "ratio": 1.75}, _THREE_PARTS),
@@ -103,8 +106,7 @@ def _losses() -> Iterable[ProtocolLoss]:
     """The sixteen of tables 3 to 5 and table 1, then forms and steps."""
     simcse: Values = {"temperature": 0.05}
     yield ProtocolLoss("infonce", "infonce", simcse, _grid({}, temperature=_TEMPERATURES))
-    angles = (math.pi / 36, math.pi / 18, math.pi / 9)
-    arccon = _grid({}, temperature=(0.03, 0.05, 0.07, 0.1), margin=angles)
+    arccon = _grid({}, temperature=(0.03, 0.05, 0.08), margin=(math.pi / 18, math.pi / 9))
     yield ProtocolLoss("arccon", "arccon", {**simcse, "margin": math.pi / 18}, arccon)
     yield ProtocolLoss("mpt", "mpt", {"margin": 0.23}, _grid({}, margin=_MARGINS))
     yield ProtocolLoss("met", "met", {"margin": 0.45}, _grid({}, margin=_MARGINS))
@@ -120,7 +122,7 @@ def _losses() -> Iterable[ProtocolLoss]:
     yield ProtocolLoss("vicreg", "vicreggrad", {"weight": 30.0}, _grid({}, weight=_WEIGHTS))
     for name, (values, varied) in _MODIFIED.items():
         yield ProtocolLoss(name, name, {**values, **_RELEASED}, _grid(_RELEASED, **varied))
-    uniform = _grid({"alpha": 2.0}, t=(2.0, 4.0, 6.0, 8.0), balance=(0.05, 0.1, 0.3))
+    uniform = _grid({"alpha": 2.0}, t=(2.0, 4.0, 6.0), balance=(0.1, 0.3))
     yield ProtocolLoss(
         "alignuniform", "alignuniform", {"alpha": 2.0, "t": 6.0, "balance": 0.1}, uniform
     )
@@ -167,6 +169,7 @@ def _job(
     seed: int,
     more: Mapping[str, Any] | None = None,
 ) -> PaperJob:
+    every = 125 if steps == _PASS else 50  # Nie et al. 2023 look every 125 steps
     fixed = {
         "texts": f"wiki:{64 * steps}",
         "encoder": encoder,
@@ -177,8 +180,8 @@ def _job(
         "batch_size": 64,
         "max_length": 32,
         "max_steps": steps,
-        "keep_every": 125,
-        "log_every": 125,
+        "keep_every": every,
+        "log_every": every,
         "held": [4, 128],
         "looks": ["dev"],
         "objective": loss.objective,
@@ -196,9 +199,29 @@ def start(encoder: str) -> PaperJob:
     return _job(encoder, loss, loss.values, RATES[0], _SHORT, _TUNING, {**_SCORED, **more})
 
 
-def short(encoder: str, loss: ProtocolLoss, values: Values, rate: float) -> PaperJob:
-    """Return a training of the stages that choose."""
-    return _job(encoder, loss, values, rate, _SHORT, _TUNING)
+def short(
+    encoder: str,
+    loss: ProtocolLoss,
+    values: Values,
+    rate: float,
+    more: Mapping[str, Any] | None = None,
+) -> PaperJob:
+    """Return a training of the stages that choose; ``more`` are further settings."""
+    return _job(encoder, loss, values, rate, _SHORT, _TUNING, more)
+
+
+def final(
+    encoder: str,
+    loss: ProtocolLoss,
+    values: Values,
+    rate: float,
+    seed: int,
+    more: Mapping[str, Any] | None = None,
+) -> PaperJob:
+    """Return a training that is judged, by STS alone unless ``more`` says otherwise."""
+    return _job(
+        encoder, loss, values, rate, _LONG, seed, {**_SCORED, "scores": ["sts"], **(more or {})}
+    )
 
 
 def best(jobs: Iterable[tuple[Any, PaperJob]], find: Find) -> Any:  # noqa: ANN401 - beside a job
@@ -257,8 +280,8 @@ def _final(encoder: str, loss: ProtocolLoss, find: Find) -> list[PaperJob]:
     at, values = rate(encoder, loss, find), tuned(encoder, loss, find)
     if at is None or values is None:
         return []
-    more = _SCORED if not loss.like else {**_SCORED, "scores": ["sts"]}
-    return [_job(encoder, loss, values, at, _LONG, seed, more) for seed in SEEDS]
+    more = {} if loss.like else _SCORED
+    return [final(encoder, loss, values, at, seed, more) for seed in SEEDS]
 
 
 def _curve(encoder: str, find: Find, varied: str) -> list[PaperJob]:
@@ -287,28 +310,53 @@ def _pass(encoder: str, find: Find, name: str) -> list[PaperJob]:
     return [_job(encoder, loss, values, at, _PASS, seed, more) for seed in PASS_SEEDS]
 
 
-def jobs(stage: Stage, encoder: str, find: Find) -> list[PaperJob]:
-    """Return the jobs of a stage, as far as what they depend on is known."""
+_STEPS = tuple(name for name, loss in LOSSES.items() if loss.like)
+_PRINTED = tuple(name for name in LOSSES if name.endswith(" printed"))
+_NIE = ("alignuniform", "dcl", "dclplus", "mat")
+_FIRST = tuple(n for n in LOSSES if n not in {*_STEPS, *_PRINTED, *_NIE, "baseline"})
+_GROUPS = (_FIRST, _STEPS, _NIE, _PRINTED)
+
+SCHEDULE: tuple[tuple[Stage, tuple[str, ...]], ...] = (
+    ("start", ()),
+    *((stage, group) for group in _GROUPS for stage in ("rates", "settings", "final")),
+    ("rates", ("baseline",)),
+    ("curves", ()),
+    ("passes", ()),
+)
+"""What is trained, in order: a stage, and the losses of :data:`LOSSES` it is about."""
+
+
+def jobs(
+    stage: Stage, encoder: str, find: Find, names: Sequence[str] = tuple(LOSSES)
+) -> list[PaperJob]:
+    """Return the jobs of a stage, as far as what they depend on is known.
+
+    Args:
+        stage: of :data:`STAGES`.
+        encoder: its name.
+        find: gives the result of a job.
+        names: losses that ``rates``, ``settings`` and ``final`` are about.
+    """
+    losses = [LOSSES[name] for name in names]
     if stage == "start":
         return [start(encoder)]
     if stage == "rates":
-        return [
-            short(encoder, loss, loss.values, rate) for loss in LOSSES.values() for rate in RATES
-        ]
+        return [short(encoder, loss, loss.values, rate) for loss in losses for rate in RATES]
     jobs_: list[PaperJob] = []
     if stage == "settings":
-        for loss in LOSSES.values():
+        for loss in losses:
             if (at := rate(encoder, loss, find)) is not None:
                 jobs_ += [short(encoder, loss, values, at) for values in loss.grid]
         return jobs_
     if stage == "final":
-        names = [name for name in LOSSES if name != "baseline"]
+        names = [name for name in names if name != "baseline"]
     elif stage == "curves":
         names = ["baseline", *(f"baseline {k}={v:g}" for k, vs in _CURVES.items() for v in vs)]
     else:
         names = [*_PASSES, *(f"mpt margin={margin:g}" for margin in _MPT_MARGINS)]
         names = [f"{name} pass" for name in names]
-    return [job for name in names for job in trainings(encoder, find, name)]
+    jobs_ = [job for name in names for job in trainings(encoder, find, name)]
+    return sorted(jobs_, key=lambda job: job.seed)  # every comparison has a first seed soon
 
 
 def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]:

@@ -48,11 +48,12 @@ because positives come closer there. Tevatron 129, a miss as well, is gone: its 
 and in [the question that was meant](https://github.com/texttron/tevatron/issues/104) the reason was
 a mistake in the asker's own texts. Dot products are what FlagEmbedding 603 asks about.
 
-MRR@10 is that of 100 pairs that were held out, at the start, after the training as it was asked
-about, and after the change. Each training has 12 steps: the scores show in which direction a
-change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw language model"
-one that was never trained to compare texts, on docstrings of Python's library, one seed, in
-sentence-transformers' trainer ([table](results/questions.csv), `python benchmarks/questions.py`).
+MRR@10, out of 100, is that of 100 pairs that were held out, at the start, after the training as it
+was asked about, and after the change. Each training has 12 steps: the scores show in which
+direction a change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw
+language model" one that was never trained to compare texts, on docstrings of Python's library, one
+seed, in sentence-transformers' trainer ([table](results/questions.csv),
+`python benchmarks/questions.py`).
 What somebody else's training had on its own data is not known; the link leads to the question in
 the words of who asked it.
 
@@ -224,7 +225,7 @@ def _name(url: str) -> str:
 
 def _scores(row: Mapping[str, str]) -> str:
     scores = [row[name] for name in ("mrr_start", "mrr_before", "mrr_after") if row[name]]
-    return ", ".join(scores) or "-"
+    return ", ".join(f"{100 * float(score):.1f}" for score in scores) or "-"
 
 
 def _verdicts(words: str) -> str:

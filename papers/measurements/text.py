@@ -42,6 +42,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder, Encoder
 from isotrope.evaluation.sts import score_task, sts_dev, with_average
 from isotrope.evaluation.transfer import MODES, transfer_result, transfer_task
+from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
@@ -57,7 +58,6 @@ from papers.li2024.model_statistics.held_out import held_out
 from papers.li2024.model_statistics.lemma_share import lemma_share
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
-from papers.whitening import WhitenedEncoder
 
 __all__ = ["MEASURES", "check", "run"]
 

@@ -11,6 +11,7 @@ __version__ = "0.1.0"
 _HOME = {
     # what a user calls
     "Doctor": "isotrope.adapters.doctor",
+    "audit": "isotrope.verbs",
     "compare": "isotrope.verbs",
     "decompose": "isotrope.paradigm.decompose",
     "diagnose": "isotrope.diagnostics.target",
@@ -48,6 +49,7 @@ __all__ = [
     "Terms",
     "Views",
     "__version__",
+    "audit",
     "compare",
     "decompose",
     "diagnose",
@@ -84,6 +86,7 @@ if TYPE_CHECKING:
     from isotrope.paradigm.objective import Preset as Preset
     from isotrope.training import fit as fit
     from isotrope.training import fit_images as fit_images
+    from isotrope.verbs import audit as audit
     from isotrope.verbs import compare as compare
     from isotrope.verbs import report as report
     from isotrope.verbs import sweep as sweep

@@ -1,4 +1,4 @@
-"""The functions ``report``, ``compare`` and ``sweep`` of the package's root.
+"""The functions ``audit``, ``report``, ``compare`` and ``sweep`` of the package's root.
 
 They are thin: the work is done in the packages below, which are imported when a verb is called.
 """
@@ -6,20 +6,32 @@ They are thin: the work is done in the packages below, which are imported when a
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.files import write_all
 from isotrope.core.result import Result
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from isotrope.diagnostics.audit.result import Audit
+    from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+    from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.evaluation.embed import Encoder
+    from isotrope.paradigm.objective import Objective
+    from isotrope.training.dev_score import DevMetric
     from isotrope.training.settings import RunSettings
 
-__all__ = ["EvaluationOptions", "compare", "report", "sweep"]
+__all__ = ["EvaluationOptions", "audit", "compare", "report", "sweep"]
 
 Folder = str | os.PathLike[str]
 """A run or model folder; an outcome of ``isotrope.fit`` is one."""
+
+
+_STATISTICS = 4_000  # records that give mean and covariance, where others are scored
 
 
 class EvaluationOptions(TypedDict, total=False):
@@ -36,6 +48,7 @@ class EvaluationOptions(TypedDict, total=False):
     mode: Literal["full", "prototyping"]
     pooling: str | None
     truncate_dim: int | None
+    only: Sequence[str] | None
     device: str
     batch_size: int
     results: str | Path | None
@@ -111,6 +124,157 @@ def compare(
             raise InputError(f"a comparison needs two models or more; found {len(models)}")
         results = [evaluate(m, **options) for m in models if not isinstance(m, Result)]
     return compared(results)
+
+
+def audit(
+    data: object,
+    *,
+    encoder: "str | os.PathLike[str] | SentenceEncoder",
+    objective: "str | Objective" = "infonce",
+    objective_settings: Mapping[str, float | str] | None = None,
+    columns: Sequence[str] | None = None,
+    views: Literal["auto", "dropout", "adjacent", "pairs"] = "auto",
+    batch_size: int = 64,
+    max_length: int = 32,
+    query_prompt: str = "",
+    passage_prompt: str = "",
+    dev: str | Path | None = "auto",
+    suspect: float = 0.1,
+    mine: int = 0,
+    hardness: float = 0.3,
+    seed: int = 0,
+    device: str = "auto",
+    plugins: Sequence[str | Path] = (),
+    output: str | Path | None = None,
+    progress: bool = False,
+) -> "Audit":
+    """Say before a training what an objective will do to the data, in one pass of the encoder.
+
+    Args:
+        data: one file that ``isotrope train`` reads, of single texts or pairs; or a list of texts
+            or of pairs, a DataFrame, a ``datasets.Dataset``.
+        encoder: the encoder that training will begin with: a name, a folder, or a loaded one.
+        objective: whose components are computed.
+        objective_settings: of an objective that is given by its name.
+        columns: of a table.
+        views: how a positive is made, as for ``isotrope.fit``.
+        batch_size: rows of a batch in training.
+        max_length: tokens that a text is cut to in training.
+        query_prompt: put before every anchor.
+        passage_prompt: put before every positive.
+        dev: what to score whitening on: an STS file or a retrieval set; ``auto`` is a part of the
+            data, whose positives have to be found; None leaves it out.
+        suspect: reciprocal push from which two rows are likely false negatives, of all the push
+            that an anchor can have.
+        mine: hard negatives for each anchor.
+        hardness: the largest share of the push on an anchor that a hard negative may have.
+        seed: of batches, dropout and what is drawn.
+        device: where to embed.
+        plugins: Python files with objectives of your own.
+        output: a folder for the page (``audit.html``), ``audit.json`` and the files for a training;
+            files of those names in it are replaced.
+        progress: show bars on stderr.
+
+    Returns:
+        The audit: ``print`` shows its tables, ``recommended`` has the values to begin with,
+        ``to_json()`` everything.
+
+    Raises:
+        InputError: anything wrong with the data, the encoder, the objective or the folder; an
+            objective that has no components, or does not compare rows.
+        MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
+    """
+    from isotrope.diagnostics.audit.rows import embed_rows, read_rows
+    from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
+    from isotrope.encoders.sentence import SentenceEncoder
+    from isotrope.paradigm import registry
+    from isotrope.training.dev_score import dev_metric_of_file
+
+    check_numbers(batch_size, suspect, mine, hardness)
+    for plugin in plugins:
+        registry.load_plugin(Path(plugin))
+    chosen = checked_objective(objective, objective_settings)
+    page = None if output is None else _audit_page()
+    metric = None if dev in (None, "auto") else dev_metric_of_file(Path(str(dev)))
+    rows = read_rows(data, columns=columns, views=views)
+    if mine and rows.views == "dropout":
+        raise InputError("hard negatives are of pairs; these are single texts: leave mine out")
+    loaded = (
+        encoder
+        if isinstance(encoder, SentenceEncoder)
+        else SentenceEncoder.load(os.fspath(encoder), device=device)
+    )
+    prompts = (query_prompt, passage_prompt)
+    embedded = embed_rows(
+        loaded, rows, max_length=max_length, prompts=prompts, seed=seed, progress=progress
+    )
+    audited = audit_rows(
+        rows,
+        embedded,
+        chosen,
+        encoder=loaded.name,
+        uncovered=_uncovered(loaded, rows, embedded, metric or dev, prompts, seed),
+        batch_size=batch_size,
+        suspect=suspect,
+        mine=mine,
+        hardness=hardness,
+        seed=seed,
+        progress=progress,
+    )
+    if output is not None and page is not None:
+        contents = {**audited.files(), "audit.json": audited.to_json().encode()}
+        contents["audit.html"] = page(audited).encode("utf-8", "replace")
+        write_all(Path(output), contents)
+    return audited
+
+
+def _audit_page() -> "Callable[[Audit], str]":
+    """Return what draws the page of an audit.
+
+    Raises:
+        MissingExtra: matplotlib or jinja2 is not installed.
+    """
+    try:
+        from isotrope.reports.html import HtmlTable, tables_page
+    except ModuleNotFoundError as error:
+        if error.name not in ("matplotlib", "jinja2"):
+            raise
+        raise MissingExtra(error.name, extra="report") from error
+
+    def page(audited: "Audit") -> str:
+        tables = [HtmlTable(t.title, t.columns, t.rows, t.note) for t in audited.tables()]
+        return tables_page("Before training", audited.title, tables)
+
+    return page
+
+
+def _uncovered(
+    encoder: "SentenceEncoder",
+    rows: "PairedRows",
+    embedded: "Embedded",
+    dev: "DevMetric | str | Path | None",
+    prompts: tuple[str, str],
+    seed: int,
+) -> dict[str, Any]:
+    """Return what whitening uncovers, as plain values."""
+    from isotrope.evaluation.embed import CachedEncoder
+    from isotrope.evaluation.uncover import Uncovered, uncover, uncover_records
+    from isotrope.training.dev_score import DevMetric
+
+    if dev is None:
+        found = Uncovered("unknown", "not measured: dev is left out")
+    elif isinstance(dev, DevMetric):
+        texts = [text for record in rows.texts[:_STATISTICS] for text in record[:2]]
+        found = uncover(encoder, texts, name=dev.name, score=dev.score)
+    else:
+        known: dict[str, np.ndarray] = {}
+        if rows.views != "dropout":  # those are not the encoder's plain embeddings
+            for side, vectors in enumerate((embedded.anchors, embedded.positives)):
+                own = [prompts[side] + record[side] for record in rows.texts]
+                known |= dict(zip(own, vectors.numpy(), strict=True))
+        cached = CachedEncoder(encoder, known=known)
+        found = uncover_records(cached, rows.texts, rows.views, prompts=prompts, seed=seed)
+    return asdict(found)
 
 
 def sweep(

@@ -75,6 +75,20 @@ def test_it_is_their_loss_where_theirs_is_infonce() -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
+def test_rows_of_one_label_are_not_pushed_apart(kind: Any) -> None:
+    model = quiet(scratch(width=16, layers=1))
+    given, groups = features(model, texts(6, 0), texts(6, 1)), torch.tensor([0, 1, 0, 2, 3, 1])
+    h = [model(dict(one))["sentence_embedding"] for one in given]
+    expected = float(InfoNCE().loss(Views(*h, groups=groups)).detach())
+    loss = kind(model, "infonce", groups=True)
+    assert float(loss([dict(one) for one in given], groups).detach()) == pytest.approx(expected)
+    plain = float(kind(model, "infonce")([dict(one) for one in given], groups).detach())
+    assert plain > expected + 1e-6
+    with pytest.raises(InputError, match="groups=True takes a column 'label' of integers"):
+        loss([dict(one) for one in given], None)
+
+
+@pytest.mark.parametrize("kind", BOTH)
 def test_training_resumes_exactly(kind: Any, tmp_path: Path) -> None:
     """By their trainer, dropout on; and the embeddings spread."""
     data = columns("text", count=64)

@@ -128,6 +128,8 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
         ((models[0], "--labels-test", files["test"], *own), "need the labelled texts"),
         ((models[0], "--sts", tmp_path / "none"), "no such folder of STS sets"),
         ((models[0], "--transfer", tmp_path / "none"), "no such folder of transfer tasks"),
+        ((models[0], "--transfer", tmp_path, "--tasks", "MRP"), "unknown transfer task 'MRP'"),
+        ((models[0], "--sts", tmp_path, "--tasks", "MR"), "--tasks chooses among the transfer"),
         ((models[0], "--corpus", tmp_path / "none.txt"), "no such file"),
         ((models[0], *labels, "--mode", "quick"), "invalid choice: 'quick'"),
         ((models[0], *own, "--results", files["own"]), "cannot write"),
@@ -143,7 +145,7 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
 
 def test_bad_data_stop_before_a_model_is_looked_for(run, files) -> None:
     files["own"].write_text(files["own"].read_text() + "1\ta\n")
-    found = run("evaluate", "no/such/model", "--sts", files["own"])
+    found = run("evaluate", "nosuch/model", "--sts", files["own"])
     assert found.code == 2
     assert "own.tsv, line 13: 2 tab-separated fields where 3 are needed" in found.err
 
@@ -159,7 +161,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     runs = [write_image_run(tmp_path / f"r{i}", data, weights=i) for i in range(2)]
     found = run("evaluate", runs[0], "--knn", "--linear", "--device", "cpu")
     assert found.code == 0, found.err
-    for words in (r"^knn +value$", r"^majority_top1 +0\.\d{4}$", r"^linear +value$"):
+    for words in (r"^knn +x 100$", r"^majority_top1 +\d+\.\d\d$", r"^linear +x 100$"):
         assert re.search(words, found.out, re.MULTILINE)
     again = run("evaluate", runs[0], "--knn", "--json")
     assert "finished before" in again.err

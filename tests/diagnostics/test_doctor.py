@@ -85,11 +85,11 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     assert "- hardest times uniform 18.9 times uniform (fault if below 1.5)" in lines
 
 
-@pytest.mark.parametrize("outcome", ["worse", "not known", "no measurable change"])
+@pytest.mark.parametrize("outcome", ["worse", "not known", "within noise"])
 def test_a_fall_within_noise_is_no_overfitting(outcome: Outcome) -> None:
     judged = Judgement(outcome, "what became of it", {})
     found = diagnose(replace(case(scores=(80.0, 78.0)), judgement=judged))
-    assert ("overfitting" in found.verdict) == (outcome != "no measurable change")
+    assert ("overfitting" in found.verdict) == (outcome != "within noise")
     assert "overfitting" in diagnose(case(scores=(80.0, 78.0))).verdict
 
 
@@ -203,7 +203,12 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
             "dimensional-collapse",
             "--objective.cov_coeff 1",
         ),
-        ({"effective_rank": 2.0}, "dimensional-collapse", "--objective infonce"),
+        ({"effective_rank": 2.0}, "dimensional-collapse", "--objective vicreg"),
+        (
+            {"objective": "mpt", "effective_rank": 2.0},
+            "dimensional-collapse",
+            "--objective infonce",
+        ),
         (
             {"kind": "images", "settings": {"weight-decay": 0.05}, "effective_rank": 2.0},
             "dimensional-collapse",
@@ -308,6 +313,11 @@ def test_a_measured_improvement_leaves_nothing_to_say() -> None:
         ),
         (
             {"uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
+            "anisotropic-start",
+            "--learning-rate 0.0003",
+        ),
+        (
+            {"objective": "mpt", "uniformity": -0.5, "probe": {"mean_cosine": 0.9}},
             "anisotropic-start",
             "--objective infonce",
         ),

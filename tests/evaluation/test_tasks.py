@@ -34,7 +34,11 @@ class Failing(Table):
 def tasks(monkeypatch):
     """Seven small tasks in place of the folder's."""
     found = {name: task(name, seed=i) for i, name in enumerate(transfer_sets.TASKS)}
-    monkeypatch.setattr(transfer_sets, "load_transfer", lambda path: found)
+    monkeypatch.setattr(
+        transfer_sets,
+        "load_transfer",
+        lambda path, only: {name: found[name] for name in only or found},
+    )
     return found
 
 
@@ -60,6 +64,15 @@ def test_transfer_goes_on_where_it_stopped(tasks, cache):
     columns = compare([result, result], resamples=20).details["columns"]
     assert list(columns) == [*tasks, "transfer_average"]
     assert all(column["percent"] for column in columns.values())
+
+
+def test_some_of_the_transfer_tasks_have_no_average(tasks, cache):
+    vectors = encoder_of(*tasks.values()).vectors
+    result = isotrope.evaluate(
+        Failing(vectors), transfer="a", mode="prototyping", only=["TREC", "MR"]
+    )
+    assert list(result.metrics) == ["TREC", "MR"]
+    assert "transfer_average" not in result.details
 
 
 def test_the_mode_is_part_of_what_was_done(tasks, cache):

@@ -33,7 +33,9 @@ def test_one_seed_prints_the_same_metrics_twice(tmp_path: Path) -> None:
         assert row.saved == (result.metrics["dev_best_step"] == SMALL.steps)
         at = next(i for i, words in enumerate(told) if words.startswith(f"{row.model}: "))
         saved = row.mrr if row.saved else first.rows[0].mrr
-        assert told[at].startswith(f"{row.model}: MRR@10 {saved:.4f} on the held-out functions")
+        assert told[at].startswith(
+            f"{row.model}: MRR@10 {100 * saved:.2f} on the held-out functions"
+        )
         assert told[at + 1].endswith(result.details["verdict"])
         assert ("the saved model is the one before training" in told[at + 1]) == (not row.saved)
     assert set(first.diagnoses) == set(OBJECTIVES)
@@ -54,14 +56,15 @@ def test_the_line_has_the_score_of_the_model_that_was_saved() -> None:
     untrained = Row("untrained", mrr=0.6521, recall=0.56, alignment=1.0, uniformity=-3.6)
     kept = replace(untrained, model="infonce", mrr=0.6982)
     assert line(kept, untrained) == (
-        "infonce: MRR@10 0.6982 on the held-out functions: the saved model"
+        "infonce: MRR@10 69.82 on the held-out functions: the saved model"
     )
     left = replace(untrained, model="barlowtwins", mrr=0.6576, saved=False)
     assert line(left, untrained) == (
-        "barlowtwins: MRR@10 0.6521 on the held-out functions: the saved model, the one before "
-        "fine-tuning (last step, not saved: 0.6576)"
+        "barlowtwins: MRR@10 65.21 on the held-out functions: the saved model, the one before "
+        "fine-tuning (last step, not saved: 65.76)"
     )
-    assert left.label == "barlowtwins (last step, not saved)"
+    label, *scores = left.shown()[:3]
+    assert (label, scores) == ("barlowtwins (last step, not saved)", pytest.approx([65.76, 56]))
 
 
 def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:

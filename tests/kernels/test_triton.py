@@ -60,6 +60,16 @@ FUSED = [
 EXACT = [InfoNCE(), NTXent(), MPT(), MIOv3(), MixCSE(), *map(registry.build, COUPLED)]
 
 
+def nightly(*sizes: Any) -> list[Any]:
+    """Further sizes of what smaller ones show."""
+    return [
+        pytest.param(*size, marks=pytest.mark.nightly)
+        if isinstance(size, tuple)
+        else pytest.param(size, marks=pytest.mark.nightly)
+        for size in sizes
+    ]
+
+
 def cut(monkeypatch: pytest.MonkeyPatch, rows: int, columns: int) -> None:
     """Choose other tiles, and panels of two of them."""
 
@@ -142,7 +152,7 @@ def test_what_only_anchors_move(name: str, settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("objective", [InfoNCE(), NTXent(), MPT(), MIOv3()], ids=str)
-@pytest.mark.parametrize(("n", "d"), [(2, 3), (7, 130), (33, 48), (65, 16), (65, 130)])
+@pytest.mark.parametrize(("n", "d"), [(2, 3), (7, 130), (33, 48), *nightly((65, 16), (65, 130))])
 def test_any_number_of_rows_and_any_width(objective: Objective, n: int, d: int) -> None:
     a, b = given("random", n, d)
     whole, found = (derivatives(objective, (a, b), name) for name in ("eager", "triton"))
@@ -150,7 +160,7 @@ def test_any_number_of_rows_and_any_width(objective: Objective, n: int, d: int) 
 
 
 @pytest.mark.parametrize("objective", EXACT, ids=str)
-@pytest.mark.parametrize(("n", "d", "seeds"), [(7, 48, 8), (33, 16, 4), (65, 130, 2)])
+@pytest.mark.parametrize(("n", "d", "seeds"), [(7, 48, 8), (33, 16, 4), *nightly((65, 130, 2))])
 def test_float32_is_as_exact_as_autograd(objective: Objective, n: int, d: int, seeds: int) -> None:
     """The bound of the row blocks: 1.5 times eager's error against float64, and one ulp."""
     as_exact_as_autograd(objective, n, d, seeds=seeds, backend="triton", device=DEVICE)
@@ -195,7 +205,7 @@ def test_what_is_broken_is_seen(
 
 
 @pytest.mark.parametrize("name", ["modifiedmhe", "modifiedmhs", "simclrgrad"])
-@pytest.mark.parametrize(("n", "d", "seeds"), [(7, 3, 16), (33, 16, 4)])
+@pytest.mark.parametrize(("n", "d", "seeds"), [(7, 3, 16), *nightly((33, 16, 4))])
 def test_surrogates_are_as_exact_in_float32(name: str, n: int, d: int, seeds: int) -> None:
     objective = registry.build(name)
     as_exact_as_autograd(objective, n, d, seeds=seeds, backend="triton", device=DEVICE)
@@ -297,7 +307,7 @@ def test_counts_and_nearest() -> None:
 
 
 @pytest.mark.parametrize("objective", [InfoNCE(), InfoNCE().symmetric(), NTXent(), MPT()], ids=str)
-@pytest.mark.parametrize("d", [16, 130])
+@pytest.mark.parametrize("d", [16, *nightly(130)])
 def test_bfloat16_goes_in_as_it_is(objective: Objective, d: int) -> None:
     """Similarities of bfloat16 numbers are exact, and so is the value; weights are rounded."""
     a, b = (x.bfloat16() for x in given("random", 65, d))

@@ -44,16 +44,16 @@ def pairs(shift: float, noise: float, size: int = 1_500) -> list[DevEvaluation]:
     return [DevEvaluation(100 * spearmanr(x, gold).statistic, x, gold) for x in (before, after)]
 
 
-def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_no_measurable_change() -> None:
+def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_within_noise() -> None:
     found = DevHistory("dev STS Spearman (dev.tsv)")
     before, after = pairs(0.0, 0.1)
     assert -0.2 < after.value - before.value < -0.05
     found.add(0, before)
     found.add(40, after)
     told = judge(found)
-    assert told.outcome == "no measurable change"
+    assert told.outcome == "within noise"
     assert told.sentence.startswith(
-        f"no measurable change: dev STS Spearman (dev.tsv) was {before.value:.2f} at the start and "
+        f"within noise: dev STS Spearman (dev.tsv) was {before.value:.2f} at the start and "
         f"{after.value:.2f} at step 40 (last step, not saved: "
     )
     assert told.sentence.endswith("; the saved model is the one before training")
@@ -99,10 +99,15 @@ def test_a_gain_within_noise_before_ruin_is_worse_and_names_both_models() -> Non
     assert "; the saved model is another: 50.50 at step 10 (saved; on the dev set" in told.sentence
 
 
-def test_a_gain_within_noise_is_no_measurable_change() -> None:
+def test_a_gain_within_noise_is_called_so() -> None:
     told = judge(history(0.5, 0.505))
-    assert told.outcome == "no measurable change"
+    assert told.outcome == "within noise"
     assert "and 50.50 at step 10 (saved; on the dev set that chose the step: +0.50" in told.sentence
+
+
+def test_the_word_of_earlier_versions_is_understood() -> None:
+    old = {"outcome": "no measurable change", "sentence": "as before", "numbers": {}}
+    assert Judgement.read(old).outcome == "within noise"
 
 
 def test_of_images_the_last_step_is_the_saved_one() -> None:

@@ -343,13 +343,17 @@ def test_dclw_value_by_loops() -> None:
 
 
 def test_dclw_gradient_goes_through_its_weights() -> None:
-    """Held constant, as some codes do, they would give another gradient."""
+    """Held constant, as lightly does, they give another gradient."""
     n, (a, b) = 8, spread(8, 5)
     objective = DCLW()
     weights = objective.positive_weights(objective.compare(Views(a, b)))
     negatives = gradient(DCL(temperature=0.1).parts.repulsion, a, b)
     constant = negatives - tangent(weights[:, None] * b, a) / (0.1 * n)
     assert (gradient(objective, a, b) - constant).abs().max() > 1e-2
+    held = DCLW(weights="constant")
+    torch.testing.assert_close(gradient(held, a, b), constant)
+    torch.testing.assert_close(held(a, b), objective(a, b))
+    torch.testing.assert_close(held.terms(a, b).ratio, weights)
     s = (a * b).sum(dim=1).requires_grad_()
     p = (s / 0.5).softmax(dim=0)
     (slope,) = torch.autograd.grad((-(2 - n * p) * s / 0.1).sum(), s)

@@ -182,18 +182,18 @@ def test_both_gates_must_be_passed():
 
 def test_without_data_it_says_what_is_missing(tmp_path: Path):
     with pytest.raises(InputError, match=r"there is no .*wiki_en_1m.txt.gz: --data names"):
-        encoder.run(["raw-2x128", "--data", str(tmp_path)])
+        encoder.run(["raw-2x128-pmi", "--data", str(tmp_path)])
 
 
 def test_a_raw_encoder_that_is_not_there_is_named_with_its_command(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     places = DataRegistry(None, tmp_path)
-    assert places.missing_encoder("raw-2x128-seed1") == [
-        "raw-2x128-seed1: `python -m papers encoder raw-2x128 --seed 1` makes it"
+    assert places.missing_encoder("raw-2x128-pmi-seed1") == [
+        "raw-2x128-pmi-seed1: `python -m papers encoder raw-2x128-pmi --seed 1` makes it"
     ]
-    (tmp_path / "isotrope/papers/encoders/raw-2x128-seed1").mkdir(parents=True)
-    assert places.missing_encoder("raw-2x128-seed1") == []
-    assert places.encoder("raw-2x128-seed1").endswith("encoders/raw-2x128-seed1")
+    (tmp_path / "isotrope/papers/encoders/raw-2x128-pmi-seed1").mkdir(parents=True)
+    assert places.missing_encoder("raw-2x128-pmi-seed1") == []
+    assert places.encoder("raw-2x128-pmi-seed1").endswith("encoders/raw-2x128-pmi-seed1")
 
 
 RECORDS = sorted(encoder.RECORDS.glob("*.json"))

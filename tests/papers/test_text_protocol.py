@@ -14,9 +14,9 @@ from papers import text_protocol as protocol
 from papers.machinery.claims import claims, reference_encoder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
-from papers.text_protocol import LOSSES, RATES, SEEDS, STAGES
+from papers.text_protocol import LOSSES, RATES, SCHEDULE, SEEDS, STAGES
 
-RAW = "raw-2x128-seed0"
+RAW = "raw-2x128-pmi-seed0"
 TUNED = [loss for loss in LOSSES.values() if loss.grid]
 
 
@@ -40,9 +40,9 @@ def test_every_loss_has_the_same_budget():
     assert len(TUNED) == 20
     for loss in TUNED:
         shorts = {protocol.short(RAW, loss, v, RATES[0]) for v in (loss.values, *loss.grid)}
-        assert len(shorts) == 12, f"{loss.name}: the published values are one of twelve"
+        assert len(shorts) == 6, f"{loss.name}: the published values are one of six"
     counts = Counter(len(loss.grid) for loss in LOSSES.values())
-    assert counts == {12: 20, 0: 8}, "seven steps of table 5 and the baseline are not tuned"
+    assert counts == {6: 20, 0: 8}, "seven steps of table 5 and the baseline are not tuned"
 
 
 @pytest.mark.parametrize("loss", LOSSES.values(), ids=lambda loss: loss.name)
@@ -60,18 +60,37 @@ def test_a_stage_waits_for_what_it_depends_on():
     assert counts == {
         "start": 1,
         "rates": 112,
-        "settings": 240,
+        "settings": 120,
         "final": 135,
         "curves": 41,
         "passes": 18,
     }
 
 
+def test_what_a_claim_needs_is_trained_together_and_everything_once():
+    stages = dict.fromkeys(stage for stage, _ in SCHEDULE)
+    assert set(stages) == set(STAGES)
+    for stage in STAGES:
+        groups = [names or tuple(LOSSES) for which, names in SCHEDULE if which == stage]
+        scheduled = [
+            job for names in groups for job in protocol.jobs(stage, RAW, everything, names)
+        ]
+        assert set(scheduled) == set(protocol.jobs(stage, RAW, everything)), stage
+    first = next(names for _, names in SCHEDULE if names)
+    assert len(first) == 12, "table 3"
+    assert {"infonce", "barlowtwins", "modifiedbarlowtwins"} <= set(first)
+
+
+def test_all_losses_have_a_first_seed_before_one_has_a_second():
+    seeds = [job.seed for job in protocol.jobs("final", RAW, everything)]
+    assert seeds == sorted(seeds)
+
+
 def test_the_best_of_a_stage_is_what_the_next_goes_on_with():
     for job in protocol.trainings(RAW, everything, "infonce"):
         assert job.settings["learning_rate"] == RATES[1]
         assert job.settings["objective.temperature"] == LOSSES["infonce"].grid[-1]["temperature"]
-        assert (job.settings["max_steps"], job.settings["ends"]) == (2_000, ["best"])
+        assert (job.settings["max_steps"], job.settings["ends"]) == (500, ["best"])
     (step, *_) = protocol.trainings(RAW, everything, "modifiedmhe GD")
     whole = LOSSES["modifiedmhe"].grid[-1]
     assert step.settings["objective.step"] == "GD"
@@ -166,6 +185,13 @@ def test_the_claims_are_shown_without_any_training(tmp_path: Path):
     rows = [line for line in page.splitlines() if line.startswith("| ") and "Nie" in line]
     assert any(row.endswith("| not testable here |") for row in rows)
     assert sum(row.endswith("| undecided |") for row in page.splitlines()) == 79
+    screen = (tmp_path / RAW / "replication.md").read_text(encoding="utf-8").splitlines()
+    assert screen[2].startswith(
+        "Of 89 claims: 0 replicated, 0 same direction, weaker, 79 undecided, 0 contradicted, 10 not"
+    )
+    rows = [line for line in screen if line.endswith("| undecided |")]
+    assert len(rows) == 16
+    assert all(row in page.splitlines() for row in rows)
 
 
 def test_tables_show_what_there_is(tmp_path: Path):
@@ -181,7 +207,7 @@ def test_tables_show_what_there_is(tmp_path: Path):
             found = result(50.0, **{"average best": finals[job]})
             parts = [{"step": 0, "ratio": 9.0}, {"step": 1_999, "ratio": 1.0, "dissipation": 0.25}]
             return dataclasses.replace(found, details={"components": parts})
-        return everything(job) if job.settings["max_steps"] == 500 else None
+        return everything(job) if job.settings["max_steps"] == 250 else None
 
     lines = text_tables.tables(RAW, find).splitlines()
     assert "| before training | - | - | 28.78 | 23.00 | - | - | - | - |" in lines
@@ -199,5 +225,7 @@ def test_it_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         text_command.run(["rate", "--data", str(tmp_path)])
     with pytest.raises(InputError, match="--data: there is no folder"):
         text_command.run(["--data", str(tmp_path / "none")])
-    with pytest.raises(InputError, match=r"raw-2x128-seed0: `python -m papers encoder raw-2x128"):
+    with pytest.raises(
+        InputError, match=r"raw-2x128-pmi-seed0: `python -m papers encoder raw-2x128-pmi"
+    ):
         text_command.run(["--data", str(tmp_path), "--output", str(tmp_path / "out")])

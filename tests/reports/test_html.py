@@ -126,11 +126,11 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     )
     _, page = report(tmp_path, worse)
     assert "Training made it worse: the best model is the one before training" in page.text
-    even = write_run(tmp_path / "even", dev=(86.61, 86.55), judgement="no measurable change")
+    even = write_run(tmp_path / "even", dev=(86.61, 86.55), judgement="within noise")
     _, page = report(tmp_path, even)
-    assert "No measurable change: the best model is the one before training" in page.text
-    _, page = report(tmp_path, write_run(tmp_path / "slight", judgement="no measurable change"))
-    assert "+0.52 over the model before training: no measurable change." in page.text
+    assert "No change beyond noise: the best model is the one before training" in page.text
+    _, page = report(tmp_path, write_run(tmp_path / "slight", judgement="within noise"))
+    assert "+0.52 over the model before training: within noise." in page.text
     # an older version judged by less than this one does
     old = write_run(tmp_path / "old", dev=(86.61, 86.5), verdict="training made it worse")
     _, page = report(tmp_path, old)
@@ -231,7 +231,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
     ("outcome", "pill", "colour", "sentence"),
     [
         ("worse", "healthy; worse", "faulty", "Healthy, but training made it worse."),
-        ("no measurable change", "healthy; no measurable change", "even", "Healthy."),
+        ("within noise", "healthy; within noise", "even", "Healthy."),
         ("improved", "healthy; improved", "healthy", "Healthy."),
     ],
 )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser
-from isotrope.cli.table import table
+from isotrope.core.table import table
 
 if TYPE_CHECKING:
     from isotrope.paradigm.proof import Check

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser
-from isotrope.cli.table import table
+from isotrope.core.table import table
 
 if TYPE_CHECKING:
     from isotrope.experiments.demo import Demo, Row
@@ -50,7 +50,7 @@ def run(arguments: Sequence[str]) -> int:
         outcome = demo(folder, seed=seed, tell=lambda line: print(line, flush=True))
         runs[seed] = outcome.rows
         print()
-        cells = [[row.label, *map(_shown, row.cells()[1:])] for row in outcome.rows]
+        cells = [[*map(_shown, row.shown())] for row in outcome.rows]
         print(table(COLUMNS, cells))
         print("\ngain in MRR@10 over the model before fine-tuning, on the held-out functions:")
         for row in outcome.rows[1:]:
@@ -104,26 +104,28 @@ def _gains(runs: "dict[int, list[Row]]") -> list[list[str]]:
     names = [row.model for row in next(iter(runs.values()))][1:]
     rows = []
     for i, name in enumerate(names, start=1):
-        gains = [rows_of_seed[i].mrr - rows_of_seed[0].mrr for rows_of_seed in runs.values()]
+        gains = [
+            100 * (rows_of_seed[i].mrr - rows_of_seed[0].mrr) for rows_of_seed in runs.values()
+        ]
         spread = statistics.stdev(gains)
         rows.append(
-            [name, *(f"{g:+.4f}" for g in [*gains, statistics.fmean(gains)]), f"{spread:.4f}"]
+            [name, *(f"{g:+.2f}" for g in [*gains, statistics.fmean(gains)]), f"{spread:.2f}"]
         )
     return rows
 
 
 def _gain(row: "Row") -> str:
-    """Return the gain with its interval, as a share like the table's, and the outcome."""
+    """Return the gain with its interval, and the outcome."""
     assert row.judgement is not None
     last = row.judgement.numbers["last"]
-    gain, low, high = (last[name] / 100 for name in ("difference", "low", "high"))
-    return f"{gain:+.4f}, 95% interval {low:+.4f} to {high:+.4f}: {row.judgement.outcome}"
+    gain, low, high = (last[name] for name in ("difference", "low", "high"))
+    return f"{gain:+.2f}, 95% interval {low:+.2f} to {high:+.2f}: {row.judgement.outcome}"
 
 
 def _shown(cell: "str | float | None") -> str:
     if cell is None:
         return "-"
-    return cell if isinstance(cell, str) else f"{cell:.4f}" if abs(cell) < 10 else f"{cell:.1f}"
+    return cell if isinstance(cell, str) else f"{cell:.4f}" if abs(cell) < 10 else f"{cell:.2f}"
 
 
 def _found(names: Sequence[str], answer: str | None) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.arguments import Parser, dotted
+from isotrope.encoders.names import resolve
 
 EPILOG = """\
 examples:
@@ -34,6 +35,8 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     options = _parsed(others, settings)
+    if not Path(options.target).exists():  # else a run, a model, or what another trainer wrote
+        resolve(options.target)
     from isotrope.diagnostics.target import diagnose
 
     columns = [name.strip() for c in options.columns for name in c.split(",") if name.strip()]

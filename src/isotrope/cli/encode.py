@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.arguments import Parser, check_readable
+from isotrope.encoders.names import resolve
 
 EPILOG = """\
 examples:
@@ -55,6 +56,7 @@ def run(arguments: Sequence[str]) -> int:
     if options.output.suffix != ".npy":
         parser.error(f"output {options.output} must end in .npy")
     check_readable(options.file)
+    resolve(options.model)
     from isotrope.evaluation.files import encode_file
 
     n, d = encode_file(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError
+from isotrope.encoders.names import existing
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
@@ -31,7 +32,7 @@ dev splits, the dot product and the Euclidean and Manhattan distance.
 
 --transfer: a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier on frozen
 embeddings with the folds, seeds and early stopping of SentEval; --mode prototyping is quicker, and
-is not what papers print.
+is not what papers print. --tasks MR TREC takes some of them, which then have no average.
 
 --retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs.
 
@@ -68,6 +69,8 @@ def run(arguments: Sequence[str]) -> int:
     if options.compare and len(models) < 2:
         raise InputError("--compare needs at least two models")
     _check_data(models, options)
+    for model in models:
+        existing(model)
     if options.csv is not None and options.csv.is_dir():  # before anything is scored
         raise InputError(f"--csv {options.csv} is a folder; give the name of a file")
     result = _compared(models, options) if options.compare else _evaluated(models[0], options)
@@ -77,6 +80,8 @@ def run(arguments: Sequence[str]) -> int:
 
 def _check_data(models: Sequence[str], options: argparse.Namespace) -> None:
     """Check that there is data to score on: text, labels, or a run's own pictures."""
+    if options.tasks and options.transfer is None:
+        raise InputError("--tasks chooses among the transfer tasks: give --transfer DIR, too")
     texts = any((options.sts, options.transfer, options.retrieval, options.corpus))
     of_labels = options.knn or options.linear or options.labels_test
     if options.labels or (texts and not of_labels):
@@ -138,6 +143,9 @@ def _parser() -> Parser:
         default="full",
         help="of the transfer tasks [full]",
     )
+    parser.add_argument(
+        "--tasks", metavar="TASK", nargs="+", help="of the transfer tasks, only these: MR TREC ..."
+    )
     parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
     parser.add_argument(
         "--truncate-dim", metavar="N", type=int, help="score the first N coordinates alone (text)"
@@ -166,6 +174,7 @@ def _evaluated(model: str, options: argparse.Namespace) -> "Result":
         linear=options.linear or not options.knn,
         corpus=options.corpus,
         mode=options.mode,
+        only=options.tasks,
         pooling=options.pooling,
         truncate_dim=options.truncate_dim,
         device=options.device,

@@ -31,6 +31,7 @@ VERBS = {
     "objectives": "list the objectives with their hyperparameters, or show one",
     "check": "is a loss the same in chunks, cached, on two processes, permuted, in bfloat16?",
     "simulate": "what an objective does to an anchor, over all angles",
+    "audit": "say before a training what an objective will do to the data",
     "diagnose": "say what is wrong with a run or a model, and what to change",
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",

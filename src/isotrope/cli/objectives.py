@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.arguments import Parser
-from isotrope.cli.table import table
+from isotrope.core.table import table
 
 EPILOG = """\
 examples:

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrope.cli.table import table
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
+from isotrope.core.table import table
 
 __all__ = ["comparison", "rows", "tables", "write_csv"]
 
@@ -37,12 +37,13 @@ def tables(result: Result) -> str:
 
 def _listed(kind: str, result: Result) -> str:
     """Return the measured values of a kind, one a line; its settings are in the JSON."""
+    share = kind != "corpus"
     values = [
-        [name, f"{value:.4f}"]
+        [name, f"{100 * value:.2f}" if share else f"{value:.4f}"]
         for name, value in result.details[kind].items()
         if value is not None and {name, f"{kind}_{name}"} & result.metrics.keys()
     ]
-    return table([kind, "value"], values)
+    return table([kind, "x 100" if share else "value"], values)
 
 
 def _row(tasks: Mapping[str, Any], score: str, average: float | None, title: str) -> str:
@@ -94,7 +95,8 @@ def comparison(result: Result) -> str:
         for places in details["same_weights"]
     )
     return (
-        f"{table(['model', *heads], side_by_side)}\n* the best of a column\n{same}\n"
+        f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
+        f"{same}\n"
         f"differences to {details['models'][0]}\n"
         f"{table(['model', 'task', 'difference', 'from', 'to', 'p', 'verdict'], differences)}\n\n"
         f"from, to: {details['level']:.0%} intervals of a paired bootstrap over the scored items "
@@ -105,8 +107,9 @@ def comparison(result: Result) -> str:
 
 
 def _number(value: float, column: Mapping[str, Any], sign: str = "-") -> str:
-    """Return a percent with two decimals, a share of 1 with four."""
-    return f"{value:{sign}.{2 if column['percent'] else 4}f}"
+    """Return a score out of 100 with two decimals, how embeddings lie with four."""
+    scaled = 100 * value if column["share"] else value
+    return f"{scaled:{sign}.{2 if column['percent'] or column['share'] else 4}f}"
 
 
 def rows(result: Result) -> list[dict[str, Any]]:

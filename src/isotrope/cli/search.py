@@ -8,6 +8,7 @@ from pathlib import Path
 from unicodedata import category
 
 from isotrope.cli.arguments import Parser, check_readable
+from isotrope.encoders.names import resolve
 
 EPILOG = """\
 examples:
@@ -81,6 +82,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
 def run(arguments: Sequence[str]) -> int:
     """Parse, search, print score and text."""
     options = _parsed(arguments)
+    resolve(options.model)
     from isotrope.evaluation.files import search
 
     results = search(

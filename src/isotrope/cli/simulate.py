@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.arguments import Parser, dotted
-from isotrope.cli.table import table
 from isotrope.core.errors import MissingExtra
 from isotrope.core.progress import bar
+from isotrope.core.table import table
 
 if TYPE_CHECKING:
     from isotrope.diagnostics import Landscape

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser, add_fields, dotted
-from isotrope.cli.table import table
 from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.table import table
 
 if TYPE_CHECKING:
     from isotrope.sweeps.spec import Sweep

@@ -20,7 +20,15 @@ from isotrope.paradigm.anatomy import DEAD, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["MEASURED", "SAME", "columns", "measure", "measure_unpaired", "negative_count"]
+__all__ = [
+    "MEASURED",
+    "SAME",
+    "above_bound",
+    "columns",
+    "measure",
+    "measure_unpaired",
+    "negative_count",
+]
 
 MEASURED = (
     "dissipation",
@@ -166,14 +174,14 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
     reached = whole / norm.masked_fill(~views.anchors.any(dim=1, keepdim=True), torch.inf)
     return {
         **summary(terms, pairs),
-        "above_bound": _above_bound(terms, pairs),
+        "above_bound": above_bound(terms, pairs),
         "gradient_alignment": size * float(mean_norm(pulled)),
         "gradient_uniformity": size * float(mean_norm(pushed)),
         "embedding_gradient": size * float(mean_norm(reached)),
     }
 
 
-def _above_bound(terms: Terms, pairs: Pairs) -> float | None:
+def above_bound(terms: Terms, pairs: Pairs) -> float | None:
     """Return the share of active anchors above the bound of Lemma 1, whose limit is p.q / |p|^2."""
     active = (terms.dissipation >= DEAD) & (terms.mass != 0)
     if terms.ratio is None or not bool(active.any()):

@@ -21,6 +21,7 @@ from isotrope.core.errors import InputError, nearest
 __all__ = [
     "INSTALLED",
     "ONLINE_WITHIN",
+    "existing",
     "first_line",
     "hub_name",
     "is_image",
@@ -49,20 +50,32 @@ def resolve(name: str | Path) -> Path:
         InputError: no such folder, no model in it, or an id of the hub that cannot be had.
     """
     text = os.fspath(name)
+    if (path := existing(name)) is not None:
+        return model_folder(path)
+    if text.lower() in {alias.lower() for alias in INSTALLED}:
+        if importlib.util.find_spec(_PACKAGE) is not None:
+            return model_folder(Path(importlib.import_module(_PACKAGE).get_model_path()))
+        text = INSTALLED[-1]
+    return model_folder(_from_hub(text))
+
+
+def existing(name: str | Path) -> Path | None:
+    """Return the path that ``name`` is; None for a name that only the hub can know.
+
+    Raises:
+        InputError: neither.
+    """
+    text = os.fspath(name)
     path = Path(text).expanduser()
     if text.strip() and path.exists():
-        return model_folder(path)
+        return path
     if isinstance(name, Path) or not _HUB_ID.fullmatch(text) or ".." in text:
         raise InputError(
             f"there is no folder {text!r}{_suggestion(text)}; give a model folder, "
             "'all-MiniLM-L6-v2', or the id of a model on the Hugging Face hub such as "
             "'bert-base-uncased'"
         )
-    if text.lower() in {alias.lower() for alias in INSTALLED}:
-        if importlib.util.find_spec(_PACKAGE) is not None:
-            return model_folder(Path(importlib.import_module(_PACKAGE).get_model_path()))
-        text = INSTALLED[-1]
-    return model_folder(_from_hub(text))
+    return None
 
 
 def hub_name(name: str) -> str | None:
@@ -190,7 +203,8 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
     tensors = 0
     for file in files:
         try:
-            with safe_open(file, framework="pt") as weights:
+            # the names are all that is read: torch need not be imported for them
+            with safe_open(file, framework="np") as weights:
                 tensors += len(weights.keys())
         except (SafetensorError, OSError) as error:
             raise InputError(

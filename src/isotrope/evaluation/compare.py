@@ -49,7 +49,8 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
         ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
-        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...}``: the models in the given
+        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...,
+        "share": ...}``: the models in the given
         order, the differences those of the second and later ones, each ``higher``, ``lower`` or
         ``noise``; what was measured; whether the numbers are percents or shares of 1. Its
         ``details["same_weights"]`` are the groups of models, by place, with equal fingerprints.
@@ -64,6 +65,8 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
+        # how embeddings lie is measured in units of its own
+        column["share"] = not column["percent"] and name not in results[0].details.get("corpus", {})
     differences = [cell for column in columns.values() for cell in column["differences"]]
     for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
         cell["p"] = p

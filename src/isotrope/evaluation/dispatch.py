@@ -38,6 +38,7 @@ def evaluate(
     linear: bool = True,
     corpus: str | Path | None = None,
     mode: Literal["full", "prototyping"] = "full",
+    only: Sequence[str] | None = None,
     pooling: str | None = None,
     truncate_dim: int | None = None,
     device: str = "auto",
@@ -68,6 +69,7 @@ def evaluate(
         linear: classify ``labels`` by a linear probe.
         corpus: file or folder of texts or pairs, to measure how the embeddings lie.
         mode: the mode of the transfer tasks: ``full`` is what papers print.
+        only: of the transfer tasks, these (``["MR", "TREC"]``); they have no average.
         pooling: None keeps the model's own; only for a name or folder.
         truncate_dim: for text, score only so many of the first coordinates.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
@@ -100,7 +102,7 @@ def evaluate(
         tasks = _of_pictures(model, encoder, labels, labels_test, settings)
     else:
         # all data first: a mistyped folder, or a broken line, shows before a model is loaded
-        tasks = _of_texts(texts, mode, labels, labels_test, settings)
+        tasks = _of_texts(texts, mode, only, labels, labels_test, settings)
         encoder = _encoder(model, pooling, device)
         if takes_images(encoder):
             _check_pictures(model, of_text, knn=knn, linear=linear)
@@ -124,6 +126,7 @@ def evaluate(
 def _of_texts(
     paths: dict[str, Any],
     mode: Literal["full", "prototyping"],
+    only: Sequence[str] | None,
     labels: str | Path | None,
     labels_test: str | Path | None,
     settings: dict[str, Any],
@@ -135,7 +138,7 @@ def _of_texts(
     if "sts" in chosen:
         tasks += sts_tasks(chosen["sts"])
     if "transfer" in chosen:
-        tasks += transfer_tasks(chosen["transfer"], mode, **options)
+        tasks += transfer_tasks(chosen["transfer"], mode, only, **options)
     if "retrieval" in chosen:
         tasks += retrieval_tasks(chosen["retrieval"], **options)
     test = _test_part(labels, labels_test)

@@ -1,7 +1,7 @@
 """Embeds texts by any object with a method ``encode``, the only requirement of an evaluation."""
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -83,16 +83,24 @@ class CachedEncoder:
         encoder: the encoder that embeds.
         batch_size: texts a batch.
         progress: show a bar on stderr, where the encoder can.
+        known: vectors of texts that were embedded before.
 
     Attributes:
         name: the name of the encoder.
     """
 
-    def __init__(self, encoder: Encoder, *, batch_size: int = 128, progress: bool = False) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        *,
+        batch_size: int = 128,
+        progress: bool = False,
+        known: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         self.name = encoder_name(encoder)
         self._encoder = encoder
         self._batch_size, self._progress = batch_size, progress
-        self._vectors: dict[str, np.ndarray] = {}
+        self._vectors: dict[str, np.ndarray] = dict(known or {})
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Return the embeddings of ``texts`` (n x d, float32)."""

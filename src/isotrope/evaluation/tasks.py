@@ -70,9 +70,14 @@ def sts_tasks(path: Path) -> list[Task]:
 
 
 def transfer_tasks(
-    path: Path, mode: Literal["full", "prototyping"], *, progress: bool, batch_size: int
+    path: Path,
+    mode: Literal["full", "prototyping"],
+    only: Sequence[str] | None = None,
+    *,
+    progress: bool,
+    batch_size: int,
 ) -> list[Task]:
-    """Load the transfer tasks, one for each of the seven."""
+    """Load the transfer tasks, one for each of the seven, or of ``only``."""
     from isotrope.data.text.transfer_sets import TransferTask, load_transfer
     from isotrope.evaluation.transfer import check_task, transfer
 
@@ -90,7 +95,7 @@ def transfer_tasks(
         check_task(data, mode)
         return Task("transfer", name, fingerprint(data), score, {"mode": mode})
 
-    return [task(name, data) for name, data in load_transfer(path).items()]
+    return [task(name, data) for name, data in load_transfer(path, only).items()]
 
 
 def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task]:
@@ -190,9 +195,13 @@ def join(kind: str, results: Sequence[Result]) -> Result:
 
 def _with_transfer_average(results: Sequence[Result]) -> Result:
     """The average of the seven has a name of its own: that of STS is called ``average``."""
+    from isotrope.data.text.transfer_sets import TASKS
+
     tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}
     accuracies = {name: scores["accuracy"] for name, scores in tasks.items()}
-    average = {"transfer_average": round(float(np.mean(list(accuracies.values()))), 2)}
+    average: dict[str, float] = {}
+    if set(accuracies) == set(TASKS):
+        average["transfer_average"] = round(float(np.mean(list(accuracies.values()))), 2)
     return Result(
         kind="transfer",
         name=results[0].name,

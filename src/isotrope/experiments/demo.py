@@ -92,6 +92,8 @@ RECIPE = DemoRecipe()
 class Row:
     """One line of the demo's table, the model after the last step; None where there is no number.
 
+    ``mrr`` and ``recall`` are shares of 1, as in ``demo.json`` and ``seeds.csv``; what is printed
+    is out of 100.
     ``saved`` says whether that is the model that its run saved; if not, it saved the untrained one.
     ``judgement`` compares it with the untrained model on the functions searched for, which chose
     nothing.
@@ -114,6 +116,11 @@ class Row:
         """The model, and whether it is not the saved one."""
         name = "before fine-tuning" if self.model == "untrained" else self.model
         return name if self.saved else f"{name} (last step, not saved)"
+
+    def shown(self) -> list[str | float | None]:
+        """The values as they are printed: scores out of 100."""
+        others = self.cells()[3:]
+        return [self.label, 100 * self.mrr, 100 * self.recall, *others]
 
     def cells(self) -> list[str | float | None]:
         """The values in the order of ``COLUMNS``."""
@@ -200,7 +207,7 @@ def demo(
     texts = [*data.queries, *data.corpus]
     before = _StaticVectors(encoder, recipe, texts)
     rows = [_row("untrained", before, before, data, None, recipe)]
-    tell(f"before fine-tuning: MRR@10 {rows[0].mrr:.4f} on the held-out functions")
+    tell(f"before fine-tuning: MRR@10 {100 * rows[0].mrr:.2f} on the held-out functions")
     scores: dict[str, float] = {"untrained": -1.0}
     after: dict[str, _StaticVectors] = {}
     for name in OBJECTIVES:
@@ -214,7 +221,7 @@ def demo(
         rows[-1] = replace(rows[-1], saved=run["dev_best_step"] == recipe.steps)
         tell(line(rows[-1], rows[0]))
         judged = outcome.result.details["verdict"]
-        tell(f"  on its dev set, part of the training text, out of 100: {judged}")
+        tell(f"  on its dev set, part of the training text: {judged}")
     best = max(scores, key=lambda name: scores[name])
     examples = [] if best == "untrained" else _examples(heldout, before, after[best])
     tell("looking at the three runs for what went wrong ...")
@@ -277,13 +284,13 @@ def _table(
     """Return the demo's table for the report, with a note on what it shows."""
     note = (
         f"{heldout:,} held-out functions: query the first sentence of the docstring, target "
-        f"the rest, searched among all {heldout:,} targets. GD, hardest share and ratio: each "
-        f"objective's own, on held-out pairs in batches of {recipe.probe}. Where the last step is "
-        "not saved, the saved model is the one before fine-tuning: no step had a higher dev score. "
-        "Barlow Twins' ratio is matrix-valued. Seed "
+        f"the rest, searched among all {heldout:,} targets; MRR@10 and recall are out of 100. GD, "
+        "hardest share and ratio: each objective's own, on held-out pairs in batches of "
+        f"{recipe.probe}. Where the last step is not saved, the saved model is the one before "
+        "fine-tuning: no step had a higher dev score. Barlow Twins' ratio is matrix-valued. Seed "
         f"{seed}. The best objective ({best}) was chosen by the dev score."
     )
-    cells = [[row.label, *row.cells()[1:]] for row in rows]
+    cells = [row.shown() for row in rows]
     return HtmlTable("Held-out functions", COLUMNS, cells, note)
 
 
@@ -317,9 +324,11 @@ def line(row: Row, untrained: Row) -> str:
     """Return the score of the model that a run has saved, and of the last step where it is not."""
     saved = row.mrr if row.saved else untrained.mrr
     last = (
-        "" if row.saved else f", the one before fine-tuning (last step, not saved: {row.mrr:.4f})"
+        ""
+        if row.saved
+        else f", the one before fine-tuning (last step, not saved: {100 * row.mrr:.2f})"
     )
-    return f"{row.model}: MRR@10 {saved:.4f} on the held-out functions: the saved model{last}"
+    return f"{row.model}: MRR@10 {100 * saved:.2f} on the held-out functions: the saved model{last}"
 
 
 def _cell(text: str) -> str:

@@ -43,7 +43,8 @@ FILE = "dev.npz"
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
-Outcome = Literal["improved", "no measurable change", "worse", "not known"]
+Outcome = Literal["improved", "within noise", "worse", "not known"]
+_RENAMED = {"no measurable change": "within noise"}  # runs of earlier versions
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class Judgement:
     Attributes:
         outcome: ``improved``: the saved model is better than the one before training, by more than
             noise. ``worse``: it is not, and the last step is worse than the start, by more than
-            noise. ``no measurable change``: neither. ``not known``: that was not measured.
+            noise. ``within noise``: neither. ``not known``: that was not measured.
         sentence: all of it, with the numbers.
         numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``; the latter two
             with ``difference`` to the start, its interval ``low`` to ``high``, and ``p``.
@@ -169,9 +170,8 @@ class Judgement:
         """
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
-        outcome: Outcome | None = next(
-            (word for word in get_args(Outcome) if word == fields.get("outcome")), None
-        )
+        stated = _RENAMED.get(str(fields.get("outcome")), fields.get("outcome"))
+        outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
                 "the judgement in result.json is none: it needs outcome, sentence and numbers; "
@@ -272,7 +272,7 @@ def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judg
             rest = f"; the end was worse than the start: {last_score}"
         sentence = f"training improved it: {history.name} rose from {began} to {saved_score}{rest}"
         return Judgement("improved", sentence, numbers)
-    outcome: Outcome = "worse" if fell else "no measurable change"
+    outcome: Outcome = "worse" if fell else "within noise"
     judged_score, rest = saved_score, _unsaved_best(history, saved)
     if saved["step"] == start["step"]:
         judged_score, rest = last_score, "; the saved model is the one before training"

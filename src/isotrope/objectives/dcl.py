@@ -112,8 +112,9 @@ class DCLW(
     Gradient: GD = 1; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
     R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. The weights couple the anchors of a batch,
     and the gradient goes through them, as printed: R_i is the derivative of all their losses by
-    s_ii'. A positive much closer than the rest is pushed away (R_i < 0). With ``views="both"`` the
-    residual is what h_i receives as a negative of the others.
+    s_ii'. A positive much closer than the rest is pushed away (R_i < 0). With
+    ``weights="constant"``, as in the library lightly, R_i = w_i. With
+    ``views="both"`` the residual is what h_i receives as a negative of the others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -133,6 +134,10 @@ class DCLW(
         float, Hyper("sigma", "temperature of the positives' weights", at_least=1e-4)
     ] = 0.5
     views: Annotated[Negatives, _VIEWS] = "cross"
+    weights: Annotated[
+        Literal["differentiated", "constant"],
+        Hyper("", "whether the gradient goes through the positives' weights (as printed)"),
+    ] = "differentiated"
 
     @property
     def coupling(self) -> Coupling:
@@ -143,15 +148,16 @@ class DCLW(
         return self.attraction(pairs) + self.repulsion(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
-        s, p = pairs.positive, self._shares(pairs)
-        through_weights = len(s) * p * (s - (p * s).sum()) / self.sigma
-        return _terms(
-            pairs, self.temperature, self.views, self.positive_weights(pairs) - through_weights
-        )
+        s, p, ratio = pairs.positive, self._shares(pairs), self.positive_weights(pairs)
+        if self.weights == "differentiated":
+            ratio = ratio - len(s) * p * (s - (p * s).sum()) / self.sigma
+        return _terms(pairs, self.temperature, self.views, ratio)
 
     def positive_weights(self, pairs: Pairs) -> Tensor:
         """Return w, n: how much each positive counts; their mean is 1."""
         shares = self._shares(pairs)
+        if self.weights == "constant":
+            shares = shares.detach()
         return 2 - len(shares) * shares
 
     def _shares(self, pairs: Pairs) -> Tensor:

@@ -61,13 +61,13 @@ class ModifiedMHE(
             {"margin": 0.30, "temperature": 0.05, "ratio": 1.75},
             1e-5,
             128,
-            "Li et al., 2024, table 6",
+            "Li et al., 2024, table 6, tuned as variant=released",
         ),
         "roberta-base": Preset(
             {"margin": 0.30, "temperature": 0.05, "ratio": 1.25},
             1e-5,
             512,
-            "Li et al., 2024, table 7",
+            "Li et al., 2024, table 7, tuned as variant=released",
         ),
     }
 

@@ -402,12 +402,15 @@ class Objective:
         Raises:
             ValueError: as :meth:`prepare`.
         """
-        compared = _single(self.prepare(views))
-        if self.space == "sphere":
-            compared = compared.unit()
-        elif self.space == "batchnorm":
-            compared = compared.map(standard)
+        compared = self._compared(views)
         return choose_pairs(compared, backend, raw=self._raw(views, compared))
+
+    def _compared(self, views: Views) -> Views:
+        """The raw views checked, in the objective's space."""
+        prepared = _single(self.prepare(views))
+        if self.space == "sphere":
+            return prepared.unit()
+        return prepared.map(standard) if self.space == "batchnorm" else prepared
 
     def _raw(self, views: Views, compared: Views) -> Views | None:
         """The views of a comparison as they were given, if in bfloat16, without history."""
@@ -423,9 +426,9 @@ class Objective:
         return next((v for v in values if isinstance(v, Tensor) and v.requires_grad), None)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
-        # a loss is quicker in blocks long before there is no room for the matrix
-        compared = self.compare(views, backend).views
+        compared = self._compared(views)
         raw = self._raw(views, compared)
+        # a loss is quicker in blocks long before there is no room for the matrix
         pairs = choose_pairs(compared, backend, held=SHARED_BYTES, raw=raw)
         return [pairs, pairs.swapped()] if self.two_directions else [pairs]
 

@@ -104,7 +104,7 @@ def headline(runs: Sequence[Run]) -> str:
     score, run = max(scored, key=lambda pair: pair[0])
     start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
     if not step or (start is not None and score <= start):
-        leads = {"worse": "Training made it worse", "no measurable change": "No measurable change"}
+        leads = {"worse": "Training made it worse", "within noise": "No change beyond noise"}
         lead = leads.get(run.outcome, "No gain")
         return f"{lead}: the best model is the one before training, step 0."
     where = f"{run.dev_name or 'dev score'} {number(score, digits)} at step {step:,.0f}"

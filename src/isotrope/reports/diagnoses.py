@@ -79,7 +79,7 @@ def pill(diagnosis: StoredDiagnosis, outcome: str) -> tuple[str, str]:
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
         return words, "faulty"
-    return words, "even" if outcome == "no measurable change" else "healthy"
+    return words, "even" if outcome == "within noise" else "healthy"
 
 
 def command(folder: Path) -> str:

@@ -31,7 +31,7 @@ from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.runs import Run, legible, read_run
 
-__all__ = ["Example", "HtmlTable", "write_report"]
+__all__ = ["Example", "HtmlTable", "tables_page", "write_report"]
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,19 @@ def write_report(
         if pictures is not None:  # within: all is written, or nothing
             write_pictures(read, pictures)
     return output
+
+
+def tables_page(title: str, lead: str, tables: Sequence[HtmlTable]) -> str:
+    """Return a page of tables and nothing else, with the style of a report.
+
+    Args:
+        title: the page's title.
+        lead: the sentence below it.
+        tables: in their order; a note of several lines is as many paragraphs.
+    """
+    template = _environment().get_template("tables.html")
+    cells_of = [(table, _cells(table)) for table in tables]
+    return template.render(title=title, lead=lead, tables=cells_of, sheet=source("sheet.css"))
 
 
 def _environment() -> Environment:

@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
@@ -24,6 +24,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.diagnostics.observe import columns
 from isotrope.measures.judgement import FILE, DevEvaluation, DevHistory, Judgement, judge, unjudged
+from isotrope.training.held_out import HELD_OUT_COLUMNS
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
 from isotrope.training.nan_guard import GuardedModule, check_finite_weights
@@ -48,7 +49,7 @@ __all__ = [
 SPARE = ".previous.ckpt"
 """A checkpoint between its two names; a process that is killed there leaves it behind."""
 
-COLUMNS = columns("dev", "skipped", "samples_per_second")
+COLUMNS = columns("dev", *HELD_OUT_COLUMNS, "skipped", "samples_per_second")
 
 
 class Timer(L.Callback):
@@ -235,6 +236,8 @@ class Metrics(L.Callback):
 class Dev(L.Callback):
     """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
 
+    What else is measured of held-out data then goes into the same rows of metrics.csv.
+
     Args:
         score: evaluates the encoder as it is; None if there is nothing to score.
         name: the score's name in messages.
@@ -245,6 +248,7 @@ class Dev(L.Callback):
         otherwise: the verdict if there is no score.
         patience: evaluations without a rise after which the run ends; None for no end but the last
             step.
+        curves: measures what is held out, by column; None where nothing is.
     """
 
     metrics: Metrics
@@ -263,7 +267,9 @@ class Dev(L.Callback):
         keeps_best: bool,
         otherwise: str,
         patience: int | None = None,
+        curves: Callable[[], Mapping[str, float]] | None = None,
     ) -> None:
+        self.curves = curves
         self.score, self.name, self.column = score, name, column
         self.every, self.last, self.patience = every, last, patience
         self.keeps_best, self.otherwise = keeps_best, otherwise
@@ -307,9 +313,12 @@ class Dev(L.Callback):
 
     def evaluate(self, step: int) -> None:
         """Score the encoder as it is after ``step`` updates; keep it if it is the best so far."""
-        if self.score is None:
-            return
         start = time.perf_counter()
+        if self.curves is not None:
+            self.metrics.add(step, {**self.curves()})
+        if self.score is None:
+            self.timer.rest(time.perf_counter() - start)
+            return
         evaluation = self.score()
         value = evaluation.value
         self.history.add(step, evaluation)

@@ -10,7 +10,7 @@ from isotrope.data.lines import lines
 from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.data.text.tokens import TokenStore
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.holdout import holdout_set
 from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.evaluation.sts import sts_evaluation
@@ -26,7 +26,7 @@ class DevMetric:
     """A dev score: its name and its function of an encoder (larger is better, out of 100)."""
 
     name: str
-    score: Callable[[SentenceEncoder], DevEvaluation]
+    score: Callable[[Encoder], DevEvaluation]
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:

@@ -8,6 +8,7 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.lock import LOCK, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.data.text.corpora import read
+from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import check_declared
 from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
 
@@ -15,7 +16,7 @@ __all__ = ["check_early", "check_folder"]
 
 
 def check_early(settings: RunSettings, *, resume: bool) -> None:
-    """Check the folder, files and names of a run in a fraction of a second.
+    """Check the folder, files and names of a run without importing torch.
 
     Everything is checked again, in full, when the run begins.
 
@@ -37,6 +38,8 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
         next(read([Path(file) for file in settings.files], columns=settings.columns or None))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
+        if settings.encoder != "scratch":
+            resolve(settings.encoder)
 
 
 def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:

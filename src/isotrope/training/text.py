@@ -39,6 +39,7 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.gradient_cache import refuse_batch_statistics
+from isotrope.training.held_out import MOST_HELD_OUT, held_out_losses
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -168,9 +169,30 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             keeps_best=True,
             patience=settings.patience,
             otherwise=_NOT_SCORED,
+            curves=_held_out_curves(settings, module, store),
         ),
         store=store,
         batches=batches,
+    )
+
+
+def _held_out_curves(
+    settings: TrainSettings, module: SimCSE, store: TokenStore
+) -> Callable[[], dict[str, float]] | None:
+    """Return what measures the losses of the held-out records, if there are two or more."""
+    if store.report.held_out < 2:
+        return None
+    stride = max(1, store.report.held_out // MOST_HELD_OUT)
+    texts = list(islice(store.held_out(), 0, None, stride))[:MOST_HELD_OUT]
+    prompts = _prompts(settings, module.encoder)
+    records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
+    return functools.partial(
+        held_out_losses,
+        module.encoder,
+        module.head,
+        records,
+        max_length=settings.max_length,
+        seed=settings.seed,
     )
 
 

@@ -41,6 +41,8 @@ class ObjectiveLoss(nn.Module):
         objective: any, or the name of a registered one.
         gather_across_devices: compute the loss of the rows of all processes together, as one
             process with the whole batch would; else each process has a batch of its own.
+        groups: the column ``label`` (or ``score``) of the data holds integers, and rows of one
+            label are not pushed apart, as ``grouped.jsonl`` of ``isotrope audit`` has them.
         backend: what computes the loss of a batch, as for ``Objective.loss``.
         settings: hyperparameters, where the objective is a name.
 
@@ -54,6 +56,7 @@ class ObjectiveLoss(nn.Module):
         objective: Objective | str,
         *,
         gather_across_devices: bool = False,
+        groups: bool = False,
         backend: str = "auto",
         **settings: Any,
     ) -> None:
@@ -68,6 +71,7 @@ class ObjectiveLoss(nn.Module):
         self.model = model
         self.objective = objective
         self.gather_across_devices = gather_across_devices
+        self.groups = groups
         self.backend = backend
 
     def forward(
@@ -77,7 +81,8 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             sentence_features: a dictionary of tokens for each column.
-            labels: not used: the positive of anchor i is positive i.
+            labels: n groups, if the loss takes any; else not used: the positive of anchor i is
+                positive i.
         """
         columns = _columns(sentence_features)
         # one after the other: merged they would be padded to the longest, for no gain with two
@@ -91,14 +96,15 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             embeddings: of each column n x d: anchors, positives, and hard negatives if any.
-            labels: not used.
+            labels: n groups, if the loss takes any; else not used.
 
         Returns:
             The loss; 0 for a single row, as an epoch may leave over, where the objective compares
             rows.
 
         Raises:
-            InputError: a single column, or hard negatives where the objective has no place for any.
+            InputError: a single column, hard negatives where the objective has no place for any,
+                or no labels where the loss takes groups.
         """
         if len(embeddings) < 2:
             raise InputError(f"a loss needs anchors and positives; found {len(embeddings)} column")
@@ -108,7 +114,10 @@ class ObjectiveLoss(nn.Module):
                 f"{self.objective.name} has no place for hard negatives; found "
                 f"{len(embeddings)} columns; give it anchors and positives only"
             )
-        views = Views(anchors, positives, torch.cat(hard) if hard else None)
+        if self.groups and labels is None:
+            raise InputError("groups=True takes a column 'label' of integers; the data has none")
+        own_groups = labels.long().flatten() if self.groups and labels is not None else None
+        views = Views(anchors, positives, torch.cat(hard) if hard else None, groups=own_groups)
         with torch.autocast(anchors.device.type, enabled=False):
             whole = all_gather_views(views) if self.gather_across_devices else None
             rows = len(anchors if whole is None else whole.views.anchors)
@@ -150,6 +159,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         mini_batch_num_tokens: pack pieces by tokens instead.
         gather_across_devices: as above.
         show_progress_bar: show the pieces.
+        groups: as above.
         backend: as above.
         settings: as above.
 
@@ -166,6 +176,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         mini_batch_num_tokens: int | None = None,
         gather_across_devices: bool = False,
         show_progress_bar: bool = False,
+        groups: bool = False,
         backend: str = "auto",
         **settings: Any,
     ) -> None:
@@ -182,6 +193,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
             model,
             objective,
             gather_across_devices=gather_across_devices,
+            groups=groups,
             backend=backend,
             **settings,
         )

@@ -19,7 +19,7 @@ from isotrope.data.lines import place
 from isotrope.data.tables import named
 from isotrope.data.text.corpora import PAIR, SUFFIXES, usual_columns
 
-__all__ = ["hub_dataset", "is_in_memory", "write_records"]
+__all__ = ["hub_dataset", "is_in_memory", "record_line", "text_records", "write_records"]
 
 _TABLES = ("pandas", "polars", "datasets")
 _DATA = Path("the data")  # what messages call it
@@ -117,7 +117,7 @@ def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
         InputError: what is not text, records of different kinds, no records, or other records in
             the file.
     """
-    lines = map(_line, _records(data, columns))
+    lines = map(record_line, text_records(data, columns))
     if file.exists():
         with file.open(encoding="utf-8") as handle:
             if any(line != other for line, other in zip_longest(lines, handle)):
@@ -134,13 +134,18 @@ def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
     return True
 
 
-def _line(record: tuple[str | None, ...]) -> str:
+def record_line(record: Sequence[str | None]) -> str:
+    """Return one record as a line of JSON, with its line end."""
     names = ("text",) if len(record) == 1 else PAIR[: len(record)]
     return json.dumps(dict(zip(names, record, strict=True))) + "\n"
 
 
-def _records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | None, ...]]:
-    """Yield the texts of each record, all of one kind."""
+def text_records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | None, ...]]:
+    """Yield the texts of each record, all of one kind.
+
+    Raises:
+        InputError: what is not text, or records of different kinds.
+    """
     width = 0
     for number, texts in enumerate(_rows(data, columns)):
         wrong = next((text for text in texts if not (text is None or isinstance(text, str))), None)

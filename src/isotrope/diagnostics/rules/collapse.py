@@ -139,7 +139,9 @@ def dimensional_collapse(case: RunEvidence) -> Finding | None:
         change = ANOTHER
     else:
         why = "Training has taken the other directions away."
-        change = "--method vicreg" if case.kind == "images" else "--objective infonce"
+        of_this = case.objective is not None and case.objective.name == "infonce"
+        other = "vicreg" if of_this else "infonce"
+        change = "--method vicreg" if case.kind == "images" else f"--objective {other}"
     return Finding(
         "dimensional-collapse",
         (

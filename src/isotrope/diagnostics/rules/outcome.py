@@ -4,7 +4,13 @@ import statistics
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
-from isotrope.diagnostics.readings import crosses, further_evidence, gained, lower_rate_flag
+from isotrope.diagnostics.readings import (
+    crosses,
+    further_evidence,
+    gained,
+    learning_rate,
+    lower_rate_flag,
+)
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 
 __all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
@@ -22,11 +28,15 @@ def anisotropic_start(case: RunEvidence) -> Finding | None:
         return None
     if case.rows and not crosses("spread", case.end("uniformity")):
         return None
+    change = "--objective infonce (a short `isotrope train` from this encoder)"
+    if case.rows and case.objective is not None and case.objective.name == "infonce":
+        rate = learning_rate(case)
+        change = f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
     return Finding(
         "anisotropic-start",
         (compared("mean_cosine", cosine), *further_evidence(case, "uniformity", "effective_rank")),
         THRESHOLDS["mean_cosine"].source,
-        "--objective infonce (a short `isotrope train` from this encoder)",
+        change,
         "Different texts have nearly one direction, as in a language model that was never trained "
         "to compare texts: until it is, cosines tell little apart.",
     )
@@ -78,11 +88,7 @@ def overfitting(case: RunEvidence) -> Finding | None:
     if not crosses(name, best - last):
         return None
     never_rose = step == case.scores[0][0]
-    if (
-        never_rose
-        and case.judgement is not None
-        and case.judgement.outcome == "no measurable change"
-    ):
+    if never_rose and case.judgement is not None and case.judgement.outcome == "within noise":
         return None
     return Finding(
         "overfitting",

@@ -1,8 +1,7 @@
 """Whitening: an encoder's scores after its embeddings get mean 0 and identity covariance.
 
 No training is involved, so that it says how much of a gain is but the removal of a cover that all
-embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1). It stands as a
-row in every table of STS.
+embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1).
 """
 
 from collections.abc import Sequence

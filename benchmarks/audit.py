@@ -1,0 +1,199 @@
+"""Does the push ledger find rows that belong together, and what does it cost?
+
+1. planted: pairs from docstrings (first sentence, rest). The rest of 60 of them is split in two,
+   and the second half gets the words of the first sentence, turned by one word, so that 60 pairs of
+   rows among 520 belong together. The anchors of a planted pair have the same words, so that the
+   cosine of the anchors finds them by the planting itself; the other rankings compare an anchor
+   with another row's positive. 3 seeds.
+2. labelled: the sentences of MRPC (test) and SICK-R (test) as single texts with dropout. Pairs that
+   people called paraphrases (MRPC), or scored 4.5 and more of 5 (SICK), belong together; those
+   labelled otherwise do not. ../shared/data is needed (--data).
+3. cost: seconds of one core and memory of the ledger on drawn embeddings, each in a process of its
+   own.
+
+Pairs are ranked by the reciprocal push, by the push of either row on the other, by the cosine of
+anchor and positive, by the cosine of the anchors and by the relative margin (the cosine over that
+of the own positive); each is the larger of the two rows' where it differs. `ap` is the average
+precision over all pairs of rows, where what is not labelled counts as not belonging together, so
+that it is a lower bound; `ap_labelled` is that over the labelled pairs alone. `flagged`,
+`precision` and `recall` are those of `isotrope audit` as it comes (--suspect 0.1).
+
+    OMP_NUM_THREADS=1 python benchmarks/audit.py [--only WORD] [--data DIR] [--csv FILE]
+
+Rows that are in the CSV are kept: delete one to measure it again.
+"""
+
+import argparse
+import csv
+import random
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.metrics import average_precision_score
+
+from isotrope.core.files import atomic_replace
+from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
+from isotrope.diagnostics.audit import push
+from isotrope.diagnostics.audit.rows import Embedded, embed_rows, read_rows
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.objectives.infonce import InfoNCE
+
+ROOT = Path(__file__).resolve().parents[1]
+COLUMNS = (
+    *("part", "data", "seed", "score", "rows", "belong", "ap", "ap_labelled", "flagged"),
+    *("precision", "recall", "dimension", "seconds", "megabytes"),
+)
+KEY = COLUMNS[:4]
+ENCODER, SUSPECT, SEEDS = "all-MiniLM-L6-v2", 0.1, (0, 1, 2)
+SPLIT, OTHERS, LONG = 60, 400, 40  # docstrings, and words of one that is split
+COSTS = ((1_000, 384), (10_000, 384), (30_000, 384), (100_000, 384))
+
+Pairs = list[tuple[int, int]]
+
+
+def planted(seed: int) -> tuple[list[tuple[str, str]], Pairs]:
+    """Return rows, and which of them belong together."""
+    items = collect((STANDARD_LIBRARY, "numpy"))
+    random.Random(seed).shuffle(items)
+    long = [item for item in items if len(item.target.split()) >= LONG][:SPLIT]
+    names = {item.name for item in long}
+    rows = []
+    for item in long:
+        words, query = item.target.split(), item.query.split()
+        half = len(words) // 2
+        rows.append((item.query, " ".join(words[:half])))
+        rows.append((" ".join(query[1:] + query[:1]), " ".join(words[half:])))
+    rows += [(item.query, item.target) for item in items if item.name not in names][:OTHERS]
+    return rows, [(2 * i, 2 * i + 1) for i in range(len(long))]
+
+
+def labelled(data: Path, name: str) -> tuple[list[str], Pairs, Pairs]:
+    """Return the sentences, the pairs that belong together, and those that do not."""
+    file = {"mrpc": "transfer/mrpc/test.tsv", "sick": "sts/sickr/test.tsv"}[name]
+    places: dict[str, int] = {}
+    pairs: tuple[Pairs, Pairs] = ([], [])
+    for line in (data / file).read_text(encoding="utf-8").splitlines():
+        score, first, second = line.split("\t")
+        i, j = sorted(places.setdefault(text.strip(), len(places)) for text in (first, second))
+        if i != j:
+            pairs[float(score) < (1 if name == "mrpc" else 4.5)].append((i, j))
+    return list(places), *pairs
+
+
+def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:
+    """Return the scores of all pairs of rows, n x n and symmetric, by their names."""
+    n = len(embedded)
+    book = push.ledger(embedded, InfoNCE(), keep=64)
+    one_sided, both = np.zeros((n, n)), np.zeros((n, n))
+    np.put_along_axis(one_sided, book.partners, book.push * (book.partners >= 0), axis=1)
+    found = push.mutual(book)
+    both[found.rows[:, 0], found.rows[:, 1]] = found.push
+    push._ANCHORS, push._COLUMNS, usual = columns // 2, columns, (push._ANCHORS, push._COLUMNS)
+    few = push.mutual(push.ledger(embedded, InfoNCE(), keep=64))
+    push._ANCHORS, push._COLUMNS = usual
+    in_batches = np.zeros((n, n))
+    in_batches[few.rows[:, 0], few.rows[:, 1]] = few.push
+    a, p = (
+        torch.nn.functional.normalize(x).numpy() for x in (embedded.anchors, embedded.positives)
+    )
+    cosines = a @ p.T
+    own = np.maximum(np.diag(cosines), 0.05)[:, None]
+    one = {"reciprocal push": both, f"reciprocal push, {columns} rows": in_batches}
+    several = {"push": one_sided, "cosine": cosines, "relative margin": cosines / own}
+    symmetric = {name: np.maximum(x, x.T) for name, x in {**one, **several}.items()}
+    return {**symmetric, "cosine of anchors": a @ a.T}
+
+
+def scored(embedded: Embedded, together: Pairs, apart: Pairs | None) -> list[dict[str, Any]]:
+    """Return one row for each ranking."""
+    n = len(embedded)
+    truth = np.zeros((n, n), bool)
+    truth[tuple(np.array(together).T)] = True
+    above = np.triu_indices(n, 1)
+    known = None if apart is None else tuple(np.array([*together, *apart]).T)
+    rows = []
+    for name, score in rankings(embedded, 64).items():
+        row: dict[str, Any] = {"score": name, "rows": n, "belong": len(set(together))}
+        row["ap"] = round(average_precision_score(truth[above], score[above]), 3)
+        if known is not None:
+            row["ap_labelled"] = round(average_precision_score(truth[known], score[known]), 3)
+        if name == "reciprocal push":
+            flagged = score[above] >= SUSPECT
+            row["flagged"] = int(flagged.sum())
+            row["precision"] = round(float(truth[above][flagged].mean()), 3)
+            row["recall"] = round(float(truth[above][flagged].sum() / truth.sum()), 3)
+        rows.append(row)
+    return rows
+
+
+def cost(n: int, d: int) -> dict[str, Any]:
+    """Return seconds and peak memory of the ledger; call it in a process of its own."""
+    draw = torch.Generator().manual_seed(0)
+    anchors = torch.randn(n, d, generator=draw)
+    positives = anchors + torch.randn(n, d, generator=draw)
+    lengths = np.full((n, 2), 9)
+    embedded = Embedded(anchors, positives, torch.arange(n), np.zeros(n, bool), lengths)
+    start = time.process_time()
+    push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
+    seconds = time.process_time() - start
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return {"rows": n, "dimension": d, "seconds": round(seconds, 1), "megabytes": round(peak)}
+
+
+def measure(part: str, data: str, seed: str, folder: Path) -> list[dict[str, Any]]:
+    """Return the rows of one measurement."""
+    if part == "cost":
+        command = [sys.executable, __file__, "--cost", *data.split(" x ")]
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+        return [dict(zip(COLUMNS, next(csv.reader([done.stdout])), strict=True))]
+    encoder = SentenceEncoder.load(ENCODER, device="cpu")
+    if part == "planted":
+        pairs, together = planted(int(seed))
+        embedded = embed_rows(encoder, read_rows(pairs), max_length=64)
+        return scored(embedded, together, None)
+    texts, together, apart = labelled(folder, data)
+    return scored(embed_rows(encoder, read_rows(texts), max_length=64), together, apart)
+
+
+def main() -> None:
+    """Measure what is not in the CSV."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--csv", type=Path, default=Path(__file__).with_suffix(".csv"))
+    parser.add_argument("--cost", type=int, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    if options.cost:
+        row = {"part": "cost", "data": " x ".join(map(str, options.cost)), "seed": "0"}
+        csv.DictWriter(sys.stdout, COLUMNS, restval="").writerow(
+            {**row, "score": "ledger", **cost(*options.cost)}
+        )
+        return
+    jobs = [("planted", "docstrings", str(seed)) for seed in SEEDS]
+    jobs += [("labelled", name, "0") for name in ("mrpc", "sick")]
+    jobs += [("cost", f"{n} x {d}", "0") for n, d in COSTS]
+    rows: list[dict[str, Any]] = []
+    if options.csv.exists():
+        rows = list(csv.DictReader(options.csv.read_text(encoding="utf-8").splitlines()))
+    for job in jobs:
+        if options.only not in " ".join(job) or any(job == tuple(r.values())[:3] for r in rows):
+            continue
+        new = measure(*job, options.data)
+        rows += [{**dict(zip(COLUMNS, job, strict=False)), **row} for row in new]
+        with atomic_replace(options.csv) as temporary, temporary.open("w", newline="") as handle:
+            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n", restval="")
+            writer.writeheader()
+            writer.writerows(rows)
+        for row in new:
+            print(", ".join(f"{key} {value}" for key, value in {**row}.items() if value != ""))
+
+
+if __name__ == "__main__":
+    main()

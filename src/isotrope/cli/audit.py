@@ -1,0 +1,128 @@
+"""``isotrope audit``: say before a training what an objective will do to the data."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from isotrope.cli.arguments import Parser, check_readable, dotted
+from isotrope.core.errors import InputError
+
+EPILOG = """\
+examples:
+  isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2
+  isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --batch-size 128 --output audits/pairs
+  isotrope audit sentences.txt --encoder path/to/model --objective mpt --objective.margin 0.3
+  isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --mine 2 --output audits/pairs
+  isotrope train audits/pairs/cleaned.jsonl --output runs/cleaned
+  isotrope train audits/pairs/mined.jsonl --output runs/mined
+
+Nothing is trained: the encoder embeds every text once, cut as training cuts it. Printed are how the
+objective begins with each setting and which values to begin with; the pairs of rows that push each
+other as rows that belong together do (likely false negatives); rows whose positive is far, whose
+text is cut, or which are there twice; and whether whitening uncovers anything.
+
+Rows are told by their lines in the file, counted from 1. With --output a folder gets the page
+audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for ObjectiveLoss with groups=True, in the
+trainer of sentence-transformers) and, with --mine, mined.jsonl.
+"""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Parse, check what can be checked at once, audit, print."""
+    flags, others = dotted(arguments, "objective")
+    settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
+    options = _parsed(others)
+    check_readable(options.data, *options.plugin)
+    if options.dev not in (None, "auto", "none"):
+        check_readable(Path(options.dev))
+    if not options.plugin:
+        from isotrope.paradigm.declared import check_declared
+
+        check_declared(options.objective, settings)
+    if options.output is not None and options.output.is_file():
+        raise InputError(f"--output {options.output} is a file; give a folder")
+    columns = [name.strip() for c in options.columns for name in c.split(",") if name.strip()]
+    from isotrope.verbs import audit
+
+    audited = audit(
+        options.data,
+        encoder=options.encoder,
+        objective=options.objective,
+        objective_settings=settings,
+        columns=columns or None,
+        views=options.views,
+        batch_size=options.batch_size,
+        max_length=options.max_length,
+        query_prompt=options.query_prompt,
+        passage_prompt=options.passage_prompt,
+        dev=None if options.dev == "none" else options.dev,
+        suspect=options.suspect,
+        mine=options.mine,
+        hardness=options.hardness,
+        seed=options.seed,
+        device=options.device,
+        plugins=options.plugin,
+        output=options.output,
+        progress=True,
+    )
+    print(audited.to_json().rstrip() if options.json else audited)
+    if options.output is not None:
+        print(f"written to {options.output}", file=sys.stderr)
+    return 0
+
+
+def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = Parser(
+        prog="isotrope audit",
+        description="Say before a training what an objective will do to the data.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add("data", metavar="DATA", type=Path, help="one file of texts or pairs, as for `train`")
+    add("--encoder", metavar="NAME", required=True, help="what training will begin with")
+    add(
+        "--objective",
+        metavar="NAME",
+        default="infonce",
+        help="whose components are computed; settings as --objective.SETTING VALUE [infonce]",
+    )
+    add("--columns", metavar="NAME", action="append", default=[], help="of tables, as in training")
+    add(
+        "--views",
+        choices=("auto", "dropout", "adjacent", "pairs"),
+        default="auto",
+        help="how a positive is made, as in training [auto]",
+    )
+    add("--batch-size", type=int, default=64, metavar="N", help="rows a step in training [64]")
+    add("--max-length", type=int, default=32, metavar="N", help="tokens a text is cut to [32]")
+    add("--query-prompt", metavar="TEXT", default="", help="put before every anchor")
+    add("--passage-prompt", metavar="TEXT", default="", help="put before every positive")
+    add(
+        "--dev",
+        metavar="auto|none|PATH",
+        default="auto",
+        help="what whitening is scored on: a part of DATA (auto), an STS file, a retrieval set",
+    )
+    add(
+        "--suspect",
+        type=float,
+        default=0.1,
+        metavar="X",
+        help="reciprocal push from which two rows are likely false negatives [0.1]",
+    )
+    add("--mine", type=int, default=0, metavar="N", help="hard negatives for each anchor [0]")
+    add(
+        "--hardness",
+        type=float,
+        default=0.3,
+        metavar="X",
+        help="the largest share of the push on an anchor that one of them may have [0.3]",
+    )
+    add("--seed", type=int, default=0, metavar="N", help="of batches and dropout [0]")
+    add("--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to embed [auto]")
+    add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
+    add("--output", metavar="DIR", type=Path, help="write the page and the files for a training")
+    add("--json", action="store_true", help="print JSON and nothing else")
+    return parser.parse_args(list(arguments))

@@ -1,0 +1,53 @@
+"""Mines hard negatives from the push ledger: of each anchor the rows that it is pushed from most.
+
+The hardness of a negative is its share of the push on the anchor, between 0 and 1, among all rows
+that it was compared with. The hardest of a data set are often not negatives at all, so a share has
+an upper limit, and rows that push each other from both sides (likely false negatives) and rows of
+the anchor's group are never taken. Each negative is a record of its own (anchor, positive, hard
+negative), which ``isotrope train`` and sentence-transformers read as three columns.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.diagnostics.audit.push import Ledger
+
+__all__ = ["Mined", "mine"]
+
+
+@dataclass(frozen=True)
+class Mined:
+    """Hard negatives, in the order of the rows, of each row the hardest first.
+
+    Attributes:
+        rows: int64 (m x 2): the row of the anchor, and the row whose positive is its negative.
+        hardness: m, share of the push on the anchor.
+        short: rows with fewer negatives than asked for.
+    """
+
+    rows: NDArray[np.int64]
+    hardness: NDArray[np.float64]
+    short: int
+
+
+def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
+    """Return up to ``count`` hard negatives of each row.
+
+    Args:
+        book: the ledger, with enough partners of a row to choose from.
+        groups: n integers, equal for rows that are likely to belong together.
+        count: negatives of a row.
+        hardness: the largest share of the push on an anchor that a negative may have.
+    """
+    partners = book.partners
+    share = book.force / np.maximum(book.row_force, 1e-300)[:, None]
+    usable = (partners >= 0) & (share <= hardness) & (groups[partners] != groups[:, None])
+    taken = usable & (np.cumsum(usable, axis=1) <= count)
+    row, place = np.nonzero(taken)
+    return Mined(
+        np.stack([row, partners[row, place]], axis=1),
+        share[row, place].astype(np.float64),
+        int((taken.sum(axis=1) < count).sum()),
+    )

@@ -1,0 +1,121 @@
+"""Finds rows that training will not learn from as intended, without a label.
+
+- *apart*: the positive is farther from the anchor than most other rows' positives are;
+- *solved*: the objective is done with the row already (GD < 0.01) at the batch size of training;
+- *cut*: a text is longer than the tokens that training reads;
+- *repeated*: another row before it has the same texts, up to case and punctuation;
+- *lengths* that stand out: a text far longer or shorter than the middle half of its column.
+
+Lines that are out of step show as many rows apart.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isotrope.core.views import unit
+from isotrope.data.order import Order
+from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+from isotrope.paradigm.anatomy import DEAD
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["RowFindings", "find_rows"]
+
+_COMPARED = 1024  # positives that an anchor is compared with
+_PIECE = 1024  # anchors at a time
+_MOST = 0.5  # of them that may be nearer than the own positive
+_FAR = 3  # spreads of the middle half beyond it
+_LEAST_SPREAD = 0.2  # of the logarithm of a length: texts of one length have none
+
+
+@dataclass(frozen=True)
+class RowFindings:
+    """Rows that stand out, each kind as ascending numbers of rows, from 0.
+
+    Attributes:
+        apart: the positive is farther than most others; the farthest first.
+        solved: done with at the first step.
+        cut: a text is cut.
+        repeated: a row before it is the same.
+        lengths: a length stands out.
+        nearer: n, the share of other rows' positives that are nearer than the own one.
+    """
+
+    apart: NDArray[np.int64]
+    solved: NDArray[np.int64]
+    cut: NDArray[np.int64]
+    repeated: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+    nearer: NDArray[np.float64]
+
+
+def find_rows(
+    rows: PairedRows, embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
+) -> RowFindings:
+    """Return the rows that stand out.
+
+    Args:
+        rows: the records.
+        embedded: their embeddings.
+        objective: one with components.
+        batch_size: rows of a batch in training.
+        seed: of batches and of the rows that an anchor is compared with.
+    """
+    nearer = _nearer(embedded, seed)
+    apart = np.flatnonzero(nearer > _MOST)
+    first = np.unique(rows.marks, axis=0, return_index=True)[1]
+    return RowFindings(
+        apart[np.argsort(-nearer[apart], kind="stable")],
+        np.flatnonzero(_done(embedded, objective, batch_size, seed)),
+        np.flatnonzero(embedded.cut),
+        np.setdiff1d(np.arange(len(rows)), first),
+        np.flatnonzero(_outlying(embedded.lengths)),
+        nearer,
+    )
+
+
+@torch.no_grad()
+def _nearer(embedded: Embedded, seed: int) -> NDArray[np.float64]:
+    """Return for each anchor the share of other positives that are nearer than its own."""
+    n = len(embedded)
+    anchors, positives = unit(embedded.anchors), unit(embedded.positives)
+    own = (anchors * positives).sum(dim=1)
+    drawn = torch.from_numpy(Order(n, seed, 1)[np.arange(min(n, _COMPARED))])
+    shares = []
+    for piece in torch.arange(n).split(_PIECE):
+        others = embedded.groups[piece, None] != embedded.groups[drawn]
+        nearer = (anchors[piece] @ positives[drawn].T > own[piece, None]) & others
+        shares.append(nearer.sum(dim=1) / others.sum(dim=1).clamp_min(1))
+    return torch.cat(shares).double().numpy()
+
+
+@torch.no_grad()
+def _done(
+    embedded: Embedded, objective: Objective, batch_size: int, seed: int
+) -> NDArray[np.bool_]:
+    """Return which anchors have negatives in a batch and GD < 0.01."""
+    n, done = len(embedded), torch.zeros(len(embedded), dtype=torch.bool)
+    order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
+    for rows in order.tensor_split(max(1, n // batch_size)):
+        pairs = objective.compare(embedded.batch(rows))
+        terms = objective.components(pairs)
+        opposed = pairs.negative(terms.against).any(dim=1)
+        done[rows] = opposed & (terms.dissipation < DEAD)
+    return _array(done)
+
+
+def _outlying(lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Return which rows have a length far from the middle half of its column."""
+    logarithms = np.log(np.maximum(lengths, 1))
+    low, high = np.quantile(logarithms, [0.25, 0.75], axis=0)
+    reach = _FAR * np.maximum(high - low, _LEAST_SPREAD)
+    beyond = (logarithms < low - reach) | (logarithms > high + reach)
+    return np.asarray(beyond.any(axis=1))
+
+
+def _array(values: Tensor) -> NDArray[np.bool_]:
+    array: NDArray[np.bool_] = values.numpy()
+    return array

@@ -1,0 +1,222 @@
+"""The push ledger: how strongly rows push each other, to find negatives that are none.
+
+For an anchor i and a negative j an objective's push is GD_i W_ij. Two rows that belong together
+push each other strongly from both sides and in both directions (anchor from positive and positive
+from anchor), while a row that is near everything is pushed from one side only. The ledger takes the
+geometric mean of these four numbers, the *reciprocal push*.
+
+A batch of the size that training uses shows few of the n (n - 1) pairs, and its normaliser, a sum
+over few rows, is noise: in ``benchmarks/audit.py`` the pairs found first are more often right the
+more rows an anchor is compared with. So each pair of rows meets once, in blocks of up to 8,192 rows
+whose order is drawn. Of each row the strongest partners are kept and nothing else: memory is linear
+in the rows, time is quadratic with the constant of a matrix product.
+
+That needs an objective in which an anchor's push depends on no other anchor (``coupling`` "none").
+Where it does, rows meet in square batches of two blocks.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from isotrope.core.progress import bar
+from isotrope.core.views import Views
+from isotrope.data.order import Order
+from isotrope.diagnostics.audit.rows import Embedded
+from isotrope.kernels.topk import chunked_topk
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["Ledger", "Mutual", "groups_of", "ledger", "mutual"]
+
+_ANCHORS, _COLUMNS = 512, 8192  # of a block
+_SQUARE = 1024  # rows of either of two blocks that form a square batch
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The strongest partners of every row, and the force on it.
+
+    Attributes:
+        partners: int64 (n x k), the rows that push each row most, the strongest first; -1 for none.
+        push: n x k, the geometric mean of the push in both directions, in units of ``unit``.
+        force: n x k, their arithmetic mean, in the same units.
+        row_force: n, the sum of the force over all other rows.
+        unit: the mean over the anchors of the sum of their weights (1/temperature for InfoNCE), so
+            that 1 is all the push that an anchor can have.
+    """
+
+    partners: NDArray[np.int64]
+    push: NDArray[np.floating[Any]]
+    force: NDArray[np.floating[Any]]
+    row_force: NDArray[np.float64]
+    unit: float
+
+
+@dataclass(frozen=True)
+class Mutual:
+    """Pairs of rows that push each other, the strongest first.
+
+    Attributes:
+        rows: int64 (m x 2), the lower row first.
+        push: m, the reciprocal push, between 0 and 1 for normalised weights.
+        share: m, share of the force of all pairs of rows.
+    """
+
+    rows: NDArray[np.int64]
+    push: NDArray[np.float64]
+    share: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@torch.no_grad()
+def ledger(
+    embedded: Embedded,
+    objective: Objective,
+    *,
+    keep: int = 16,
+    seed: int = 0,
+    progress: bool = False,
+) -> Ledger:
+    """Let each pair of rows meet once, and keep the strongest partners of each row.
+
+    Args:
+        embedded: the rows.
+        objective: one with components whose push is between rows (``pairwise``).
+        keep: k, partners of a row.
+        seed: of the order of the rows.
+        progress: show a bar on stderr.
+    """
+    n = len(embedded)
+    keep = min(keep, n - 1)
+    partners = torch.full((n, keep), -1)
+    push, force = embedded.anchors.new_zeros(2, n, keep)
+    row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
+    order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
+    separable = _separable(embedded, objective)
+    grouped = len(embedded.groups.unique()) < n  # comparing groups takes a fifth of the time
+    meetings = _rectangles(order) if separable else _squares(order)
+    with bar(n * n, "push", "pairs", show=progress) as done:
+        for rows, columns, new in meetings:
+            views = _directions(embedded, rows, columns, grouped=grouped)
+            both = [_pushes(objective, of) for of in views]
+            mass += sum(float(of[1].sum()) for of in both) / 2
+            met += len(rows)
+            first, second = (of[0] for of in both)
+            strength = (first * second).sqrt_()
+            mean = first.add_(second).div_(2)
+            if not bool(new.all()):
+                strength.masked_fill_(~new, 0.0)
+                mean.masked_fill_(~new, 0.0)
+            row_force.index_add_(0, rows, mean.double().sum(dim=1))
+            best, where = chunked_topk(strength, min(keep, len(columns)))
+            where = where.clamp_min(0)
+            candidates = torch.cat([push[rows], best], dim=1)
+            chosen = candidates.topk(keep, dim=1)
+            push[rows] = chosen.values
+            for held, other in (
+                (partners, columns[where].masked_fill(best <= 0, -1)),
+                (force, mean.gather(1, where)),
+            ):
+                held[rows] = torch.cat([held[rows], other], dim=1).gather(1, chosen.indices)
+            done(int(new.expand(len(rows), -1).sum()))
+    unit = mass / met if mass else 1.0
+    return Ledger(
+        partners.numpy(),
+        (push / unit).numpy(),
+        (force / unit).numpy(),
+        (row_force / unit).numpy(),
+        unit,
+    )
+
+
+def mutual(book: Ledger) -> Mutual:
+    """Return the pairs of rows of which each is among the strongest partners of the other."""
+    n, k = book.partners.shape
+    one = np.repeat(np.arange(n), k)
+    other, push = book.partners.ravel(), book.push.ravel().astype(np.float64)
+    some = other >= 0
+    one, other, push = one[some], other[some], push[some]
+    force = book.force.ravel()[some].astype(np.float64)
+    keys, reversed_keys = one * n + other, other * n + one
+    order = np.argsort(keys)
+    place = np.minimum(np.searchsorted(keys[order], reversed_keys), len(keys) - 1)
+    back = order[place]
+    chosen = (keys[back] == reversed_keys) & (one < other)
+    rows = np.stack([one[chosen], other[chosen]], axis=1)
+    reciprocal = np.sqrt(push[chosen] * push[back[chosen]])
+    share = (force[chosen] + force[back[chosen]]) / max(float(book.row_force.sum()), 1e-300)
+    strongest = np.lexsort((rows[:, 1], rows[:, 0], -reciprocal))
+    return Mutual(rows[strongest], reciprocal[strongest], share[strongest])
+
+
+def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Return for each of ``count`` rows the lowest row that it is connected with through pairs.
+
+    >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
+    array([0, 1, 2, 0, 0, 5])
+    """
+    group = np.arange(count)
+    while True:
+        lower = group.copy()
+        if len(pairs):
+            smallest = group[pairs].min(axis=1)
+            np.minimum.at(lower, pairs, smallest[:, None])
+        lower = lower[lower]
+        if (lower == group).all():
+            return group
+        group = lower
+
+
+def _separable(embedded: Embedded, objective: Objective) -> bool:
+    """Whether anchors can be compared with other rows than those of their own batch."""
+    if objective.coupling != "none":
+        return False
+    rows = torch.arange(min(4, len(embedded)))
+    return objective.components(objective.compare(embedded.batch(rows))).against == "cross"
+
+
+def _rectangles(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield anchors, the rows they are compared with (their own first), and which are new."""
+    for rows in order.tensor_split(-(-len(order) // _ANCHORS)):
+        others = order[~torch.isin(order, rows)]
+        parts = others.tensor_split(max(1, -(-len(others) // (_COLUMNS - len(rows)))))
+        for number, part in enumerate(parts):
+            columns = torch.cat([rows, part])
+            new = torch.ones(len(columns), dtype=torch.bool)
+            new[: len(rows)] = number == 0
+            yield rows, columns, new
+
+
+def _squares(order: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield every block, and the rows of every two blocks, as anchors and columns."""
+    blocks = order.tensor_split(-(-len(order) // _SQUARE))
+    for number, block in enumerate(blocks):
+        yield block, block, torch.ones(len(block), len(block), dtype=torch.bool)
+        for other in blocks[number + 1 :]:
+            rows = torch.cat([block, other])
+            first = torch.arange(len(rows)) < len(block)
+            yield rows, rows, first[:, None] != first
+
+
+def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: bool) -> list[Views]:
+    """Return anchors against positives, and positives against anchors."""
+    a, p = embedded.anchors, embedded.positives
+    groups = embedded.groups[columns] if grouped else None
+    return [Views(a[rows], p[columns], groups=groups), Views(p[rows], a[columns], groups=groups)]
+
+
+def _pushes(objective: Objective, views: Views) -> tuple[Tensor, Tensor]:
+    """Return GD_i W_ij of every row on every anchor, and the sum of each anchor's weights."""
+    terms = objective.components(objective.compare(views))
+    weight = terms.weight.clamp_min(0)
+    width = len(views.positives)
+    if terms.against == "both":
+        weight = weight[:, :width] + weight[:, width:]
+    return terms.dissipation[:, None] * weight, weight.sum(dim=1)

@@ -1,0 +1,119 @@
+"""Audits embedded rows: settings, push ledger, rows that stand out, hard negatives."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.audit.mining import mine as mined
+from isotrope.diagnostics.audit.pairs import find_rows
+from isotrope.diagnostics.audit.push import groups_of, ledger, mutual
+from isotrope.diagnostics.audit.result import Audit
+from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+from isotrope.diagnostics.audit.settings import recommend, settings_table
+from isotrope.paradigm import registry
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["audit_rows", "check_numbers", "checked_objective"]
+
+_PARTNERS = 16  # of a row in the ledger
+_CHOICE = 4  # partners for each hard negative that is wanted: some are left out
+
+
+def checked_objective(
+    objective: str | Objective, settings: Mapping[str, float | str] | None = None
+) -> Objective:
+    """Return an objective that can be audited.
+
+    Raises:
+        InputError: settings beside an objective; no components, or none between rows; an objective
+            that needs more than a batch.
+    """
+    if isinstance(objective, str):
+        objective = registry.build(objective, settings)
+    elif settings:
+        raise InputError("objective_settings are those of an objective that is given by its name")
+    if not objective.has_terms or not objective.pairwise:
+        what = "compares coordinates, not rows" if objective.has_terms else "has no components"
+        raise InputError(
+            f"{objective.name} {what}, so there is no push between rows to audit; audit the data "
+            "with another objective, for example infonce"
+        )
+    try:
+        objective.terms(torch.eye(4), torch.eye(4))
+    except ValueError as error:  # one that needs more than a batch
+        raise InputError(f"{objective.name} cannot be audited: {error}") from error
+    return objective
+
+
+def check_numbers(batch_size: int, suspect: float, mine: int, hardness: float) -> None:
+    """Refuse numbers that are out of range, before anything is embedded.
+
+    Raises:
+        InputError: the first of them.
+    """
+    if batch_size < 2:
+        raise InputError(
+            f"a batch of {batch_size} has no negatives; give a batch size of 2 or more"
+        )
+    if not suspect > 0:
+        raise InputError(f"suspect is a push above 0; found {suspect:g}")
+    if mine < 0:
+        raise InputError(f"mine is a number of negatives, 0 or more; found {mine}")
+    if not 0 < hardness <= 1:
+        raise InputError(f"hardness is a share above 0 and at most 1; found {hardness:g}")
+
+
+def audit_rows(
+    rows: PairedRows,
+    embedded: Embedded,
+    objective: Objective,
+    *,
+    encoder: str,
+    uncovered: Mapping[str, Any],
+    batch_size: int = 64,
+    suspect: float = 0.1,
+    mine: int = 0,
+    hardness: float = 0.3,
+    seed: int = 0,
+    progress: bool = False,
+) -> Audit:
+    """Audit rows with their embeddings; arguments as for ``isotrope.audit``.
+
+    Args:
+        rows: the records.
+        embedded: their embeddings.
+        objective: as :func:`checked_objective` returns it.
+        encoder: its name.
+        uncovered: what whitening uncovers.
+        batch_size: rows of a batch in training.
+        suspect: reciprocal push from which two rows are likely false negatives.
+        mine: hard negatives for each anchor.
+        hardness: the largest share of the push on an anchor that one may have.
+        seed: of what is drawn.
+        progress: show bars on stderr.
+    """
+    keep = max(_PARTNERS, _CHOICE * mine)
+    book = ledger(embedded, objective, keep=keep, seed=seed, progress=progress)
+    pairs = mutual(book)
+    suspects = int((pairs.push >= suspect).sum())
+    _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
+    same_text = np.stack([first[group], np.arange(len(rows))], axis=1)
+    groups = groups_of(np.concatenate([pairs.rows[:suspects], same_text]), len(rows))
+    settings = settings_table(embedded, objective, batch_size=batch_size, seed=seed)
+    return Audit(
+        rows,
+        encoder,
+        objective,
+        batch_size,
+        settings,
+        recommend(settings),
+        pairs,
+        suspects,
+        groups,
+        find_rows(rows, embedded, objective, batch_size=batch_size, seed=seed),
+        uncovered,
+        mined(book, groups, mine, hardness=hardness) if mine else None,
+    )

@@ -1,0 +1,191 @@
+"""Tells how an objective begins with a setting, over a grid of settings, and which to begin with.
+
+Rows are drawn into batches as training draws them; of each batch come the mean GD, the share of
+anchors done (GD < 0.01), the hardest negative's share of the push and the share of live anchors
+above the bound of Lemma 1 (Li et al., 2024), averaged over the batches. One setting is changed at a
+time. The values to begin with follow three rules:
+
+- a temperature at which the hardest negative has 40% to 70% of the push, and at most 30% of the
+  anchors are done: above, a batch pushes as one negative would, below, all negatives push alike;
+- the smallest margin that leaves at most 30% of the anchors done;
+- the smallest ratio with which 95% of the live anchors are above the bound.
+
+The rules say at which setting an objective is neither done nor blind at the first step. That the
+score after training is highest there has not been shown.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import hypers
+from isotrope.data.text.batches import Batches
+from isotrope.diagnostics.audit.rows import Embedded
+from isotrope.diagnostics.observe import above_bound
+from isotrope.paradigm.anatomy import MOST, summary
+from isotrope.paradigm.objective import Objective
+
+__all__ = ["GRID", "HARDEST", "Recommendation", "Setting", "recommend", "settings_table"]
+
+GRID: Mapping[str, Sequence[float]] = {
+    "temperature": (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2),
+    "margin": (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8),
+    "ratio": (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
+}
+"""The values that are tried of a setting of that name."""
+
+HARDEST = (0.4, 0.7)
+"""The wanted share of the push on the hardest negative."""
+
+_DONE = 0.3  # the most anchors done at the first step: thresholds["done_by_temperature"]
+_ABOVE = 0.95
+_ANCHORS = 4096  # looked at for each setting: shares are then known to 1 or 2 percent
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How an objective begins with one setting.
+
+    Attributes:
+        name: of the setting that was changed; ``batch size`` for the batch size alone.
+        value: its value.
+        batch_size: rows of a batch.
+        dissipation: mean GD over the anchors that have negatives; None where none has.
+        dead: share of the anchors with GD < 0.01.
+        hardest_share: share of the push on the hardest negative.
+        above_bound: share of the live anchors above the bound of Lemma 1.
+        own: whether it is the value that the objective has.
+    """
+
+    name: str
+    value: float
+    batch_size: int
+    dissipation: float | None
+    dead: float | None
+    hardest_share: float | None
+    above_bound: float | None
+    own: bool
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """A value to begin with.
+
+    Attributes:
+        name: of the setting.
+        value: to begin with.
+        reason: why, with the numbers.
+    """
+
+    name: str
+    value: float
+    reason: str
+
+
+def settings_table(
+    embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
+) -> list[Setting]:
+    """Return how the objective begins: at four batch sizes, then over the grid of its settings.
+
+    Args:
+        embedded: the rows.
+        objective: one with components.
+        batch_size: rows of a batch in training.
+        seed: of the batches.
+    """
+    most = min(len(embedded), MOST)
+    size = min(batch_size, most)
+    sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})
+    table = [_begun(embedded, objective, "batch size", s, s, s == size, seed) for s in sizes]
+    fields = hypers(type(objective))
+    for name, grid in GRID.items():
+        own = objective.hyperparameters().get(name)
+        if name not in fields or not isinstance(own, (int, float)):
+            continue
+        for value in sorted({own, *(v for v in grid if fields[name].allows(v))}):
+            changed = dataclasses.replace(objective, **{name: value})
+            table.append(_begun(embedded, changed, name, value, size, value == own, seed))
+    return table
+
+
+def recommend(table: Sequence[Setting]) -> list[Recommendation]:
+    """Return the values to begin with by the rules of the module, and why."""
+    rules = {"temperature": _temperature, "margin": _margin, "ratio": _ratio}
+    found = []
+    for name, rule in rules.items():
+        rows = [row for row in table if row.name == name and row.dead is not None]
+        if rows:
+            found.append(rule(rows))
+    return found
+
+
+def _batches(count: int, batch_size: int, seed: int) -> list[Tensor]:
+    """Return the numbers of the rows of every whole batch of an epoch, as training draws them."""
+    drawn = Batches(range(count), batch_size, seed, drop_last=True)
+    return [torch.from_numpy(drawn.at(step)) for step in range(drawn.steps_per_epoch)]
+
+
+@torch.no_grad()
+def _begun(
+    embedded: Embedded,
+    objective: Objective,
+    name: str,
+    value: float,
+    size: int,
+    own: bool,
+    seed: int,
+) -> Setting:
+    drawn = _batches(len(embedded), size, seed)[: max(1, _ANCHORS // size)]
+    measured = []
+    for rows in drawn:
+        pairs = objective.compare(embedded.batch(rows))
+        terms = objective.components(pairs)
+        measured.append({**summary(terms, pairs), "above_bound": above_bound(terms, pairs)})
+    numbers = {}
+    for key in ("dissipation", "dead", "hardest_share", "above_bound"):
+        values = [number for row in measured if (number := row[key]) is not None]
+        numbers[key] = sum(values) / len(values) if values else None
+    return Setting(name, value, size, own=own, **numbers)
+
+
+def _temperature(rows: Sequence[Setting]) -> Recommendation:
+    """Choose by the hardest negative's share, among those that leave enough anchors live."""
+    middle = sum(HARDEST) / 2
+    live = [row for row in rows if _or_zero(row.dead) <= _DONE] or list(rows)
+    best = min(live, key=lambda row: (abs(_or_zero(row.hardest_share) - middle), row.value))
+    share = _or_zero(best.hardest_share)
+    within = HARDEST[0] <= share <= HARDEST[1]
+    reason = (
+        f"the hardest negative has {share:.0%} of the push "
+        f"({'within' if within else 'nearest to'} {HARDEST[0]:.0%} to {HARDEST[1]:.0%}), and "
+        f"{_or_zero(best.dead):.0%} of the anchors are done"
+    )
+    return Recommendation("temperature", best.value, reason)
+
+
+def _margin(rows: Sequence[Setting]) -> Recommendation:
+    live = [row for row in rows if _or_zero(row.dead) <= _DONE]
+    best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
+    reason = (
+        f"{'the smallest' if live else 'none'} with at most {_DONE:.0%} of the anchors done at the "
+        f"first step; here {_or_zero(best.dead):.0%}"
+    )
+    return Recommendation("margin", best.value, reason)
+
+
+def _ratio(rows: Sequence[Setting]) -> Recommendation:
+    known = [row for row in rows if row.above_bound is not None] or list(rows)
+    above = [row for row in known if _or_zero(row.above_bound) >= _ABOVE]
+    best = above[0] if above else max(known, key=lambda row: _or_zero(row.above_bound))
+    reason = (
+        f"{'the smallest' if above else 'none'} with {_ABOVE:.0%} of the live anchors above the "
+        f"bound of Lemma 1; here {_or_zero(best.above_bound):.0%}"
+    )
+    return Recommendation("ratio", best.value, reason)
+
+
+def _or_zero(number: float | None) -> float:
+    return 0.0 if number is None else number

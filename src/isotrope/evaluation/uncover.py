@@ -1,0 +1,177 @@
+"""Says whether whitening an encoder uncovers anything: its score whitened less its score as it is.
+
+No training is involved: a score that rises when the embeddings get mean 0 and covariance 1 was
+there before, under directions that say nothing. How much it rises tells three kinds of encoder
+apart:
+
+- *raw*, never trained on pairs: the score as it is is less than half of the whitened; which weight,
+  dissipation and ratio an objective has decides much;
+- *covered*: whitening gains less than that; a training that gains less than whitening has learnt
+  nothing new;
+- *trained*: whitening gains nothing; what is left to gain is in the data.
+
+The mean cosine of different texts does not tell the first two apart: of one covered encoder it is
+0.85, of a raw one 0.76 or 0.92 by its pooling (docs/LOG.md).
+
+Mean and covariance come from texts that are not scored.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.evaluation.embed import CachedEncoder, Encoder
+from isotrope.evaluation.holdout import holdout_set
+from isotrope.evaluation.retrieval import retrieval_evaluation
+from isotrope.evaluation.whitening import WhitenedEncoder
+from isotrope.measures.judgement import DevEvaluation, DevHistory, judge
+from isotrope.measures.mean_cosine import mean_cosine
+
+__all__ = ["FLOOR", "RAW", "ROWS_PER_DIMENSION", "Uncovered", "uncover", "uncover_records"]
+
+RAW = 0.5
+"""Share of the whitened score below which an encoder is raw."""
+
+FLOOR = 10.0
+"""Scores below it show nothing where whitening gains nothing: the task is too hard."""
+
+ROWS_PER_DIMENSION = 2
+"""Texts needed for each dimension: a covariance of fewer is mostly noise."""
+
+_SCORED = 1000  # records
+_TEXTS = 4000  # records that give mean and covariance
+
+
+@dataclass(frozen=True)
+class Uncovered:
+    """The score of an encoder as it is and whitened, without any training.
+
+    Attributes:
+        kind: ``raw``, ``covered`` or ``trained``; ``unknown`` where it was not measured.
+        sentence: what that means for a training, or why it was not measured.
+        score: the name of the score.
+        raw: the score as the encoder is, out of 100.
+        whitened: the score whitened.
+        low: end of the 95% interval of the difference.
+        high: the other end.
+        mean_cosine: of different texts.
+        texts: number of texts that gave mean and covariance.
+    """
+
+    kind: Literal["raw", "covered", "trained", "unknown"]
+    sentence: str
+    score: str = ""
+    raw: float | None = None
+    whitened: float | None = None
+    low: float | None = None
+    high: float | None = None
+    mean_cosine: float | None = None
+    texts: int = 0
+
+
+def uncover(
+    encoder: Encoder,
+    texts: Sequence[str],
+    *,
+    name: str,
+    score: Callable[[Encoder], DevEvaluation],
+) -> Uncovered:
+    """Score an encoder as it is and whitened, on the same examples.
+
+    Args:
+        encoder: the encoder that a training would begin with.
+        texts: those that give mean and covariance; none of them may be scored.
+        name: the name of the score.
+        score: the score of an encoder by example.
+    """
+    cached = CachedEncoder(encoder)
+    different = list(dict.fromkeys(texts))
+    if len(different) < 2:
+        return Uncovered("unknown", "there are no texts beside those that are scored")
+    rows = torch.from_numpy(cached.encode(different)).double()
+    needed = ROWS_PER_DIMENSION * rows.shape[1]
+    if len(rows) < needed:
+        return Uncovered(
+            "unknown",
+            f"{len(rows):,} texts beside those that are scored are too few for a covariance of "
+            f"{rows.shape[1]} dimensions; it takes {needed:,}",
+        )
+    if not bool((rows != rows[0]).any()):
+        return Uncovered("unknown", f"the encoder embeds {len(rows):,} different texts alike")
+    history = DevHistory(name, saved="last")
+    history.add(0, score(cached))
+    history.add(1, score(WhitenedEncoder(cached, different)))
+    judgement, cosine = judge(history), float(mean_cosine(rows))
+    numbers = judgement.numbers["last"]
+    kind: Literal["raw", "covered", "trained", "unknown"] = "trained"
+    if judgement.outcome == "improved":
+        kind = "raw" if history.scores[0] < RAW * history.scores[1] else "covered"
+    elif history.scores[1] < FLOOR:
+        kind = "unknown"
+    return Uncovered(
+        kind,
+        _MEANINGS[kind],
+        name,
+        history.scores[0],
+        history.scores[1],
+        numbers["low"],
+        numbers["high"],
+        cosine,
+        len(rows),
+    )
+
+
+def uncover_records(
+    encoder: Encoder,
+    records: Sequence[Sequence[str]],
+    views: str,
+    *,
+    prompts: tuple[str, str] = ("", ""),
+    seed: int = 0,
+) -> Uncovered:
+    """Score whitening on a part of the records themselves, whose positives have to be found.
+
+    Args:
+        encoder: the encoder that a training would begin with.
+        records: texts as training forms them; a third of them, at most 1,000, are scored.
+        views: how a positive is made.
+        prompts: put before queries and targets.
+        seed: of the choice.
+    """
+    order = np.random.default_rng(seed).permutation(len(records))
+    scored = min(len(records) // 3, _SCORED)
+    try:
+        data = holdout_set([records[i] for i in order[:scored]], views, limit=_SCORED, seed=seed)
+    except InputError:
+        return Uncovered("unknown", f"{len(records):,} rows are too few to score an encoder by")
+    queries = [prompts[0] + text for text in data.queries]
+    corpus = [prompts[1] + text for text in data.corpus]
+    data = replace(data, queries=queries, corpus=corpus)
+    others = [
+        prompt + text
+        for i in order[scored : scored + _TEXTS]
+        for prompt, text in zip(prompts, records[i], strict=False)
+    ]
+    own = {*queries, *corpus}
+    return uncover(
+        encoder,
+        [text for text in others if text not in own],
+        name=f"MRR@10 of {len(queries)} queries",
+        score=functools.partial(retrieval_evaluation, data=data),
+    )
+
+
+_MEANINGS = {
+    "raw": "whitening more than doubles the score, as of an encoder that was never trained on "
+    "pairs: compare objectives by their components (isotrope sweep), they decide much",
+    "covered": "whitening alone gains, as of a sentence encoder that was disturbed: compare every "
+    "training with whitening; one that gains less has learnt nothing new",
+    "trained": "whitening gains nothing measurable, as of an encoder that was trained on pairs: "
+    "look to the data and to the settings first, the choice of the objective matters least",
+    "unknown": "the score is too low either way to show anything; give --dev another set",
+}

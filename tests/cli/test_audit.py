@@ -1,0 +1,101 @@
+"""``isotrope audit``: what it prints and writes, and what it refuses before torch is imported."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.training.conftest import sentences
+
+MINILM = "all-MiniLM-L6-v2"
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{text}\t{text} and more\n" for text in sentences(30)))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--encoder", MINILM, "--objective", "infonc"], "did you mean 'infonce'"),
+        (["--encoder", MINILM, "--objective.margin", "0.3"], "margin"),
+        (["--encoder", MINILM, "--plugin", "nowhere.py"], "nowhere.py"),
+        (["--encoder", MINILM, "--dev", "nowhere.tsv"], "nowhere.tsv"),
+        (["--encoder", MINILM, "--batch-size", "1"], "a batch of 1 has no negatives"),
+        (["--encoder", MINILM, "--mine", "-2"], "0 or more; found -2"),
+        (["--encoder", MINILM, "--batch", "x"], "unrecognized|invalid|expected"),
+        ([], "required: --encoder"),
+    ],
+)
+def test_bad_flags_are_refused_at_once(run, pairs: Path, flags: list[str], message: str) -> None:
+    import re
+
+    found = run("audit", pairs, *flags)
+    assert found.code == 2
+    assert re.search(message, found.err)
+    assert len(found.err.strip().splitlines()) == 1
+
+
+def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> None:
+    asked = ("--encoder", MINILM)
+    assert "no such file" in run("audit", tmp_path / "none.tsv", *asked).err
+    found = run("audit", pairs, *asked, "--output", pairs)
+    assert (found.code, "is a file; give a folder" in found.err) == (2, True)
+    (tmp_path / "one.txt").write_text("one text\n")
+    found = run("audit", tmp_path / "one.txt", *asked)
+    assert (found.code, "too few to compare" in found.err) == (2, True)
+    found = run("audit", pairs, *asked, "--objective", "barlowtwins")
+    assert (found.code, "compares coordinates" in found.err) == (2, True)
+    (tmp_path / "texts.txt").write_text("one text\nanother\nthird\n")
+    found = run("audit", tmp_path / "texts.txt", *asked, "--mine", "2")
+    assert (found.code, "hard negatives are of pairs" in found.err) == (2, True)
+
+
+def test_what_can_be_known_without_torch_is_refused_without_it(pairs: Path) -> None:
+    program = (
+        "import sys\nfrom isotrope.cli.main import guarded\n"
+        f"code = guarded(['audit', {str(pairs)!r}, '--encoder', 'x', '--objective', 'infonc'])\n"
+        "sys.exit(code if 'torch' not in sys.modules else 9)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
+    assert done.returncode == 2, done.stderr
+
+
+@pytest.mark.slow
+def test_through_the_command_line_with_a_real_encoder(run, tmp_path: Path) -> None:
+    from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
+
+    items = collect([STANDARD_LIBRARY])[:120]
+    rows = [(item.query, " ".join(item.target.split()[:12])) for item in items]
+    rows[40] = ("How do I reverse a list?", "list.reverse turns the items of a list around.")
+    rows[100] = ("Reversing the items of a list", "Call reverse to turn a list around in place.")
+    data = tmp_path / "pairs.tsv"
+    data.write_text("".join(f"{anchor}\t{positive}\n" for anchor, positive in rows))
+    output = tmp_path / "audit"
+    asked = ("audit", data, "--encoder", MINILM, "--mine", "1", "--output", output)
+    found = run(*asked, "--json")
+    assert found.code == 0, found.err
+    record = json.loads(found.out)
+    assert [41, 101] in [pair["rows"] for pair in record["false_negatives"]]
+    assert record == json.loads((output / "audit.json").read_text())
+    page = (output / "audit.html").read_text()
+    assert "Likely false negatives" in page
+    assert "41 and 101" in page
+    assert {path.name for path in output.iterdir()} == {
+        *("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl"),
+    }
+    trained = ["train", output / "mined.jsonl", "--encoder", MINILM, "--max-steps", "1"]
+    trained += ["--batch-size", "8", "--no-progress"]
+    assert run(*trained, "--output", tmp_path / "run").code == 0
+    from datasets import load_dataset
+
+    table = load_dataset(
+        "json", data_files=str(output / "grouped.jsonl"), cache_dir=str(tmp_path / "cache")
+    )["train"]
+    assert table.column_names == ["anchor", "positive", "label"]
+    assert table[40]["label"] == table[100]["label"] != table[0]["label"]

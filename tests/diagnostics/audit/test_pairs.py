@@ -1,0 +1,66 @@
+"""PairedRows that stand out, and hard negatives."""
+
+import numpy as np
+import torch
+
+from isotrope.diagnostics.audit.mining import mine
+from isotrope.diagnostics.audit.pairs import find_rows
+from isotrope.diagnostics.audit.push import Ledger, ledger
+from isotrope.diagnostics.audit.rows import read_rows
+from isotrope.objectives.infonce import InfoNCE
+from tests.diagnostics.audit.handmade import embedded, of, rows
+
+
+def test_rows_out_of_step_are_apart_and_the_others_solved() -> None:
+    plain = embedded(noise=0.1)
+    positives = plain.positives.clone()
+    positives[[3, 70]] = -positives[[3, 70]]  # the farthest there can be
+    found = find_rows(rows(), of(plain.anchors, positives), InfoNCE(), batch_size=16)
+    assert sorted(found.apart) == [3, 70]
+    assert (found.nearer[[3, 70]] > 0.9).all()
+    assert set(found.solved) == set(range(200)) - {3, 70}
+
+
+def test_lengths_cuts_and_repetitions() -> None:
+    records = [(f"question {i}", f"answer {i}") for i in range(100)]
+    records[7] = ("Question, 2!", "ANSWER 2")
+    lengths = np.full((100, 2), 10)
+    lengths[5, 1], lengths[6, 0] = 90, 1
+    plain = embedded(100)
+    cut = np.arange(100) == 5
+    view = of(plain.anchors, plain.positives, lengths=lengths, cut=cut)
+    found = find_rows(read_rows(records), view, InfoNCE(), batch_size=16)
+    assert found.repeated.tolist() == [7]
+    assert found.lengths.tolist() == [5, 6]
+    assert found.cut.tolist() == [5]
+
+
+def test_rows_without_negatives_are_not_solved() -> None:
+    same = torch.ones(8, 4)
+    view = of(same, same, groups=torch.zeros(8, dtype=torch.long))
+    found = find_rows(rows(8), view, InfoNCE(), batch_size=4)
+    assert len(found.solved) == len(found.apart) == 0
+
+
+def test_hard_negatives_are_under_the_limit_and_of_another_group() -> None:
+    book = Ledger(
+        partners=np.array([[1, 2, 3], [0, 2, 3], [3, 0, 1], [2, -1, -1]]),
+        push=np.ones((4, 3), np.float32),
+        force=np.array(
+            [[0.6, 0.3, 0.1], [0.4, 0.3, 0.3], [0.3, 0.3, 0.2], [0.1, 0, 0]], np.float32
+        ),
+        row_force=np.ones(4),
+        unit=1.0,
+    )
+    found = mine(book, np.array([0, 1, 2, 2]), 1, hardness=0.5)
+    # of row 0 the hardest is over the limit; rows 2 and 3 belong together
+    assert found.rows.tolist() == [[0, 2], [1, 0], [2, 0]]
+    assert found.short == 1
+
+
+def test_mined_rows_are_those_that_push() -> None:
+    plain = embedded(50, noise=1.0)
+    book = ledger(plain, InfoNCE(temperature=0.2), keep=16)
+    found = mine(book, np.arange(50), 3, hardness=1.0)
+    assert len(found.rows) == 150
+    assert (found.rows[:3, 1] == book.partners[0, :3]).all()

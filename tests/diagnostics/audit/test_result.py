@@ -1,0 +1,123 @@
+"""The audit as text, as JSON and as files, and what it refuses."""
+
+import json
+
+import pytest
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.audit.result import Audit, _short
+from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
+from isotrope.objectives.infonce import InfoNCE
+from isotrope.objectives.triplet import MPT
+from isotrope.paradigm.objective import Objective
+from isotrope.reports.html import HtmlTable, tables_page
+from tests.diagnostics.audit.handmade import of, rows
+from tests.diagnostics.audit.test_push import planted
+
+UNKNOWN = {"kind": "unknown", "sentence": "not measured", "raw": None}
+
+
+def audited(objective: Objective, **options: float) -> Audit:
+    plain = planted()
+    positives = plain.positives.clone()
+    positives[3] = -positives[3]
+    embedded = of(plain.anchors, positives)
+    return audit_rows(rows(), embedded, objective, encoder="drawn", uncovered=UNKNOWN, **options)
+
+
+def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
+    found = json.loads(audited(InfoNCE()).to_json())
+    assert found["false_negatives"][0]["rows"] == [18, 121]
+    assert found["groups"] == [[18, 121]]
+    assert found["apart"] == [4]
+    assert set(found["recommended"]) == {"temperature"}
+    assert found["rows"] == 200
+
+
+def test_files_are_what_a_training_reads() -> None:
+    audit = audited(InfoNCE(), mine=2, hardness=1.0)
+    files = {
+        name: [json.loads(line) for line in content.decode().splitlines()]
+        for name, content in audit.files().items()
+    }
+    cleaned = [row["anchor"] for row in files["cleaned.jsonl"]]
+    assert len(cleaned) == 198
+    assert not {"question 3", "question 120"} & set(cleaned)
+    labels = [row["label"] for row in files["grouped.jsonl"]]
+    assert labels[17] == labels[120]
+    assert len(set(labels)) == 199
+    mined = files["mined.jsonl"]
+    assert set(mined[0]) == {"anchor", "positive", "negative"}
+    of_planted = [row["negative"] for row in mined if row["anchor"] == "question 17"]
+    assert "answer 120" not in of_planted
+
+
+def test_flags_and_arguments_are_of_the_recommended_values() -> None:
+    plain = audited(InfoNCE(temperature=0.2))
+    (chosen,) = plain.recommendations
+    flags = f"--objective infonce --objective.temperature {chosen.value:g} --batch-size 64"
+    assert plain.flags == flags
+    scale = f"MultipleNegativesRankingLoss(model, scale={1 / chosen.value:.4g})"
+    assert plain.sentence_transformers.startswith(scale)
+    margin = audited(MPT())
+    assert margin.sentence_transformers.startswith("ObjectiveLoss(model, 'mpt', margin=")
+    edited = audited(InfoNCE().modify(ratio=1.5))
+    assert "--objective.ratio static:1.5" in edited.flags
+
+
+def test_it_is_printed_as_tables() -> None:
+    text = str(audited(InfoNCE()))
+    assert text.startswith("200 pairs of the data, drawn, infonce, batches of 64")
+    assert "18 and 121" in text
+    assert "the positive is farther than most other positives" in text
+    assert "\x1b" not in _short("a \x1b[2J text")
+    quiet = audited(InfoNCE(), suspect=2.0)
+    assert "No two rows push each other" in str(quiet)
+    assert repr(quiet).endswith("0 likely false negatives)")
+
+
+def test_objectives_without_a_push_between_rows_are_refused() -> None:
+    with pytest.raises(InputError, match="compares coordinates, not rows, so there is no push"):
+        checked_objective("barlowtwins")
+    with pytest.raises(InputError, match="dino has no components"):
+        checked_objective("dino")
+    with pytest.raises(InputError, match="infonce cannot be audited: InfoNCE with in_batch=False"):
+        checked_objective("infonce", {"in_batch": "false"})
+    with pytest.raises(InputError, match="are those of an objective that is given by its name"):
+        checked_objective(InfoNCE(), {"temperature": 0.1})
+    assert checked_objective("infonce", {"temperature": 0.1}) == InfoNCE(temperature=0.1)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message"),
+    [
+        ((1, 0.1, 0, 0.3), "a batch of 1 has no negatives"),
+        ((64, 0.0, 0, 0.3), "suspect is a push above 0; found 0"),
+        ((64, 0.1, -1, 0.3), "0 or more; found -1"),
+        ((64, 0.1, 0, 1.5), "at most 1; found 1.5"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(numbers, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        check_numbers(*numbers)
+
+
+def test_rows_that_are_all_one_text() -> None:
+    same = torch.ones(6, 4)
+    groups = torch.zeros(6, dtype=torch.long)
+    found = audit_rows(
+        rows(6), of(same, same, groups=groups), InfoNCE(), encoder="x", uncovered=UNKNOWN
+    )
+    assert found.recommended == {}
+    assert "no anchor has a negative" in str(found)
+    json.loads(found.to_json())
+
+
+def test_the_page_shows_texts_as_texts() -> None:
+    tables = [HtmlTable("T", ("rows", "text"), [("1 and 2", "<script>x</script>")], "a\nb")]
+    page = tables_page("Before training", "lead <i>", tables)
+    assert "&lt;script&gt;x" in page
+    assert "lead &lt;i&gt;" in page
+    assert '<p class="note">a</p>\n<p class="note">b</p>' in page
+    assert "<script" not in page

@@ -1,0 +1,90 @@
+"""Reading and embedding rows: lines, views, groups, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.diagnostics.audit.rows import embed_rows, read_rows
+from isotrope.encoders.sentence import SentenceEncoder
+from tests.diagnostics.audit.handmade import of
+from tests.training.conftest import sentences
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    torch.set_num_threads(1)
+    return SentenceEncoder.scratch(sentences(60), width=32, layers=1, vocabulary=300)
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    (folder / name).write_text(text)
+    return folder / name
+
+
+def test_rows_keep_their_lines_where_others_are_left_out(tmp_path: Path) -> None:
+    file = written(tmp_path, "pairs.tsv", "a\tb\n\n\tno anchor\nc\td\nA!\te\n")
+    rows = read_rows(file)
+    assert rows.lines.tolist() == [1, 4, 5]
+    assert (rows.views, rows.empty, rows.name) == ("pairs", 1, "pairs.tsv")
+    assert rows.marks[0, 0] == rows.marks[2, 0]
+
+
+def test_adjacent_texts_have_the_line_of_the_second(tmp_path: Path) -> None:
+    file = written(tmp_path, "texts.txt", "one\ntwo\n\nthree\nfour\nfive\n")
+    rows = read_rows(file, views="adjacent")
+    assert rows.texts == [("one", "two"), ("three", "four"), ("four", "five")]
+    assert rows.lines.tolist() == [2, 5, 6]
+
+
+def test_texts_in_memory_are_counted_from_one() -> None:
+    rows = read_rows([("a", "b"), ("c", ""), ("e", "f")])
+    assert rows.lines.tolist() == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("a\tb\n", "1 row with text is too few"), ("a\t\nb\t\n", "0 row with text is too few")],
+)
+def test_too_few_rows_are_refused(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_rows(written(tmp_path, "pairs.tsv", text))
+
+
+def test_a_folder_and_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is a folder; give one file"):
+        read_rows(tmp_path)
+    with pytest.raises(InputError, match="holds no text; give at least two records"):
+        read_rows([])
+
+
+def test_embeddings_that_are_not_finite_and_one_row_are_refused() -> None:
+    broken = torch.ones(3, 4)
+    broken[1, 2] = torch.nan
+    with pytest.raises(InputError, match="the positive of row 1 has an embedding that is not fin"):
+        of(torch.ones(3, 4), broken)
+    with pytest.raises(InputError, match="1 row is too few to compare"):
+        of(torch.ones(1, 4), torch.ones(1, 4))
+
+
+def test_pairs_are_the_plain_embeddings_and_dropout_makes_two_views(
+    encoder: SentenceEncoder,
+) -> None:
+    texts = [*sentences(20), " ".join(sentences(20))]
+    pairs = embed_rows(encoder, read_rows([(text, text[::-1]) for text in texts]), max_length=16)
+    np.testing.assert_allclose(pairs.anchors, encoder.encode(texts, max_length=16), atol=1e-6)
+    assert pairs.cut[-1]
+    assert pairs.lengths[-1, 0] > 16
+    single = embed_rows(encoder, read_rows(texts), max_length=16, seed=1)
+    again = embed_rows(encoder, read_rows(texts), max_length=16, seed=1)
+    assert bool((single.anchors == again.anchors).all())
+    assert not bool((single.anchors == single.positives).all())
+    assert not any(module.training for module in encoder.modules())
+
+
+def test_rows_that_share_a_text_are_a_group(encoder: SentenceEncoder) -> None:
+    rows = read_rows([("one text", "x y"), ("another", "X, y!"), ("third", "z")])
+    groups = embed_rows(encoder, rows, max_length=8).groups
+    assert groups[0] == groups[1] != groups[2]

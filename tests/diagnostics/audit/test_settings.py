@@ -1,0 +1,69 @@
+"""The table of settings is the objective's own anatomy, and the rules choose from it."""
+
+import pytest
+import torch
+
+from isotrope.diagnostics.audit.settings import GRID, Setting, recommend, settings_table
+from isotrope.diagnostics.observe import measure
+from isotrope.objectives.infonce import InfoNCE
+from isotrope.objectives.modified_mhe import ModifiedMHE
+from isotrope.objectives.triplet import MPT
+from tests.diagnostics.audit.handmade import embedded, of
+
+
+@pytest.mark.parametrize(
+    "objective", [InfoNCE(), MPT(), ModifiedMHE()], ids=lambda objective: objective.name
+)
+def test_a_line_of_the_table_is_the_anatomy_of_its_batch(objective) -> None:
+    rows = embedded(32, noise=1.5)
+    double = of(rows.anchors.double(), rows.positives.double())
+    table = settings_table(double, objective, batch_size=32)
+    own = [line for line in table if line.own]
+    assert {line.name for line in own} == {"batch size", *set(GRID) & set(vars(objective))}
+    numbers = measure(objective, double.batch(torch.arange(32)))
+    for line in own:
+        for name in ("dissipation", "dead", "hardest_share", "above_bound"):
+            assert getattr(line, name) == pytest.approx(numbers[name], abs=1e-12)
+
+
+def test_batch_sizes_stay_within_the_rows() -> None:
+    table = settings_table(embedded(100), InfoNCE(), batch_size=64)
+    assert [line.value for line in table if line.name == "batch size"] == [16, 64, 100]
+    assert [line.value for line in settings_table(embedded(3), InfoNCE(), batch_size=64)][:2] == [
+        2,
+        3,
+    ]
+
+
+def test_a_lower_temperature_gives_the_hardest_more_and_leaves_fewer_live() -> None:
+    lines = settings_table(embedded(noise=2.0), InfoNCE(), batch_size=64)
+    temperatures = [line for line in lines if line.name == "temperature"]
+    shares = [line.hardest_share for line in temperatures]
+    assert shares == sorted(shares, reverse=True)
+    (chosen,) = recommend(lines)
+    middle = min(temperatures, key=lambda line: abs(line.hardest_share - 0.55))
+    assert chosen.value == middle.value
+    assert "of the push" in chosen.reason
+
+
+def line(name: str, value: float, *, dead: float = 0.1, above: float | None = 1.0) -> Setting:
+    return Setting(name, value, 64, 0.5, dead, 0.5, above, own=False)
+
+
+def test_rules_of_margin_and_ratio() -> None:
+    margins = [line("margin", 0.1, dead=0.9), line("margin", 0.2, dead=0.3), line("margin", 0.3)]
+    ratios = [line("ratio", 0.5, above=0.9), line("ratio", 1.0, above=0.96), line("ratio", 2.0)]
+    found = {each.name: each for each in recommend([*margins, *ratios])}
+    assert (found["margin"].value, found["ratio"].value) == (0.2, 1.0)
+    none = recommend([line("margin", 0.1, dead=0.9), line("margin", 0.2, dead=0.8)])
+    assert (none[0].value, none[0].reason[:4]) == (0.2, "none")
+    unknown = recommend([line("ratio", 1.0, above=None)])
+    assert unknown[0].value == 1.0
+
+
+def test_nothing_is_recommended_where_no_anchor_has_a_negative() -> None:
+    same = torch.ones(8, 4)
+    groups = torch.zeros(8, dtype=torch.long)
+    table = settings_table(of(same, same, groups=groups), InfoNCE(), batch_size=4)
+    assert {line.dissipation for line in table} == {None}
+    assert recommend(table) == []

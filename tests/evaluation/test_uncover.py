@@ -1,0 +1,79 @@
+"""What whitening uncovers: a direction that all embeddings share, or nothing."""
+
+import zlib
+
+import numpy as np
+import pytest
+
+from isotrope.evaluation.uncover import uncover_records
+
+
+class Drawn:
+    """Embeddings of pairs that belong together, beside a direction that all of them share."""
+
+    def __init__(self, shared: float, loud: float) -> None:
+        self.shared, self.loud = shared, loud
+
+    def encode(self, texts):
+        rows = []
+        for text in texts:
+            draw = np.random.default_rng(int(text.split()[1]))
+            row = draw.normal(size=8)
+            own = np.random.default_rng(zlib.crc32(text.encode())).normal(size=8)
+            row = row + 0.3 * own
+            row[0] += self.shared
+            row[1:4] += self.loud * own[1:4]  # says nothing of the pair
+            rows.append(row)
+        return np.array(rows, dtype=np.float32)
+
+
+RECORDS = [(f"question {i}", f"answer {i}") for i in range(600)]
+
+
+@pytest.mark.parametrize(
+    ("shared", "loud", "kind"), [(0.0, 0.0, "trained"), (0.0, 1.0, "covered"), (0.0, 12.0, "raw")]
+)
+def test_three_kinds_of_encoders(shared: float, loud: float, kind: str) -> None:
+    found = uncover_records(Drawn(shared, loud), RECORDS, "pairs")
+    assert found.kind == kind
+    assert found.raw is not None
+    assert found.whitened is not None
+    assert found.low <= found.whitened - found.raw <= found.high
+    assert found.score == "MRR@10 of 200 queries"
+    assert found.texts == 800
+
+
+def test_a_score_near_zero_shows_nothing() -> None:
+    class Noise:
+        def encode(self, texts):
+            return np.array(
+                [np.random.default_rng(zlib.crc32(t.encode())).normal(size=8) for t in texts]
+            )
+
+    found = uncover_records(Noise(), RECORDS, "pairs")
+    assert found.kind == "unknown"
+    assert "too low either way" in found.sentence
+
+
+def test_too_few_rows_are_not_measured() -> None:
+    assert "too few to score" in uncover_records(Drawn(0, 0), RECORDS[:30], "pairs").sentence
+    few = uncover_records(Drawn(0, 0), RECORDS[:65], "pairs")
+    assert few.kind == "trained"
+
+
+def test_a_covariance_of_too_few_texts_is_not_measured() -> None:
+    class Wide(Drawn):
+        def encode(self, texts):
+            return np.tile(super().encode(texts), (1, 40))
+
+    found = uncover_records(Wide(0, 0), RECORDS[:90], "pairs")
+    assert "too few for a covariance of 320 dimensions; it takes 640" in found.sentence
+
+
+def test_an_encoder_of_one_point_is_not_measured() -> None:
+    class Point:
+        def encode(self, texts):
+            return np.ones((len(texts), 3), np.float32)
+
+    found = uncover_records(Point(), RECORDS[:90], "pairs")
+    assert "embeds 120 different texts alike" in found.sentence

@@ -1,0 +1,60 @@
+"""Losses of held-out records: they need no dev score, and leave the training as it is."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import isotrope
+from isotrope.encoders.heads import MLPHead
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training.held_out import HELD_OUT_COLUMNS, held_out_losses
+
+TEXTS = ["a stone in the river", "a lantern on the bridge", "rain over the desert at night"]
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    return SentenceEncoder.scratch(TEXTS * 4, vocabulary=100, layers=1, width=16)
+
+
+def losses(encoder: SentenceEncoder, head: nn.Module, records: list) -> dict[str, float]:
+    return held_out_losses(encoder, head, records, max_length=16, seed=0)
+
+
+def test_a_pair_is_two_texts_and_a_text_two_masks(encoder: SentenceEncoder) -> None:
+    single = losses(encoder, nn.Identity(), [[text] for text in TEXTS])
+    twice = losses(encoder, nn.Identity(), [[text, text] for text in TEXTS])
+    pairs = losses(
+        encoder, nn.Identity(), [[a, b] for a, b in zip(TEXTS, TEXTS[::-1], strict=True)]
+    )
+    hard = losses(encoder, nn.Identity(), [[text, text, "not this"] for text in TEXTS])
+    assert tuple(single) == HELD_OUT_COLUMNS
+    assert single == twice == hard
+    assert 0 < single["held_out_alignment"] < pairs["held_out_alignment"]
+    assert single["held_out_contrastive"] < pairs["held_out_contrastive"]
+    assert single["held_out_uniformity"] < 0
+
+
+def test_chance_and_modes_are_left_alone(encoder: SentenceEncoder) -> None:
+    encoder.eval()
+    head = MLPHead(16).train()
+    state = torch.get_rng_state()
+    assert losses(encoder, head, [[t] for t in TEXTS]) == losses(
+        encoder, head, [[t] for t in TEXTS]
+    )
+    assert torch.equal(torch.get_rng_state(), state)
+    assert head.training
+    assert not encoder.training
+
+
+def test_a_run_logs_them_without_a_dev_score(quick: dict, tmp_path: Path) -> None:
+    options = {**quick, "eval_every": 3, "log_every": 1, "holdout": 0.1}
+    outcome = isotrope.fit(**{**options, "output": str(tmp_path / "run")})
+    with (outcome.output / "metrics.csv").open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    for name in HELD_OUT_COLUMNS:
+        assert [int(row["step"]) for row in rows if row[name]] == [0, 3, 6]
+    assert not any(row["dev"] for row in rows)
