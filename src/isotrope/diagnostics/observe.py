@@ -110,8 +110,7 @@ def measure(
         ``false_negatives`` the share of anchors with a negative that looks like a positive: as
         near as their own positive or at cosine 0.999, and, so that a batch that has collapsed
         has none, within a quarter of 1 - cos of the average negative; or a copy of the own
-        positive, within a tenth of its 1 - cos to the average negative; or the positive of a copy
-        of the anchor.
+        positive, within a tenth of its 1 - cos to the average negative.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -266,11 +265,7 @@ def _false_negative(pairs: Pairs) -> Tensor:
     looks_like_anchor = _nearest(similarity, negative, _NEAR)
     hardest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
     same = (hardest >= pairs.positive) | (hardest >= SAME)
-    copied = _nearest(of_positive, negative, _COPY)
-    anchors, count = pairs.views.anchors, len(pairs.views.anchors)
-    if len(pairs.views.positives) == count:  # column j is the positive of anchor j
-        copied |= _nearest(anchors @ anchors.T, negative[:, :count], _COPY)
-    return (same & looks_like_anchor) | copied
+    return (same & looks_like_anchor) | _nearest(of_positive, negative, _COPY)
 
 
 def _nearest(similarity: Tensor, negative: Tensor, share: float) -> Tensor:

@@ -594,6 +594,12 @@ def test_a_text_that_comes_twice_is_seen_by_its_tokens(
     doctor = watching(theirs)
     theirs.train()
     assert doctor.rows[0]["false_negatives"] == 1
+    triplets = Dataset.from_dict({"a": [WORDS[0]] * 32, "p": anchors, "n": texts(32, 1)})
+    loss = losses.TripletLoss(tiny, losses.TripletDistanceMetric.COSINE, triplet_margin=0.5)
+    theirs = trainer(tiny, loss, triplets, tmp_path, max_steps=1)
+    doctor = watching(theirs)
+    theirs.train()  # which pushes its own negative only
+    assert doctor.rows[0]["false_negatives"] != 1
     tokens = torch.tensor([[1, 2], [1, 2], [3, 4], [5, 6]])
     others = torch.tensor([[7], [8], [9], [9]])
     assert _repeated([{"input_ids": tokens}, {"input_ids": tokens[2:]}]) == 0.5

@@ -210,7 +210,9 @@ class _WatchedBatch:
             labels=self.labels,
             step=step,
         )
-        if row is not None and row["false_negatives"] is not None:
+        # of other losses it is not known that each row pushes all others
+        softmax = anatomy.kind in ("softmax", "known")
+        if softmax and row is not None and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], self.repeated)
         return row
 
