@@ -25,7 +25,7 @@ from isotrope.core.result import Result
 from isotrope.data.text.batches import Batch, Batches, collate
 from isotrope.data.text.corpora import read
 from isotrope.data.text.datasets import named_errors
-from isotrope.data.text.mixture import Mixture
+from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.tokens import StoreReport, TokenStore, build, joined
 from isotrope.diagnostics.observe import MEASURED, loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
@@ -156,7 +156,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             with named_errors(name):
                 parts[name] = Batches(store, settings.batch_size, settings.seed)
                 _check_negatives(objectives[name], store)
-        batches = Mixture(parts, settings.sampling, settings.seed)
+        batches = DatasetMixture(parts, settings.sampling, settings.seed)
         plan = plan_of(settings, batches)
     except BaseException:
         if removable:
@@ -400,7 +400,7 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
-def plan_of(settings: TrainSettings, batches: Mixture) -> Plan:
+def plan_of(settings: TrainSettings, batches: DatasetMixture) -> Plan:
     """Return the steps and the learning rates of the whole run.
 
     Raises:
@@ -450,7 +450,7 @@ def batch_at(
     settings: TrainSettings,
     encoder: SentenceEncoder,
     stores: Mapping[str, TokenStore],
-    batches: Mixture,
+    batches: DatasetMixture,
     step: int,
 ) -> Batch:
     """Return the batch of a step, or the part of it that is this process's."""
@@ -481,7 +481,7 @@ class TextTask(TrainingTask):
     settings: TrainSettings
     module: SimCSE
     stores: Mapping[str, TokenStore]
-    batches: Mixture
+    batches: DatasetMixture
 
     @property
     def report(self) -> StoreReport:

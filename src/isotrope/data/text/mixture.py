@@ -11,7 +11,7 @@ from isotrope.data.order import Order
 from isotrope.data.text.batches import Batches
 from isotrope.data.text.datasets import Sampling
 
-__all__ = ["Drawn", "Mixture"]
+__all__ = ["Drawn", "DatasetMixture"]
 
 
 class Drawn(NamedTuple):
@@ -28,7 +28,7 @@ class Drawn(NamedTuple):
     indices: NDArray[np.int64]
 
 
-class Mixture:
+class DatasetMixture:
     """The data set and the records of every step: a function of (seed, step), nothing is stored.
 
     ``proportional``: an epoch has every full batch of every data set once, in random order, so a
