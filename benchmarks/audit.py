@@ -104,7 +104,7 @@ def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:
     )
     cosines = a @ p.T
     own = np.maximum(np.diag(cosines), 0.05)[:, None]
-    one = {"reciprocal push": both, f"reciprocal push, {columns} rows": in_batches}
+    one = {"reciprocal push": both, f"reciprocal push in {columns} rows": in_batches}
     several = {"push": one_sided, "cosine": cosines, "relative margin": cosines / own}
     symmetric = {name: np.maximum(x, x.T) for name, x in {**one, **several}.items()}
     return {**symmetric, "cosine of anchors": a @ a.T}
