@@ -27,7 +27,11 @@ if TYPE_CHECKING:
 
 SCALES = ("smoke", "cpu", "paper")
 
-_COMMANDS = {"encoder": "papers.encoder", "text": "papers.text_command"}
+_COMMANDS = {
+    "bench": "papers.bench",
+    "encoder": "papers.encoder",
+    "text": "papers.text_command",
+}
 
 EPILOG = """\
 examples:
@@ -39,6 +43,7 @@ examples:
   python -m papers --all --smoke
   python -m papers encoder raw-2x128-pmi --seed 0   # a masked language model from scratch
   python -m papers text                             # the claims on sentence embeddings, on that
+  python -m papers bench my_loss.py                 # a loss of your own beside them
 
 Without a paper: the list. Scales: smoke is tiny and needs nothing but isotrope: it shows that
 everything runs and draws, and its numbers mean nothing. cpu tests each claim on a small encoder

@@ -176,8 +176,8 @@ def initialized(
         size = len(encoder.tokenizer)
         counts = cooccurrences(tokens.ids, tokens.starts, size, first=_SPECIAL)
         vectors = word_vectors(counts, recipe.width, deviation=recipe.deviation, seed=seed)
-        network: Any = encoder.model[0]
-        words = network.model.get_input_embeddings().weight.data
+        bert: Any = encoder.model[0].model
+        words = bert.embeddings.word_embeddings.weight.data
         occur = vectors.any(dim=1)
         words[occur] = vectors[occur]
         encoder.save(start)

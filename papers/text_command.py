@@ -2,8 +2,10 @@
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import get_args
 
 import torch
 
@@ -11,10 +13,11 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from papers import text_protocol as protocol
 from papers.machinery import runner
-from papers.machinery.claims import claims, judge_claim, reference_encoder
+from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
 from papers.machinery.data_registry import DataRegistry, cache_folder
+from papers.machinery.rule import ClaimJudgement, Word
 from papers.machinery.store import JobStore
-from papers.text_tables import tables
+from papers.text_tables import table, tables
 
 __all__ = ["run"]
 
@@ -55,7 +58,7 @@ def run(arguments: Sequence[str]) -> int:
         failed |= {job.label: reason for job, reason in why.items()}
         if failed or any(store.find(job) is None for job in jobs):
             break  # what comes next depends on it
-    pages = {"tables.md": tables, "claims.md": _claims}
+    pages = {"replication.md": _replication, "tables.md": tables, "claims.md": _claims}
     for name, page in pages.items():
         with atomic_replace(output / name) as temporary:
             temporary.write_text(page(options.encoder, store.find), encoding="utf-8")
@@ -66,28 +69,53 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _replication(encoder: str, find: protocol.Find) -> str:
+    """One screen: the verdicts counted, and the claims that the papers are read for."""
+    judged = _judged(encoder, find)
+    words = Counter(judgement.word for _, judgement in judged)
+    counts = ", ".join(f"{words[word]} {word}" for word in get_args(Word))
+    headline = [(claim, judgement) for claim, judgement in judged if claim.headline]
+    lines = [
+        f"# Do the papers on sentence embeddings replicate? On {encoder}",
+        "",
+        f"Of {len(judged)} claims: {counts} ([all of them](claims.md), [trainings](tables.md)).",
+        "A claim is replicated where the whole interval is at a quarter of the paper's effect or "
+        "more.",
+        "",
+        *_table(headline),
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _claims(encoder: str, find: protocol.Find) -> str:
-    """A table of every claim: the paper's effect, ours with its interval, the verdict."""
-    values = protocol.measured(encoder, find)
+    """Every claim: the paper's effect, ours with its interval, the verdict."""
     lines = [
         f"# Claims on sentence embeddings, measured on {encoder}",
         "",
         "Written by `python -m papers text`. Differences over seeds with Student's 90% interval.",
         "",
-        "| claim | where | paper | ours | n | verdict |",
-        "|---|---|---|---|---|---|",
+        *_table(_judged(encoder, find)),
     ]
-    for claim in claims():
-        judgement = judge_claim(claim, values)
+    return "\n".join(lines) + "\n"
+
+
+def _judged(encoder: str, find: protocol.Find) -> list[tuple[Claim, ClaimJudgement]]:
+    values = protocol.measured(encoder, find)
+    return [(claim, judge_claim(claim, values)) for claim in claims()]
+
+
+def _table(judged: Sequence[tuple[Claim, ClaimJudgement]]) -> list[str]:
+    rows = []
+    for claim, judgement in judged:
         printed_effect = f"{claim.effect:+.2f}" if claim.printed else "-"
         measured, count = "-", "0"
         if judgement.change is not None:
             low, high = judgement.change.interval
             measured, count = f"{judgement.change.mean:+.2f}", str(judgement.change.count)
             measured += f" ({low:+.2f} to {high:+.2f})" if judgement.change.count > 1 else ""
-        columns = (claim.says, f"{claim.paper}, {claim.where}", printed_effect, measured, count)
-        lines.append(f"| {' | '.join(columns)} | {judgement.word} |")
-    return "\n".join(lines) + "\n"
+        where = f"{claim.paper}, {claim.where}"
+        rows.append((claim.says, where, printed_effect, measured, count, judgement.word))
+    return table(("claim", "where", "paper", "ours", "n", "verdict"), rows)
 
 
 def _print_progress(line: str) -> None:

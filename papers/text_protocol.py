@@ -34,6 +34,7 @@ __all__ = [
     "ProtocolLoss",
     "Stage",
     "best",
+    "final",
     "jobs",
     "measured",
     "short",
@@ -198,9 +199,29 @@ def start(encoder: str) -> PaperJob:
     return _job(encoder, loss, loss.values, RATES[0], _SHORT, _TUNING, {**_SCORED, **more})
 
 
-def short(encoder: str, loss: ProtocolLoss, values: Values, rate: float) -> PaperJob:
-    """Return a training of the stages that choose."""
-    return _job(encoder, loss, values, rate, _SHORT, _TUNING)
+def short(
+    encoder: str,
+    loss: ProtocolLoss,
+    values: Values,
+    rate: float,
+    more: Mapping[str, Any] | None = None,
+) -> PaperJob:
+    """Return a training of the stages that choose; ``more`` are further settings."""
+    return _job(encoder, loss, values, rate, _SHORT, _TUNING, more)
+
+
+def final(
+    encoder: str,
+    loss: ProtocolLoss,
+    values: Values,
+    rate: float,
+    seed: int,
+    more: Mapping[str, Any] | None = None,
+) -> PaperJob:
+    """Return a training that is judged, by STS alone unless ``more`` says otherwise."""
+    return _job(
+        encoder, loss, values, rate, _LONG, seed, {**_SCORED, "scores": ["sts"], **(more or {})}
+    )
 
 
 def best(jobs: Iterable[tuple[Any, PaperJob]], find: Find) -> Any:  # noqa: ANN401 - beside a job
@@ -259,8 +280,8 @@ def _final(encoder: str, loss: ProtocolLoss, find: Find) -> list[PaperJob]:
     at, values = rate(encoder, loss, find), tuned(encoder, loss, find)
     if at is None or values is None:
         return []
-    more = _SCORED if not loss.like else {**_SCORED, "scores": ["sts"]}
-    return [_job(encoder, loss, values, at, _LONG, seed, more) for seed in SEEDS]
+    more = {} if loss.like else _SCORED
+    return [final(encoder, loss, values, at, seed, more) for seed in SEEDS]
 
 
 def _curve(encoder: str, find: Find, varied: str) -> list[PaperJob]:

@@ -9,9 +9,12 @@ from papers.machinery.job import PaperJob, brief
 from papers.machinery.verdicts import spread
 from papers.text_protocol import LOSSES, RATES, Find
 
-__all__ = ["tables"]
+__all__ = ["HEADER", "final_row", "final_rows", "table", "tables"]
 
 _PARTS = {"dissipation": "GD", "hardest_share": "W", "ratio": "R"}
+
+HEADER = ("loss", "settings", "rate", "dev", "STS", "transfer", *_PARTS.values())
+"""Of the rows of :func:`final_rows`."""
 
 
 def tables(encoder: str, find: Find) -> str:
@@ -25,7 +28,7 @@ def tables(encoder: str, find: Find) -> str:
         "",
         "## Final: five seeds, each loss as it was tuned",
         "",
-        *_final(encoder, find),
+        *table(HEADER, final_rows(encoder, find)),
         "",
         "GD is the mean dissipation, W the share of the weight on the hardest negative, R the mean "
         "ratio: of the last logged batch, mean over seeds. Means with sample standard deviations.",
@@ -37,7 +40,8 @@ def tables(encoder: str, find: Find) -> str:
     return "\n".join(parts) + "\n"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return the lines of a table in Markdown."""
     lines = [header, ["---"] * len(header), *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 
@@ -57,11 +61,11 @@ def _rates(encoder: str, find: Find) -> list[str]:
             for value in scores
         ]
         rows.append([loss.name, brief(loss.values), *cells])
-    return _table(["loss", "settings", *(f"{rate:g}" for rate in RATES)], rows)
+    return table(["loss", "settings", *(f"{rate:g}" for rate in RATES)], rows)
 
 
-def _final(encoder: str, find: Find) -> list[str]:
-    header = ["loss", "settings", "rate", "dev", "STS", "transfer", *_PARTS.values()]
+def final_rows(encoder: str, find: Find) -> list[list[str]]:
+    """Return the encoder before training, as it is and whitened, and every loss."""
     blank = ["-"] * len(_PARTS)
     first = find(protocol.start(encoder))
     rows = []
@@ -73,11 +77,15 @@ def _final(encoder: str, find: Find) -> list[str]:
     for loss in LOSSES.values():
         if loss.name == "baseline":
             continue
-        jobs = protocol.trainings(encoder, find, loss.name)
-        kinds = ("dev best", "average best", "transfer best")
-        scores = [_over_seeds(jobs, find, kind) for kind in kinds]
-        rows.append([loss.name, *_chosen_settings(jobs), *scores, *_components(jobs, find)])
-    return _table(header, rows)
+        rows.append(final_row(loss.name, protocol.trainings(encoder, find, loss.name), find))
+    return rows
+
+
+def final_row(name: str, jobs: Sequence[PaperJob], find: Find) -> list[str]:
+    """Return a loss as it was measured over seeds."""
+    kinds = ("dev best", "average best", "transfer best")
+    scores = [_over_seeds(jobs, find, kind) for kind in kinds]
+    return [name, *_chosen_settings(jobs), *scores, *_components(jobs, find)]
 
 
 def _chosen_settings(jobs: Sequence[PaperJob]) -> list[str]:

@@ -39,9 +39,10 @@ negatives).
 
 MRR@10, out of 100, is that of 100 pairs that were held out, at the start, after the training as it
 was asked about, and after the change. Each training has 12 steps: the scores show in which
-direction a change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw language model"
-one that was never trained to compare texts, on docstrings of Python's library, one seed, in
-sentence-transformers' trainer ([table](results/questions.csv), `python benchmarks/questions.py`).
+direction a change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw
+language model" one that was never trained to compare texts, on docstrings of Python's library, one
+seed, in sentence-transformers' trainer ([table](results/questions.csv),
+`python benchmarks/questions.py`).
 What somebody else's training had on its own data is not known; the link leads to the question in
 the words of who asked it.
 

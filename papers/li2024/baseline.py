@@ -78,7 +78,8 @@ def notes(scale: Scale, *, short: bool = False, held: bool = True) -> list[str]:
     if scale == "cpu":
         settings = (varied(scale, "ratio", 1.0) if short else baseline(scale))[0].settings
         lines.append(
-            "smaller than the paper's: a masked language model as anisotropic as raw BERT instead "
+            "smaller than the paper's: a sentence encoder disturbed by filling in words (not a raw "
+            "one) instead "
             f"of BERT-base, {settings['max_steps']} steps of {settings['batch_size']} short "
             f"sentences at {settings['learning_rate']:g} instead of one pass over a million in "
             "batches of 128 at 1e-5, and no head"

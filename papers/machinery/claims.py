@@ -37,6 +37,7 @@ class Claim:
     above: bool = False
     why: str = ""
     untestable: str = ""
+    headline: bool = False
 
     def __post_init__(self) -> None:
         if (self.effect is None) == (self.margin is None):

@@ -1,6 +1,6 @@
 """Recipes: the settings of the trainings that several papers share, at the three scales.
 
-Text at ``cpu`` scale: a masked language model as anisotropic as raw BERT, one pass over 3,200
+Text at ``cpu`` scale: a sentence encoder disturbed by filling in words, one pass over 3,200
 Wikipedia sentences of at most 14 words in batches of 32, three seeds, training and measuring in
 bfloat16. The head that papers train with is left out, so that what is trained is what is measured.
 ``paper`` is the papers' own: BERT-base, a million sentences, batch 128, one pass, the head in

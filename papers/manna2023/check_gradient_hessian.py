@@ -18,7 +18,7 @@ from papers.manna2023.closed_form import (
     hessian_as_printed,
     loss,
 )
-from papers.theorems.convergence import gradient_sum_bound
+from papers.theorems.convergence import gradient_sum_bound, linear_rate_bound
 from papers.theorems.curvature import Version, hessian_norm_bound, mio_hessian
 from papers.theorems.mutual_information import miov1_bound, mutual_information
 
@@ -199,7 +199,24 @@ def _descent() -> list[Verdict]:
     first = gradient_sum_bound(rates, squares, float(values[0]), curvature)
     last = gradient_sum_bound(rates, squares, float(values[-1]), curvature)
     cosine = [_annealed(0.06, many) for many in (100, 1000, 10000)]
+    # with a rate of 1/L = 1 along two eigenvectors; on a quadratic mu is the curvature
+    curvatures = torch.tensor([[0.1], [1.0]], dtype=torch.float64)
+    gaps = curvatures / 2 * (1 - curvatures) ** (2 * torch.arange(steps + 1))
+    linear = linear_rate_bound(gaps.sum(dim=0), 0.1, 1.0)
+    along = linear_rate_bound(gaps[0], 0.1, 0.1)
     return [
+        Verdict(
+            "gradient descent at a rate of 1/L is within (1 - mu/L)^k (eq. 20)",
+            bool(linear.holds.all()),
+            f"after 10 steps {float(linear.left[10]):.3g} and {float(linear.right[10]):.3g} on a "
+            "quadratic with curvatures 0.1 and 1",
+        ),
+        Verdict(
+            "along the eigenvector of lambda_i it is within (1 - mu_i/lambda_i)^k (eq. 21, 24)",
+            bool(along.holds.all()),
+            f"after a step {float(along.left[1]):.3g} and {float(along.right[1]):.3g} on the same "
+            "quadratic, lambda_i = mu_i = 0.1: only a rate of 1/lambda_i would do it",
+        ),
         Verdict(
             "the sum of gradients of eq. S45 is bounded by the first gap",
             bool(first.holds),

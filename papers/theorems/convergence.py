@@ -1,10 +1,28 @@
-"""How small gradients become in stochastic gradient descent: Manna et al. 2023, supplement 6.2."""
+"""How fast gradient descent converges: Manna et al. 2023, section 2.5 and supplement 6."""
 
+import torch
 from torch import Tensor
 
 from papers.theorems.bound import Bound
 
-__all__ = ["gradient_sum_bound", "mean_gradient_bound"]
+__all__ = ["gradient_sum_bound", "linear_rate_bound", "mean_gradient_bound"]
+
+
+def linear_rate_bound(gaps: Tensor, mu: float, lipschitz: float) -> Bound:
+    """Return both sides of eq. 20, for gradient descent with a rate of 1/L.
+
+    f(w_k) - f* <= (1 - mu/L)^k (f(w_0) - f*), where the gradient obeys the Polyak-Lojasiewicz
+    inequality |grad f|^2 / 2 >= mu (f - f*). On average over eigenvectors, each with a mu of its
+    own, that is eq. 24 from its third line on. Its first line, from eq. 21, has (1 - mu_i/lambda_i)
+    in place of 1 - mu_i/L, which is so only for a rate of 1/lambda_i along each of them.
+
+    Args:
+        gaps: f(w_k) - f* for k = 0, 1, ...
+        mu: of the inequality.
+        lipschitz: L.
+    """
+    steps = torch.arange(len(gaps), dtype=gaps.dtype)
+    return Bound(gaps, (1 - mu / lipschitz) ** steps * gaps[0])
 
 
 def gradient_sum_bound(

@@ -185,6 +185,13 @@ def test_the_claims_are_shown_without_any_training(tmp_path: Path):
     rows = [line for line in page.splitlines() if line.startswith("| ") and "Nie" in line]
     assert any(row.endswith("| not testable here |") for row in rows)
     assert sum(row.endswith("| undecided |") for row in page.splitlines()) == 79
+    screen = (tmp_path / RAW / "replication.md").read_text(encoding="utf-8").splitlines()
+    assert screen[2].startswith(
+        "Of 89 claims: 0 replicated, 0 same direction, weaker, 79 undecided, 0 contradicted, 10 not"
+    )
+    rows = [line for line in screen if line.endswith("| undecided |")]
+    assert len(rows) == 16
+    assert all(row in page.splitlines() for row in rows)
 
 
 def test_tables_show_what_there_is(tmp_path: Path):

@@ -51,6 +51,9 @@ class MPT(
     negative being the nearest. Nie et al. (2023, eq. 20) print the condition s_ii' + max s_ik' < m;
     right is the difference. The mean is over all anchors, active or not.
 
+    The authors' released code takes the hardest of each column: h'_i is the anchor, and the h_k are
+    its negatives. That is this loss with the two views exchanged.
+
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. It is the upper bound
@@ -97,6 +100,9 @@ class MET(
     D) print the condition d_ii' - d_in' < m, as Nie et al. (2023, eq. 21) do; right is d_in' -
     d_ii' < m.
 
+    The authors' released code takes the hardest of each column: h'_i is the anchor, and the h_k are
+    its negatives. That is this loss with the two views exchanged.
+
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, eq. 14; Li et al., 2024, eq. 3 and table 1.
@@ -136,6 +142,9 @@ class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, 
 
     A pair closer than 0.01, or as close to antipodal, is held there and neither pulls nor pushes.
     Nie et al. (2023, eq. 22) print the condition with the difference reversed.
+
+    The authors' released code takes the hardest of each column: h'_i is the anchor, and the h_k are
+    its negatives. That is this loss with the two views exchanged.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from papers.theorems.convergence import gradient_sum_bound, mean_gradient_bound
+from papers.theorems.convergence import (
+    gradient_sum_bound,
+    linear_rate_bound,
+    mean_gradient_bound,
+)
 from papers.theorems.curvature import hessian_norm_bound, mio_hessian, mio_lipschitz
 from papers.theorems.mutual_information import (
     critic_at_optimum,
@@ -264,6 +268,16 @@ def test_noise_enters_both_bounds() -> None:
             assert mean_gradient_bound(squares, gap, 2.0, noise).holds
     # without the noise's term the claim is false
     assert not mean_gradient_bound(squares, gap, 2.0).holds
+
+
+def test_the_linear_rate_on_a_quadratic() -> None:
+    """With a rate of 1/L; mu is the smallest curvature, where it is so at every step."""
+    for curvatures in ([2.0, 0.3, 0.01], [2.0, 2.0, 2.0]):
+        rates = torch.full((200,), 1 / max(curvatures), dtype=torch.float64)
+        _, losses = descent(curvatures, [1.0, -1.0, 3.0], rates)
+        assert linear_rate_bound(losses, min(curvatures), 2.0).holds.all()
+    _, losses = descent([2.0, 0.3, 0.3], [0.0, -1.0, 3.0], rates)
+    assert not linear_rate_bound(losses, 0.6, 2.0).holds.all(), "mu is at most 0.3 there"
 
 
 def test_one_rate_for_each_norm() -> None:

@@ -1,0 +1,128 @@
+"""``python -m papers bench my_loss.py``: anybody's loss, measured as those of the papers are.
+
+The loss gets what every loss gets at its published values: four rates with one seed, then seeds
+that have chosen nothing at the best of them. Its row stands below those that have been measured on
+this encoder (``python -m papers text``). STS is scored, transfer is not.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.core.fingerprint import fingerprint
+from isotrope.paradigm import registry
+from papers import text_protocol as protocol
+from papers import text_tables
+from papers.machinery import runner
+from papers.machinery.claims import reference_encoder
+from papers.machinery.data_registry import DataRegistry, cache_folder
+from papers.machinery.job import PaperJob
+from papers.machinery.store import JobStore
+from papers.text_command import RESULTS
+from papers.text_protocol import ProtocolLoss
+
+__all__ = ["jobs", "run"]
+
+
+def jobs(
+    encoder: str, loss: ProtocolLoss, find: protocol.Find, seeds: int, plugin: Sequence[str] = ()
+) -> tuple[list[PaperJob], list[PaperJob]]:
+    """Return what chooses the rate, and the seeds at that rate; none of these until it is known.
+
+    Args:
+        encoder: its name.
+        loss: what is measured.
+        find: gives the result of a job.
+        seeds: how many.
+        plugin: files that define the objective.
+    """
+    more = {"plugin": list(plugin)} if plugin else {}
+    rates = [
+        (rate, protocol.short(encoder, loss, loss.values, rate, more)) for rate in protocol.RATES
+    ]
+    at = protocol.best(rates, find)
+    finals = []
+    if at is not None:
+        finals = [
+            protocol.final(encoder, loss, loss.values, at, seed, more)
+            for seed in protocol.SEEDS[:seeds]
+        ]
+    return [job for _, job in rates], finals
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Measure a loss, or what is missing of it, and print its row beside the others.
+
+    Raises:
+        InputError: no such loss, data or encoder that are not here, or a training that failed.
+    """
+    options = _parse(arguments)
+    torch.set_num_threads(1)
+    loss, plugin = _loss(options)
+    code = [Path(file).read_text(encoding="utf-8") for file in plugin]
+    store = JobStore(cache_folder() / "bench" / fingerprint(*code) / "cells")
+    sources = DataRegistry(options.data, cache_folder() / "data")
+    for stage in (0, 1):
+        wanted = jobs(options.encoder, loss, store.find, options.seeds, plugin)[stage]
+        if lacking := [
+            line for lines in runner.missing_data(wanted, sources).values() for line in lines
+        ]:
+            raise InputError(f"not on this machine: {'; '.join(dict.fromkeys(lacking))}")
+        runs = cache_folder() / "runs"
+        failed = runner.run(
+            wanted, store, sources, runs, tell=lambda line: print(line, file=sys.stderr)
+        )
+        if failed:
+            raise InputError(next(iter(failed.values())))
+    finals = jobs(options.encoder, loss, store.find, options.seeds, plugin)[1]
+    known = JobStore(options.results / options.encoder / "cells")
+    rows = [row for row in text_tables.final_rows(options.encoder, known.find) if row[3] != "-"]
+    rows.append(text_tables.final_row(f"**{loss.name}**", finals, store.find))
+    print("\n".join(text_tables.table(text_tables.HEADER, rows)))
+    return 0
+
+
+def _loss(options: argparse.Namespace) -> tuple[ProtocolLoss, list[str]]:
+    """The loss that is meant, and the file that defines it, if it is no name of the library."""
+    file, _, name = options.loss.partition(":")
+    plugin = []
+    if file.endswith(".py"):
+        plugin = [str(Path(file).resolve())]
+        added = registry.load_plugin(Path(file))
+        if not name and len(added) > 1:
+            raise InputError(f"{file} defines {', '.join(added)}: choose one, {file}:{added[0]}")
+        name = name or added[0]
+    name = name or file
+    values = registry.build(name, dict(_setting(text) for text in options.set))
+    return ProtocolLoss(name, name, registry.as_settings(values)[1]), plugin
+
+
+def _setting(text: str) -> tuple[str, float | str]:
+    name, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"--set takes NAME=VALUE, such as temperature=0.1; found {text!r}")
+    try:
+        return name, float(value)
+    except ValueError:
+        return name, value
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m papers bench",
+        description="Measure a loss by the protocol of the papers, on a raw encoder.",
+        epilog="About 20 minutes of one core. The same command goes on where it was stopped.",
+    )
+    add = parser.add_argument
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    add("loss", metavar="FILE[:NAME]|NAME", help="a file with an objective, or one of the library")
+    add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="its hyperparameters")
+    add("--seeds", type=int, default=5, choices=range(1, 6), metavar="N", help="of 1 to 5 [5]")
+    add("--encoder", default=reference_encoder(), metavar="NAME", help="[%(default)s]")
+    add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
+    add("--results", type=Path, default=RESULTS, metavar="DIR", help="rows [papers/results/text]")
+    return parser.parse_args(list(arguments))

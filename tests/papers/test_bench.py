@@ -1,0 +1,89 @@
+"""A loss of one's own gets the budget of every loss, and its row beside theirs."""
+
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.core.result import Result
+from papers import bench
+from papers import text_protocol as protocol
+from papers.machinery import runner
+from papers.machinery.store import JobStore
+
+CODE = '''
+from isotrope.objectives import InfoNCE
+from isotrope.paradigm.objective import Paper
+
+
+class {name}(InfoNCE, paper=Paper("A loss", "Nobody, 2026", "here")):
+    """InfoNCE by another name.
+
+    Loss: that of InfoNCE.
+    """
+'''
+
+
+@pytest.fixture
+def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list:
+    """Jobs that would have been trained: the third rate is the best, a seed scores its number."""
+    done = []
+
+    def run(jobs, store, sources, runs, tell):
+        for job in jobs:
+            if store.find(job) is None:
+                done.append(job)
+                dev = 2.0 * (job.settings["learning_rate"] == protocol.RATES[2])
+                scores = {"dev best": dev, "average best": 40.0 + job.seed}
+                store.keep(job, Result("text", "x", scores))
+        return {}
+
+    monkeypatch.setattr(runner, "run", run)
+    monkeypatch.setattr(runner, "missing_data", lambda jobs, sources: {})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return done
+
+
+def test_a_loss_in_a_file_gets_four_rates_and_seeds_at_the_best(trained, tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text(CODE.format(name="MineToBench"), encoding="utf-8")
+    arguments = [str(file), "--set", "temperature=0.1", "--seeds", "3", "--results", str(tmp_path)]
+    assert bench.run(arguments) == 0
+    rates = [(job.settings["learning_rate"], job.seed) for job in trained]
+    assert rates[:4] == [(rate, 0) for rate in protocol.RATES]
+    assert rates[4:] == [(protocol.RATES[2], seed) for seed in (1, 2, 3)]
+    assert {job.settings["objective.temperature"] for job in trained} == {0.1}
+    assert all(job.settings["plugin"] == [str(file)] for job in trained)
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert row.startswith("| **minetobench** | temperature=0.1")
+    assert "| 0.001 | 2.00 ± 0.00 | 42.00 ± 1.00 | - |" in row
+    assert bench.run(arguments) == 0
+    assert len(trained) == 7, "what was measured is not measured again"
+    file.write_text(file.read_text(encoding="utf-8") + "\n# another\n", encoding="utf-8")
+    assert bench.run(arguments) == 0
+    assert len(trained) == 14, "other code is another loss"
+
+
+def test_its_row_stands_below_those_that_were_measured(trained, tmp_path, capsys):
+    encoder = bench.reference_encoder()
+    store = JobStore(tmp_path / encoder / "cells")
+    start = Result("text", "x", {"dev first": 28.0, "average first": 19.6})
+    store.keep(protocol.start(encoder), start)
+    assert bench.run(["dcl", "--seeds", "1", "--results", str(tmp_path)]) == 0
+    names = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()]
+    assert names == ["| loss", "| ---", "| before training", "| **dcl**"]
+    assert "plugin" not in trained[0].settings
+
+
+def test_it_says_what_is_wrong(trained, tmp_path):
+    file = tmp_path / "two.py"
+    file.write_text(CODE.format(name="BenchOne") + CODE.format(name="BenchTwo"), encoding="utf-8")
+    with pytest.raises(
+        InputError, match=r"defines benchone, benchtwo: choose one, .*two.py:benchone"
+    ):
+        bench.run([str(file)])
+    with pytest.raises(
+        InputError, match=r"--set takes NAME=VALUE, such as .*; found 'temperature'"
+    ):
+        bench.run(["dcl", "--set", "temperature"])
+    assert not trained
