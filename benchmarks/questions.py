@@ -304,7 +304,7 @@ QUESTIONS = (
         "an encoder trained at temperature 0.02, pairs with hard negatives, scale=20",
         ("healthy, spreading",),
         replace(SPREADS, data=mined, after=replace(SPREADS, loss=scale(50))),
-        seen="its setting was changed after its first answer: positives had come no farther",
+        seen="its setting was changed after its first answer: positives had come closer in it",
     ),
     Question(
         "sentence-transformers 2646", "huggingface/sentence-transformers/issues/2646",
@@ -423,6 +423,7 @@ QUESTIONS = (
         Setting(tagged),
         "texts that differ", {"data": pairs},
         also=("HITsz-TMG/KaLM-Embedding/issues/8",),
+        seen="a rule was changed because of it: texts that are the same by their tokens",
     ),
     Question(
         "sentence-transformers 608", "huggingface/sentence-transformers/issues/608",
@@ -433,6 +434,7 @@ QUESTIONS = (
         "BatchSamplers.NO_DUPLICATES, on a hundred such texts",
         {"data": parted(), "sampler": BatchSamplers.NO_DUPLICATES},
         also=("huggingface/sentence-transformers/issues/2423",),
+        seen="a rule was changed because of it: texts that are the same by their tokens",
     ),
     Question(
         "colpali 148", "illuin-tech/colpali/issues/148",

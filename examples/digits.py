@@ -19,12 +19,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
-from isotrope.reports.html import write_report
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.images.train import fit_images
 from isotrope.training.settings import read_yaml
 
 CELLS: dict[str, dict[str, Any]] = {
@@ -92,7 +91,7 @@ def demo_images(
     _make_room(output)
     rows = []
     for name, settings in CELLS.items():
-        outcome = fit_images(
+        outcome = isotrope.fit_images(
             "digits", output=output / name, seed=seed, epochs=epochs, **COMMON, **settings
         )
         rows.append(_row(name, outcome.output, outcome.result))
@@ -100,7 +99,7 @@ def demo_images(
     for suffix in ("svg", "png"):
         with atomic_replace(output / f"picture.{suffix}") as temporary:
             _draw(rows).savefig(temporary, dpi=200)
-    report = write_report([output / name for name in CELLS], output / "report.html")
+    report = isotrope.report([output / name for name in CELLS], output / "report.html")
     return ImageDemo(rows, output / "picture.svg", report)
 
 

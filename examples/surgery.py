@@ -10,12 +10,10 @@ of a few topics, prints what each edit changes, and ends where ``ModifiedBarlowT
 import torch
 from torch import Tensor
 
-from isotrope.core.views import Views
-from isotrope.objectives import BarlowTwins, ModifiedBarlowTwins, Objective
+from isotrope import Objective, Views, parts
+from isotrope.objectives import BarlowTwins, ModifiedBarlowTwins
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.assemble import assemble, tangent
-from isotrope.paradigm.dissipation import Margin
-from isotrope.paradigm.weight import Softmax
 
 SENTENCES, DIMENSIONS, TOPICS = 64, 48, 8
 
@@ -77,17 +75,18 @@ def show(title: str, objective: Objective, anchors: Tensor, positives: Tensor) -
 def main() -> None:
     """Exchange the components in turn."""
     anchors, positives = embeddings()
-    margin, weight = Margin(margin=0.3), Softmax(0.05, by="positives", normaliser="batch")
+    margin = parts.Margin(margin=0.3)
+    weight = parts.Softmax(0.05, by="positives", normaliser="batch")
 
     original = BarlowTwins()
     show("Barlow Twins, nu = 30", original, anchors, positives)
 
     dissipating = original.modify(dissipation=margin)
-    show("+ GD: an anchor rests once its positive leads by .3", dissipating, anchors, positives)
+    show("+ GD: an anchor rests once its positive leads by 0.3", dissipating, anchors, positives)
 
     # the paper sets nu = 1 before it exchanges the weight; the pull that is left is 2/n
     weighted = BarlowTwins(weight=1.0).modify(dissipation=margin, weight=weight)
-    show("+ W: a softmax at .05, so that near negatives count", weighted, anchors, positives)
+    show("+ W: a softmax at 0.05, so that near negatives count", weighted, anchors, positives)
 
     modified = weighted.modify(ratio=1.5)
     show("+ R: 1.5, whatever the batch", modified, anchors, positives)

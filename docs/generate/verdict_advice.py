@@ -230,7 +230,8 @@ ADVICE = {
             "If the held-out score falls, look for another cause; this is none.",
         ),
         "Always: it is a kind of healthy, and stands behind that word.",
-        "The first steps of fine-tuning a language model, whose embeddings all point the same way.",
+        "The first steps of fine-tuning a language model, whose embeddings all point the same way; "
+        "or an encoder that was trained at a lower temperature than yours, which kept them close.",
     ),
     "not-enough-seen": Advice(
         "There is too little to diagnose: fewer than two logged steps, and no saved model.",

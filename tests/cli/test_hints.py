@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from isotrope import fit, fit_images
+from isotrope.cli.arguments import Parser
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError, NoTerms
 from isotrope.core.hyper import hypers
@@ -124,6 +125,15 @@ def test_python(settings: dict[str, Any], message: str, train: Any) -> None:
         train("text.txt", **{"output": "o", **settings})
     with pytest.raises(InputError, match=r"^output is missing: run folder"):
         train("text.txt")
+
+
+def test_a_query_may_come_after_a_flag() -> None:
+    parser = Parser()
+    for name, nargs in (("model", None), ("file", None), ("query", "*")):
+        parser.add_argument(name, nargs=nargs)
+    parser.add_argument("--columns")
+    parsed = parser.parse_args(["model", "file", "--columns", "body", "close a file"])
+    assert (parsed.query, parsed.columns) == (["close a file"], "body")
 
 
 def test_sweep(capsys: pytest.CaptureFixture[str]) -> None:

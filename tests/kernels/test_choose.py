@@ -21,13 +21,13 @@ def test_auto_gives_a_reason_with_the_size() -> None:
     small, reason = choose(VIEWS)
     assert small == "eager"
     assert reason.startswith("2 x 3 similarities are ")
-    assert reason.endswith("MB: all are held")
+    assert reason.endswith("MB, held at once")
     batch = torch.empty(182, 1)
     assert choose(Views(batch, batch))[0] == "rowblock"
     many = torch.empty(5000, 1)
     assert choose(Views(many, many)) == (
         "rowblock",
-        "5000 x 5000 similarities are 95.4 MB: computed in blocks of rows",
+        "5000 x 5000 similarities are 95.4 MB, computed in blocks of rows",
     )
 
 

@@ -56,7 +56,7 @@ def test_a_loss_in_a_file_gets_four_rates_and_seeds_at_the_best(trained, tmp_pat
     assert all(job.settings["plugin"] == [str(file)] for job in trained)
     row = capsys.readouterr().out.splitlines()[-1]
     assert row.startswith("| **minetobench** | temperature=0.1")
-    assert "| 0.001 | 2.00 ± 0.00 | 42.00 ± 1.00 | - |" in row
+    assert "| 0.003 | 2.00 ± 0.00 | 42.00 ± 1.00 | - |" in row
     assert bench.run(arguments) == 0
     assert len(trained) == 7, "what was measured is not measured again"
     file.write_text(file.read_text(encoding="utf-8") + "\n# another\n", encoding="utf-8")

@@ -212,8 +212,8 @@ def test_tables_show_what_there_is(tmp_path: Path):
     lines = text_tables.tables(RAW, find).splitlines()
     assert "| before training | - | - | 28.78 | 23.00 | - | - | - | - |" in lines
     assert "| whitened | - | - | - | 45.00 | - | - | - | - |" in lines
-    assert "| mpt | margin=0.8 | 0.0003 | 50.00 ± 0.00 | 43.00 ± 1.58 | - | 0.25 | - | 1 |" in lines
-    assert "| infonce | temperature=0.3 | 0.0003 | - | - | - | - | - | - |" in lines
+    assert "| mpt | margin=0.8 | 0.001 | 50.00 ± 0.00 | 43.00 ± 1.58 | - | 0.25 | - | 1 |" in lines
+    assert "| infonce | temperature=0.3 | 0.001 | - | - | - | - | - | - |" in lines
     assert "| mpt | margin=0.23 | 0.00 | **2.00** | 0.00 | 0.00 |" in lines
     nothing_yet = text_tables.tables(RAW, nothing).splitlines()
     assert "| mpt | margin=0.23 | - | - | - | - |" in nothing_yet

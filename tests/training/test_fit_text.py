@@ -13,6 +13,7 @@ import isotrope
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.hyper import Hyper
 from isotrope.core.result import Result
+from isotrope.data.text.in_memory import write_records
 from isotrope.objectives import MET, InfoNCE
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective, Paper
@@ -54,6 +55,15 @@ def test_data_in_memory(make: str, options: dict[str, Any]) -> None:
     assert outcome.result.details["data"]["unit"] == ("texts" if make == "list" else "pairs")
     config = yaml.safe_load((outcome.output / "config.yaml").read_text())
     assert config["files"] == [str(outcome.output / "data-from-python.jsonl")]
+
+
+def test_a_streamed_data_set_is_written_once(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    columns = {"anchor": [a for a, _ in PAIRS], "positive": [b for _, b in PAIRS]}
+    stream = datasets.Dataset.from_dict(columns).to_iterable_dataset().take(30)
+    assert write_records(stream, [], tmp_path / "data.jsonl")
+    lines = (tmp_path / "data.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [tuple(json.loads(line).values()) for line in lines] == PAIRS[:30]
 
 
 def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) -> None:

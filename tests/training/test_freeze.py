@@ -57,8 +57,8 @@ def test_without_it_they_are_trained(frozen: dict, base: Path) -> None:
 
 def test_the_head_is_the_one_that_was_asked_for(frozen: dict) -> None:
     settings = TrainSettings.read(frozen)
-    encoder, objective, _ = check(settings)
-    assert isinstance(module_of(settings, encoder, objective, plan()).head, LinearHead)
+    encoder, objectives, _ = check(settings)
+    assert isinstance(module_of(settings, encoder, objectives, plan()).head, LinearHead)
 
 
 def test_without_a_module_of_embeddings_the_word_vectors_alone_are_frozen(base: Path) -> None:

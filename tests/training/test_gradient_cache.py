@@ -377,7 +377,7 @@ def test_a_training_step_of_a_transformer(
         module = SimCSE(
             encoder=copy.deepcopy(scratch),
             head=MLPHead(32),
-            objective=objective,
+            objectives={"": objective},
             plan=plan(steps=10, learning_rate=1e-3),
             seed=1,
             log_every=1,
@@ -398,7 +398,7 @@ def test_the_first_column_has_the_anchors(scratch: SentenceEncoder) -> None:
     module = SimCSE(
         encoder=scratch,
         head=None,
-        objective=registry.build("infonce"),
+        objectives={"": registry.build("infonce")},
         plan=plan(steps=10, learning_rate=1e-3),
         seed=1,
         log_every=1,

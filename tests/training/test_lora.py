@@ -128,8 +128,8 @@ def test_a_cut_is_of_the_head_alone(lora: dict) -> None:
     modules = []
     for cut in (1.0, 3.0):
         settings = TrainSettings.read({**lora, "cut": cut})
-        encoder, objective, _ = check(settings)
-        modules.append(module_of(settings, encoder, objective, plan()))
+        encoder, objectives, _ = check(settings)
+        modules.append(module_of(settings, encoder, objectives, plan()))
     plain, divided = modules
     for one, other in zip(plain.encoder.parameters(), divided.encoder.parameters(), strict=True):
         assert torch.equal(one, other)

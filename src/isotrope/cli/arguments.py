@@ -39,7 +39,8 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
         """Parse all; a flag that is not known names the one that was probably meant."""
-        options, rest = self.parse_known_args(args, namespace)
+        # intermixed: a query may come after a flag
+        options, rest = self.parse_known_intermixed_args(args, namespace)
         if rest:
             wrong = next((word for word in rest if word.startswith("--")), "")
             flags = [option[2:] for option in self._option_string_actions if option[:2] == "--"]
@@ -62,8 +63,8 @@ class Parser(argparse.ArgumentParser):
 
 
 _GROUPS = {
-    "data": "files columns views query_prompt passage_prompt max_length holdout data classes limit "
-    "image_size augment pixels workers",
+    "data": "files sampling columns views query_prompt passage_prompt max_length holdout data "
+    "classes limit image_size augment pixels workers",
     "model": "encoder pooling head freeze dropout matryoshka lora lora_alpha lora_targets width "
     "stem cut cut_what",
     "objective and method": "objective method plugin backend",

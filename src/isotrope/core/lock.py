@@ -37,8 +37,8 @@ __all__ = [
 LOCK = ".lock"
 """The name of the file; it is removed at the end."""
 
-IN_MEMORY = "data-from-python.jsonl"
-"""The name of a file that may be in a run folder before its run: data given by Python."""
+IN_MEMORY = "data-from-python"
+"""How the names of files begin that may be in a run folder before its run: data given by Python."""
 
 Role = Literal["only", "starter", "started"]
 
@@ -120,11 +120,8 @@ def is_effectively_empty(folder: Path) -> bool:
     """
     if not folder.exists():
         return True
-    return {path.name for path in folder.iterdir()} <= {
-        LOCK,
-        IN_MEMORY,
-        *(path.name for path in stale_temporary_folders(folder)),
-    }
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(IN_MEMORY)}
+    return names <= {LOCK, *(path.name for path in stale_temporary_folders(folder))}
 
 
 def clear(folder: Path) -> None:

@@ -24,6 +24,7 @@ ALIASES = {
     "dev": ("eval_dataset", "eval_data", "val", "val_data", "validation", "valid"),
     "files": ("train_dataset", "train_data", "train_file", "dataset", "data"),
     "data": ("train_dataset", "train_data", "dataset", "files"),
+    "sampling": ("multi_dataset_batch_sampler", "batch_sampler"),
     "max-length": ("max_seq_length", "max_len", "max_seq_len"),
     "objective": ("loss", "criterion", "loss_function"),
     "objective.temperature": ("temp", "tau", "scale"),

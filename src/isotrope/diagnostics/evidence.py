@@ -18,11 +18,14 @@ from isotrope.core.documents import brief, read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.result import Result
+from isotrope.data.text.datasets import by_dataset
+from isotrope.diagnostics.observe import loss_column
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry
+from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Row", "RunEvidence", "is_run", "of_rows", "of_run", "sane"]
+__all__ = ["Row", "RunEvidence", "datasets_of", "is_run", "of_rows", "of_run", "sane"]
 
 Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]
@@ -134,8 +137,12 @@ def is_run(folder: Path) -> bool:
     return (folder / "config.yaml").is_file() and (folder / "metrics.csv").is_file()
 
 
-def of_run(folder: Path) -> RunEvidence:
+def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     """Return the evidence of a run folder, without probes.
+
+    Args:
+        folder: of the run.
+        dataset: of several data sets, the one whose steps and objective are examined.
 
     Raises:
         InputError: one of its files cannot be read.
@@ -149,9 +156,13 @@ def of_run(folder: Path) -> RunEvidence:
     rows = _rows(folder / "metrics.csv", finished=finished)
     column = "knn" if kind == "images" else "dev"
     scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
-    measured = [row for row in rows if row.get("loss") is not None]
-    objective, objective_notes = _objective(settings, details, folder)
-    notes = [f"{len(measured)} logged steps" + ("" if finished else " of a run without a result")]
+    measured = [row for row in rows if row.get(loss_column(dataset)) is not None]
+    objective, objective_notes = _objective(settings, details, folder, dataset)
+    notes = [
+        f"{len(measured)} logged steps"
+        + (f" of data set {dataset}" if dataset else "")
+        + ("" if finished else " of a run without a result")
+    ]
     notes += [f"{len(scores)} scores"] if scores else ["no dev score"]
     return RunEvidence(
         kind=kind,
@@ -201,7 +212,7 @@ def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
 
 
 def _objective(
-    settings: Mapping[str, Any], details: Mapping[str, Any], folder: Path
+    settings: Mapping[str, Any], details: Mapping[str, Any], folder: Path, dataset: str
 ) -> tuple[Objective | None, list[str]]:
     """Return the objective with its parameters, or None and a note why it cannot be built."""
     recorded = details.get("objective")
@@ -214,14 +225,30 @@ def _objective(
             f"objective must be the name of one; found {brief(name)}: restore config.yaml"
         )
     requested = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
+    saved = {k: v for k, v in (recorded.get("parameters") or {}).items() if v is not None}
     try:
         registry.check_plugins(settings.get("plugin"), folder)
-        saved = {k: v for k, v in (recorded.get("parameters") or {}).items() if v is not None}
+        if dataset:
+            names = by_dataset(_files(settings))
+            name, requested = objectives_by_dataset(name, requested, names)[dataset]
+            start = f"{dataset}."
+            saved = {k.removeprefix(start): v for k, v in saved.items() if k.startswith(start)}
         fields = hypers(registry.find(name))
         saved_parameters = {k: v for k, v in saved.items() if k in fields}
         return registry.build(name, {**saved_parameters, **requested}), []
     except (ValueError, TypeError) as error:
         return None, [f"the objective {name} cannot be built: {_line(error)}"]
+
+
+def datasets_of(folder: Path) -> list[str]:
+    """Return the names of the data sets of a run on text; none where there is one alone."""
+    names = by_dataset(_files(read_yaml(folder / "config.yaml")))
+    return [name for name in names if name]
+
+
+def _files(settings: Mapping[str, Any]) -> list[str]:
+    files = settings.get("files", [])
+    return [str(file) for file in files] if isinstance(files, list) else [str(files)]
 
 
 def _line(error: Exception) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.core.doctor_folder import recorded
 from isotrope.core.errors import InputError
+from isotrope.data.text.datasets import by_dataset
 from isotrope.diagnostics.evidence import Row, RunEvidence, is_run, of_run
 from isotrope.diagnostics.probe import (
     ROWS,
@@ -42,6 +43,7 @@ def examine(
     data: str | None = None,
     columns: Sequence[str] | None = None,
     objective: Objective | None = None,
+    dataset: str = "",
 ) -> RunEvidence:
     """Return the evidence on a run folder, on a training that the Doctor watched, or on a model.
 
@@ -51,6 +53,7 @@ def examine(
         data: what to embed, instead of a run's own data: text or pairs, or images.
         columns: the columns to read from tables of text.
         objective: for a model, the objective whose components are measured; a run has its own.
+        dataset: of a run on several data sets, the one to examine.
 
     Raises:
         InputError: no run and no model there, or data that cannot be read.
@@ -62,15 +65,16 @@ def examine(
         return case if objective is None else replace(case, objective=objective)
     if not is_run(folder):
         return _of_model(target, data, columns, objective)
-    case = of_run(folder)
+    case = of_run(folder, dataset)
     case = case if objective is None else replace(case, objective=objective)
     if not (folder / "model").is_dir():
         if data is not None:
             raise InputError(f"{folder} has no saved model to embed {data} with; leave --data out")
         return _with_note(case, "no saved model to probe")
     try:
-        probe = _images_of_run if case.kind == "images" else _texts_of_run
-        return probe(case, folder, data, columns)
+        if case.kind == "images":
+            return _images_of_run(case, folder, data, columns)
+        return _texts_of_run(case, folder, data, columns, dataset)
     except InputError as error:
         if data is not None:
             raise
@@ -102,13 +106,17 @@ def _docstrings() -> Texts:
 
 
 def _texts_of_run(
-    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
+    case: RunEvidence,
+    folder: Path,
+    data: str | None,
+    columns: Sequence[str] | None,
+    dataset: str,
 ) -> RunEvidence:
     """Probe the saved encoder, and where positives are texts of their own the one before it."""
     settings = case.settings
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
     texts = read_texts(
-        [data] if data is not None else settings["files"],
+        [data] if data is not None else by_dataset(settings["files"])[dataset],
         columns=columns if data is not None else settings.get("columns") or None,
         views="auto" if data is not None else settings.get("views", "auto"),
         prompts=prompts,

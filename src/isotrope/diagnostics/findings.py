@@ -5,12 +5,12 @@ import json
 import math
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from isotrope.measures.judgement import Judgement
 
-__all__ = ["HEALTHY", "VERDICTS", "Diagnosis", "Evidence", "Finding"]
+__all__ = ["HEALTHY", "VERDICTS", "Diagnosis", "Evidence", "Finding", "together"]
 
 HEALTHY = "healthy"
 
@@ -106,7 +106,8 @@ class Diagnosis:
     def verdict(self) -> tuple[str, ...]:
         """The findings' words in their order; or ``("healthy",)``, and what is remarkable."""
         remarks = (remark.verdict for remark in self.remarks)
-        return tuple(finding.verdict for finding in self.findings) or (HEALTHY, *remarks)
+        words = dict.fromkeys(finding.verdict for finding in self.findings)
+        return tuple(words) or (HEALTHY, *dict.fromkeys(remarks))
 
     @property
     def healthy(self) -> bool:
@@ -151,6 +152,45 @@ class Diagnosis:
         blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
         blocks += [_wrapped("examined: " + "; ".join(self.notes))] if self.notes else []
         return "\n\n".join(blocks)
+
+
+def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
+    """Return the diagnosis of a run on several data sets from that of each.
+
+    What is found of each of them alike, as of the dev score, is said once; anything else names its
+    data set.
+    """
+    first = next(iter(parts.values()))
+    order = list(VERDICTS)
+    findings = _merged({name: part.findings for name, part in parts.items()})
+    remarks = _merged({name: part.remarks for name, part in parts.items()})
+    numbers = [
+        replace(number, name=f"{name}: {number.name}")
+        for name, part in parts.items()
+        for number in part.numbers
+    ]
+    return replace(
+        first,
+        findings=tuple(sorted(findings, key=lambda finding: order.index(finding.verdict))),
+        remarks=() if findings else remarks,
+        numbers=() if findings else tuple(numbers),
+        notes=tuple(dict.fromkeys(note for part in parts.values() for note in part.notes)),
+    )
+
+
+def _merged(parts: Mapping[str, tuple[Finding, ...]]) -> tuple[Finding, ...]:
+    shared = set.intersection(*map(set, parts.values()))
+    named = (
+        replace(
+            finding,
+            detail=f"Data set {name}: {finding.detail}",
+            change=finding.change.replace("--objective.", f"--objective.{name}."),
+        )
+        for name, findings in parts.items()
+        for finding in findings
+        if finding not in shared
+    )
+    return (*(f for f in next(iter(parts.values())) if f in shared), *named)
 
 
 def _block(number: int, finding: Finding) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "SAME",
     "above_bound",
     "columns",
+    "loss_column",
     "measure",
     "measure_unpaired",
     "negative_count",
@@ -59,6 +60,11 @@ MEASURED = (
 def columns(*further: str) -> tuple[str, ...]:
     """Return the columns of metrics.csv: those of every run, then ``further``."""
     return ("step", "epoch", "loss", "learning_rate", "gradient_norm", *MEASURED, *further)
+
+
+def loss_column(dataset: str) -> str:
+    """Return the column of metrics.csv with the loss of a data set; ``""`` is all of them."""
+    return f"loss_{dataset}" if dataset else "loss"
 
 
 SAME = 0.999  # cosine from which two embeddings count as equal

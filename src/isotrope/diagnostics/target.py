@@ -8,9 +8,9 @@ from pathlib import Path
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics import doctor
-from isotrope.diagnostics.evidence import is_run
+from isotrope.diagnostics.evidence import datasets_of, is_run
 from isotrope.diagnostics.examine import examine
-from isotrope.diagnostics.findings import Diagnosis
+from isotrope.diagnostics.findings import Diagnosis, together
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -51,11 +51,16 @@ def diagnose(
     elif objective_settings:
         raise InputError("objective_settings are those of an objective that is given by its name")
     name = os.fspath(target)
-    case = examine(
-        name, data=None if data is None else str(data), columns=columns, objective=objective
-    )
-    diagnosis = doctor.diagnose(case)
-    if is_run(Path(name)):
+    run = is_run(Path(name))
+    source = None if data is None else str(data)
+    parts = {
+        dataset: doctor.diagnose(
+            examine(name, data=source, columns=columns, objective=objective, dataset=dataset)
+        )
+        for dataset in (datasets_of(Path(name)) if run else []) or [""]
+    }
+    diagnosis = parts[""] if "" in parts else together(parts)
+    if run:
         _keep(diagnosis, Path(name) / "diagnosis.json")
     return diagnosis
 

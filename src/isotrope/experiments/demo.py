@@ -224,7 +224,7 @@ def demo(
         tell(f"  on its dev set, part of the training text: {judged}")
     best = max(scores, key=lambda name: scores[name])
     examples = [] if best == "untrained" else _examples(heldout, before, after[best])
-    tell("looking at the three runs for what went wrong ...")
+    tell("diagnosing the three runs ...")
     diagnoses = {name: diagnose(output / name) for name in OBJECTIVES}
     report = write_report(
         [output / name for name in OBJECTIVES],

@@ -67,8 +67,8 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
         n, m, size = len(views.anchors), len(views.positives), _size(views)
         what = f"{n} x {m} similarities are {size / 2**20:.3g} MB"
         if size < EAGER_BYTES:
-            return "eager", f"{what}: all are held"
-        return "rowblock", f"{what}: computed in blocks of rows"
+            return "eager", f"{what}, held at once"
+        return "rowblock", f"{what}, computed in blocks of rows"
     if backend not in BACKENDS:
         raise ValueError(
             f"unknown backend {backend!r}{nearest(backend, BACKENDS)}; known: auto, "

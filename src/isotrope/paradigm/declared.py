@@ -5,13 +5,13 @@ registry has the last word; a test holds the two against each other.
 """
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 
-__all__ = ["FORM_NAMES", "PARTS", "check_declared", "declared"]
+__all__ = ["FORM_NAMES", "PARTS", "by_dataset", "check_declared", "declared"]
 
 # each with a value that it takes
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
@@ -54,6 +54,49 @@ def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]
             if not kind.startswith("ClassVar") and kind != "Any" and "|" not in kind:
                 fields.add(line.target.id)
     return fields
+
+
+def by_dataset(
+    objective: str, settings: Mapping[str, float | str], datasets: Collection[str]
+) -> dict[str, tuple[str, dict[str, float | str]]]:
+    """Return the objective of each data set and its settings.
+
+    >>> by_dataset("qa=infonce,nli=met", {"nli.margin": 0.3}, ["qa", "nli"])
+    {'qa': ('infonce', {}), 'nli': ('met', {'margin': 0.3})}
+
+    Args:
+        objective: the name of one for all, or ``"qa=infonce,nli=met"``.
+        settings: hyperparameters and parts; ``nli.margin`` is that of one data set.
+        datasets: the names of the data sets.
+
+    Raises:
+        InputError: a data set without an objective, or a name that is none.
+    """
+    chosen, several = dict.fromkeys(datasets, objective), "=" in objective
+    if several:
+        parts = (part.partition("=") for part in objective.split(","))
+        chosen = {name.strip(): own.strip() for name, _, own in parts}
+    prefixes = {key.partition(".")[0] for key in settings if "." in key}
+    if unknown := sorted((set(chosen) ^ set(datasets)) | (prefixes - set(datasets))):
+        names = ", ".join(name for name in datasets if name)
+        raise InputError(
+            f"--objective {objective}: {unknown[0] or 'a data set without a name'} is not a data "
+            f"set with an objective; the data sets are {names or 'one without a name'}. Name each "
+            "of them (qa=pairs.tsv nli=nli.tsv), and give one objective for all, or one for each "
+            "(--objective qa=infonce,nli=met)"
+        )
+    own: dict[str, dict[str, float | str]] = {name: {} for name in datasets}
+    # what is set for one data set comes last, and wins
+    for key, value in sorted(settings.items(), key=lambda item: "." in item[0]):
+        name, dot, rest = key.partition(".")
+        if several and not dot:
+            raise InputError(
+                f"--objective.{key}: each data set has an objective of its own; say whose it is: "
+                f"--objective.{next(iter(datasets))}.{key}"
+            )
+        for dataset in [name] if dot else datasets:
+            own[dataset][rest if dot else key] = value
+    return {name: (chosen[name], own[name]) for name in datasets}
 
 
 def check_declared(name: str, settings: Mapping[str, object]) -> None:

@@ -97,6 +97,11 @@ _SCORES = (
         most=100.0,
     ),
     _one("loss", "Loss", "What is minimised; falls as training proceeds."),
+    _one(
+        "held_out_contrastive",
+        "Held-out InfoNCE",
+        "On text that is not trained on: where it turns and rises, training overfits.",
+    ),
 )
 _GRADIENT = (
     Quantity(

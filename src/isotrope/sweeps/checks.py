@@ -110,7 +110,9 @@ def _check_names(settings: RunSettings) -> None:
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     if isinstance(settings, TrainSettings):
-        name, recipe_values = settings.objective, {}
+        from isotrope.training.text import objectives_of
+
+        objectives = list(objectives_of(settings).values())
     else:
         assert isinstance(settings, ImageSettings)
         from isotrope.training.images.registry import find_method, options_of
@@ -119,5 +121,7 @@ def _check_names(settings: RunSettings) -> None:
         options = options_of(settings.method, settings.method_settings)
         name = settings.objective or method.recipe.objective
         recipe_values = method.settings_of(name.lower(), options)
-    objective = registry.build(name, {**recipe_values, **settings.objective_settings})
-    try_objective(objective, negatives=False)
+        own = {**recipe_values, **settings.objective_settings}
+        objectives = [registry.build(name, own)]
+    for objective in objectives:
+        try_objective(objective, negatives=False)

@@ -106,7 +106,7 @@ def lora_line(lora: dict[str, Any]) -> str:
 
 def model_card(
     settings: TrainSettings,
-    objective: Objective,
+    objectives: Sequence[Objective],
     report: StoreReport,
     *,
     step: int,
@@ -121,7 +121,7 @@ def model_card(
 
     Args:
         settings: the run's settings.
-        objective: the run's objective.
+        objectives: the run's objective, or one for each data set.
         report: what its data is.
         step: the updates this model has had.
         steps: the updates of the whole run.
@@ -131,7 +131,9 @@ def model_card(
         lora: what ``lora_facts`` says of the encoder.
         prefixes: numbers of first coordinates that were trained to be embeddings, too.
     """
-    parameters = ", ".join(f"{k} {v}" for k, v in objective.hyperparameters().items())
+    listed = (objective.hyperparameters().items() for objective in objectives)
+    parameters = "; ".join(", ".join(f"{k} {v}" for k, v in items) for items in listed)
+    papers = list(dict.fromkeys(objective.paper for objective in objectives))
     if dev:
         rows = [("before training", dev[min(dev)]), (f"this model (step {step})", dev[step])]
         table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows)
@@ -145,8 +147,8 @@ def model_card(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
         base=base,
         base_model=base_model,
-        objective=settings.objective,
-        reference=objective.paper.reference,
+        objective=settings.objective.replace(",", ", "),
+        reference="; ".join(paper.reference for paper in papers),
         parameters=parameters,
         records=report.kept,
         views=report.views,
@@ -167,5 +169,5 @@ def model_card(
         prompts=_prompts(settings),
         seed=settings.seed,
         evaluation=evaluation,
-        citation=bibtex(objective.paper),
+        citation="\n\n".join(map(bibtex, papers)),
     )

@@ -1,12 +1,15 @@
 """Computes the dev score: an evaluation of the encoder on held-out data (``--dev``)."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
+
 from isotrope.data.lines import lines
+from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.data.text.tokens import TokenStore
@@ -62,23 +65,34 @@ def _is_sts(path: Path) -> bool:
     return len(fields) == 3
 
 
-def dev_metric_held_out(store: TokenStore, *, prompts: tuple[str, str]) -> DevMetric:
+def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str, str]) -> DevMetric:
     """Return the label-free score on the held-out records of a run.
 
+    Of several data sets each is searched by itself, and the score is the mean over all queries.
+
     Args:
-        store: the run's tokens.
+        stores: the run's tokens, by data set.
         prompts: put before queries and targets; a model's own prompt is put there by its encode.
 
     Raises:
         InputError: too few records are held out.
     """
-    # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
-    stride = max(1, store.report.held_out // _HELD_OUT_READ)
-    data = holdout_set(list(islice(store.held_out(), 0, None, stride)), store.report.views)
-    data = replace(
-        data,
-        queries=[prompts[0] + text for text in data.queries],
-        corpus=[prompts[1] + text for text in data.corpus],
-    )
-    name = f"held-out MRR@10 of {len(data.queries)} queries"
-    return DevMetric(name, functools.partial(retrieval_evaluation, data=data))
+    sets = []
+    for name, store in stores.items():
+        # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
+        stride = max(1, store.report.held_out // _HELD_OUT_READ)
+        with named_errors(name):
+            data = holdout_set(list(islice(store.held_out(), 0, None, stride)), store.report.views)
+        queries = [prompts[0] + text for text in data.queries]
+        corpus = [prompts[1] + text for text in data.corpus]
+        sets.append(replace(data, queries=queries, corpus=corpus))
+
+    def score(encoder: Encoder) -> DevEvaluation:
+        first, *others = (retrieval_evaluation(encoder, data) for data in sets)
+        if not others:
+            return first
+        items = np.concatenate([first.items, *(other.items for other in others)])
+        return DevEvaluation(100 * float(items.mean()), items)
+
+    count = sum(len(data.queries) for data in sets)
+    return DevMetric(f"held-out MRR@10 of {count} queries", score)

@@ -8,8 +8,9 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.lock import LOCK, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.data.text.corpora import read
+from isotrope.data.text.datasets import named_errors
 from isotrope.encoders.names import resolve
-from isotrope.paradigm.declared import check_declared
+from isotrope.paradigm.declared import by_dataset, check_declared
 from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
 
 __all__ = ["check_early", "check_folder"]
@@ -33,9 +34,13 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
         check_file(Path(plugin))
     objective = getattr(settings, "objective", None)
     if objective is not None and not settings.plugin:
-        check_declared(objective, settings.objective_settings)
+        names = settings.datasets if isinstance(settings, TrainSettings) else [""]
+        for own in by_dataset(objective, settings.objective_settings, names).values():
+            check_declared(*own)
     if isinstance(settings, TrainSettings):
-        next(read([Path(file) for file in settings.files], columns=settings.columns or None))
+        for name, files in settings.datasets.items():
+            with named_errors(name):
+                next(read(files, columns=settings.columns or None))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
         if settings.encoder != "scratch":

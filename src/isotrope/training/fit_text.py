@@ -10,11 +10,16 @@ import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cast
 
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
-from isotrope.data.text.in_memory import hub_dataset, is_in_memory, write_records
+from isotrope.data.text.in_memory import (
+    hub_dataset,
+    is_in_memory,
+    named_datasets,
+    write_records,
+)
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import RunSettings, TrainSettings
@@ -30,7 +35,8 @@ class TextOptions(TypedDict, total=False):
 
     output: Required[str | Path]
     encoder: str | Path
-    objective: str | Objective | type[Objective]
+    objective: "str | Objective | type[Objective] | Mapping[str, str | Objective | type[Objective]]"
+    sampling: Literal["proportional", "round-robin"]
     objective_settings: Mapping[str, float | str]
     plugin: str | Path | list[str | Path]
     columns: str | list[str]
@@ -86,11 +92,13 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
             a ``datasets.Dataset``, with the columns ``text``, or ``anchor`` and ``positive``, or
             those that ``columns`` names; or ``"user/dataset"``, the training split of a dataset of
             the Hugging Face hub. Anything but files is written to
-            ``output/data-from-python.jsonl``.
+            ``output/data-from-python.jsonl``. A dictionary ``{"qa": ..., "nli": ...}`` of any of
+            these is several data sets: a batch comes from one of them.
         resume: continue, start or do nothing, as ``--resume`` does.
         settings: ``output="runs/x"``, and any other setting, e.g.
             ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever
-            ``modify`` makes), ``encoder="all-MiniLM-L6-v2"``, ``max_steps=100``.
+            ``modify`` makes; or a dictionary with one for each data set),
+            ``encoder="all-MiniLM-L6-v2"``, ``max_steps=100``.
 
     Returns:
         The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
@@ -103,16 +111,35 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
 
     with python_messages(TrainSettings):
         options: dict[str, Any] = by_name({**settings})
-        data = files if is_in_memory(files) else None
-        shown = files if data is None else "-"
+        sources = named_datasets(files)
+        memory = {name: data for name, data in sources.items() if is_in_memory(data)}
+        shown = _files(sources, dict.fromkeys(memory, "-"))
         checked = TrainSettings.read({"files": shown, **options}, python=True)
-        data = hub_dataset(files) if data is None else data
-        if data is None:
+        for name in sources.keys() - memory.keys():
+            if (data := hub_dataset(sources[name])) is not None:
+                memory[name] = data
+        if not memory:
             return train(checked, resume=resume)
+        if checked.columns and len(memory) < len(sources):
+            raise InputError(
+                "columns are those of all data sets, and some of these are files: name the columns "
+                "of the others 'anchor' and 'positive', or 'text', and leave columns out"
+            )
         output = Path(options["output"])
-        written = {**options, "files": str(output / IN_MEMORY), "columns": []}
-        with _written(data, checked.columns, output):
+        stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
+        written = {**options, "files": _files(sources, stored), "columns": []}
+        with _written({stored[name]: memory[name] for name in stored}, checked.columns, output):
             return train(TrainSettings.read(written, python=True), resume=resume)
+
+
+def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> list[str | Path]:
+    """Return the files of all data sets; what is stored takes the place of what was given."""
+    files: list[str | Path] = []
+    for name, data in sources.items():
+        place = stored.get(name, data)
+        paths = [place] if isinstance(place, (str, Path)) else cast("list[str | Path]", place)
+        files += [f"{name}={path}" if name else path for path in paths]
+    return files
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
@@ -122,6 +149,8 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
         InputError: an objective that cannot be described so.
     """
     objective = options.get("objective")
+    if isinstance(objective, Mapping):
+        return _by_dataset(options, objective)
     if isinstance(objective, type) and issubclass(objective, Objective):
         objective = objective()
     if not isinstance(objective, Objective):
@@ -142,18 +171,30 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "objective": name, "objective_settings": values}
 
 
+def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings in which the objective of each data set is a name with its own settings."""
+    shared = {k: v for k, v in options.items() if k != "objective"}
+    names, settings = [], dict(shared.pop("objective_settings", {}))
+    for dataset, objective in objectives.items():
+        own = by_name({"devices": options.get("devices"), "objective": objective})
+        names.append(f"{dataset}={own['objective']}")
+        settings |= {f"{dataset}.{k}": v for k, v in own.get("objective_settings", {}).items()}
+    return {**shared, "objective": ",".join(names), "objective_settings": settings}
+
+
 @contextmanager
-def _written(data: object, columns: list[str], output: Path) -> Iterator[None]:
+def _written(files: Mapping[Path, object], columns: list[str], output: Path) -> Iterator[None]:
     """Write data to the run folder; where no run comes of it, the folder is left as it was."""
-    file = output / IN_MEMORY
     made = [place for place in (output, *output.parents) if not place.exists()]
-    with exclusive_lock(output, f"training in {output}"):
-        wrote = write_records(data, columns, file)
+    wrote: list[Path] = []
     try:
+        with exclusive_lock(output, f"training in {output}"):
+            wrote += [file for file, data in files.items() if write_records(data, columns, file)]
         yield
     except BaseException:
         if wrote and is_effectively_empty(output):
-            file.unlink(missing_ok=True)
+            for file in wrote:
+                file.unlink(missing_ok=True)
             with suppress(OSError):  # the first that is not empty
                 for place in made:
                     place.rmdir()

@@ -69,10 +69,10 @@ class TrainingTask(ABC):
 
     Attributes:
         kind: the result's kind.
-        columns: the columns of metrics.csv; the last is the rows of data a second.
         logged: numbers of a logged step that go into the result.
         settings: the run's settings.
         module: what is trained, as it is before the first step.
+        columns: the columns of metrics.csv; the last is the rows of data a second.
         objective_name: the name of the objective.
         batch_size: rows of data in a step.
         steps_per_epoch: steps of one pass over the data.
@@ -82,11 +82,11 @@ class TrainingTask(ABC):
     """
 
     kind: ClassVar[str]
-    columns: ClassVar[Sequence[str]]
     logged: ClassVar[Sequence[str]]
 
     settings: RunSettings
     module: SimCSE | ImageMethod
+    columns: Sequence[str]
     objective_name: str
     batch_size: int
     steps_per_epoch: int
@@ -120,6 +120,11 @@ class TrainingTask(ABC):
         """Return the details that this kind of training adds to the result."""
 
     # what is the same
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The hyperparameters of the objective."""
+        return dict(self.module.objective.hyperparameters())
 
     @property
     def output(self) -> Path:
@@ -191,7 +196,6 @@ class TrainingTask(ABC):
         settings, module, dev = self.settings, self.module, self.dev
         column, scores, best = dev.column, dev.scores, dev.best
         timer, newest, judgement = dev.timer, dev.metrics.last(), dev.judgement()
-        parameters = module.objective.hyperparameters()
         return Result(
             kind=self.kind,
             name=self.output.name,
@@ -211,7 +215,7 @@ class TrainingTask(ABC):
             details={
                 "objective": {
                     "name": self.objective_name,
-                    "parameters": {name: _plain(value) for name, value in parameters.items()},
+                    "parameters": {name: _plain(value) for name, value in self.parameters.items()},
                 },
                 "backend": dict(zip(("name", "reason"), backend_of(settings), strict=True)),
                 "cut": {"c": settings.cut, "what": settings.cut_what},

@@ -31,6 +31,7 @@ from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.setting_aliases import intended_name
+from isotrope.data.text.datasets import Sampling, by_dataset
 from isotrope.training.recipe import Scheduler
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
@@ -331,14 +332,24 @@ class TrainSettings(RunSettings):
         min_length=1,
         description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
         "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, or Hugging Face "
-        "dataset folders (save_to_disk)",
+        "dataset folders (save_to_disk); NAME=FILE makes several data sets, and a batch comes from "
+        "one of them: qa=pairs.tsv nli=nli.tsv",
     )
     encoder: str = Field(
         "all-MiniLM-L6-v2",
         description="model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
         "'scratch': a small one built here with a tokenizer trained on the text",
     )
-    objective: str = Field("infonce", description="name, see `isotrope objectives`")
+    objective: str = Field(
+        "infonce",
+        description="name, see `isotrope objectives`; one for each data set: qa=infonce,nli=met, "
+        "with settings such as --objective.nli.margin 0.3",
+    )
+    sampling: Sampling = Field(
+        "proportional",
+        description="of several data sets: every batch of each of them once an epoch, in random "
+        "order, or one batch of each in turn until the smallest has given all",
+    )
     columns: list[str] = Field(
         default_factory=list,
         description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
@@ -463,7 +474,12 @@ class TrainSettings(RunSettings):
     @property
     def inputs(self) -> list[str]:
         """The files and folders that are trained on."""
-        return self.files
+        return [file for files in self.datasets.values() for file in files]
+
+    @property
+    def datasets(self) -> dict[str, list[str]]:
+        """The files of each data set; where there is one, its name is ``""``."""
+        return by_dataset(self.files)
 
     @property
     def rows(self) -> int:

@@ -7,7 +7,7 @@ exists in training only. Randomness is a function of (seed, step, process): noth
 and resuming in the middle of an epoch repeats the very same masks.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import lightning as L
@@ -20,7 +20,7 @@ from torch.utils.data import IterableDataset
 from isotrope.core.distributed import all_gather_views, rank
 from isotrope.core.views import Views
 from isotrope.data.text.batches import Batch
-from isotrope.diagnostics.observe import measure
+from isotrope.diagnostics.observe import loss_column, measure
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 from isotrope.training.gradient_cache import cached
@@ -62,7 +62,7 @@ class SimCSE(L.LightningModule):
     Args:
         encoder: trained in place.
         head: a network on top, in training only, or None.
-        objective: any registered objective or composition.
+        objectives: that of each data set, by name; any registered objective or composition.
         plan: steps, learning rate and weight decay of the run; the optimiser is AdamW.
         seed: the run's seed.
         caching: have the graph of one chunk at a time, not of the whole batch.
@@ -78,7 +78,7 @@ class SimCSE(L.LightningModule):
         *,
         encoder: SentenceEncoder,
         head: nn.Module | None,
-        objective: Objective,
+        objectives: Mapping[str, Objective],
         plan: Plan,
         seed: int,
         log_every: int,
@@ -92,7 +92,8 @@ class SimCSE(L.LightningModule):
         self.caching = caching
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
-        self.objective = objective
+        self.objectives = dict(objectives)
+        self.objective = next(iter(self.objectives.values()))  # of the present step
         self.backend = backend
         self.prefixes = tuple(prefixes)
         self.plan, self.steps, self.learning_rate = plan, plan.steps, plan.learning_rate
@@ -139,7 +140,18 @@ class SimCSE(L.LightningModule):
         batch_of_all = all_gather_views(self.views(batch))
         views = batch_of_all.views
         terms = [batch_of_all._replace(views=part) for part in nested(views, self.prefixes)]
-        return step_loss(self, step, terms, [views], lambda: measure(self.objective, views))
+        self.objective = self.objectives[batch.dataset]
+        loss = step_loss(
+            self,
+            step,
+            terms,
+            [views],
+            lambda: measure(self.objective, views),
+            counted=batch.number,
+        )
+        if batch.dataset and "loss" in self.measured:
+            self.measured[loss_column(batch.dataset)] = self.measured["loss"]
+        return loss
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""

@@ -26,6 +26,8 @@ def step_loss(
     batches: Sequence[GlobalBatch],
     checked: Sequence[Views],
     measure: Callable[[], dict[str, float | None]],
+    *,
+    counted: int | None = None,
 ) -> Tensor:
     """Return the mean of the objective over the pairs of views of a step, and log its numbers.
 
@@ -39,6 +41,7 @@ def step_loss(
         batches: the gathered examples of all processes, one batch for each pair of views.
         checked: this process's own views, in which everything must be finite.
         measure: measures the batch.
+        counted: the number by which ``log_every`` counts: of several data sets, each has its own.
 
     Raises:
         Diverged: something is not finite, and ``--on-nan`` is ``stop``.
@@ -49,7 +52,9 @@ def step_loss(
         loss = torch.stack(losses).mean()
         if not module.guard.forward_is_finite(module, step, loss, checked):
             return module.guard.zero_loss(module)
-        if step % module.log_every == 0 or step == module.steps - 1:
+        if (
+            step if counted is None else counted
+        ) % module.log_every == 0 or step == module.steps - 1:
             module.measured = measure()
             module.measured["loss"] = float(loss.detach())
     return loss

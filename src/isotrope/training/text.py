@@ -6,9 +6,9 @@ found good; what fails while the data is read leaves no folder behind.
 
 import functools
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,10 @@ from isotrope.core.progress import bar
 from isotrope.core.result import Result
 from isotrope.data.text.batches import Batch, Batches, collate
 from isotrope.data.text.corpora import read
-from isotrope.data.text.tokens import TokenStore, build
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.data.text.datasets import named_errors
+from isotrope.data.text.mixture import Mixture
+from isotrope.data.text.tokens import StoreReport, TokenStore, build, joined
+from isotrope.diagnostics.observe import MEASURED, loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device, pass_overhead
 from isotrope.encoders.heads import LinearHead, MLPHead
@@ -34,6 +36,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
+from isotrope.paradigm.declared import by_dataset
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
@@ -64,6 +67,7 @@ __all__ = [
     "check",
     "encoder_of",
     "module_of",
+    "objectives_of",
     "plan_of",
     "prefixes_of",
     "store_of",
@@ -104,7 +108,9 @@ def _train(settings: TrainSettings, lines: bool) -> Outcome:
     return task.run(lines=lines)
 
 
-def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetric | None]:
+def check(
+    settings: TrainSettings,
+) -> tuple[SentenceEncoder, dict[str, Objective], DevMetric | None]:
     """Check settings, files, dev set and encoder, without writing anything.
 
     Raises:
@@ -112,32 +118,45 @@ def check(settings: TrainSettings) -> tuple[SentenceEncoder, Objective, DevMetri
     """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
-    objective = registry.build(settings.objective, settings.objective_settings)
-    try_objective(objective, negatives=objective.takes_negatives)
+    objectives = objectives_of(settings)
+    for objective in objectives.values():
+        try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
-    next(_records(settings))  # the first record: what is wrong with the files shows early
-    return encoder_of(settings), objective, watch
+    for name in settings.datasets:  # the first record: what is wrong with the files shows early
+        next(_records(settings, name))
+    return encoder_of(settings), objectives, watch
+
+
+def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
+    """Return the objective of each data set.
+
+    Raises:
+        InputError: a data set without one, or settings that an objective does not have.
+    """
+    own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
+    return {name: registry.build(*described) for name, described in own.items()}
 
 
 def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     """Check everything and read the data; what fails leaves nothing behind."""
-    encoder, objective, watch = check(settings)
+    encoder, objectives, watch = check(settings)
     removable = rank() == 0 and is_effectively_empty(output)
     try:
         if rank() == 0:
             write_config(settings)
-        store = store_of(settings, encoder, output / "tokens")
+        stores = {}
+        for name in settings.datasets:
+            stores[name] = store_of(settings, encoder, output / "tokens" / name, name)
         if settings.dev == "auto":
             watch = dev_metric_held_out(
-                store, prompts=(settings.query_prompt, settings.passage_prompt)
+                stores, prompts=(settings.query_prompt, settings.passage_prompt)
             )
-        batches = Batches(store, settings.batch_size, settings.seed)
-        if objective.takes_negatives is False and store.columns == 3:
-            raise InputError(
-                f"objective {settings.objective} takes no hard negatives, but the file has a third "
-                "column: remove it, or choose infonce"
-            )
-        try_objective(objective, negatives=store.columns == 3)
+        parts = {}
+        for name, store in stores.items():
+            with named_errors(name):
+                parts[name] = Batches(store, settings.batch_size, settings.seed)
+                _check_negatives(objectives[name], store)
+        batches = Mixture(parts, settings.sampling, settings.seed)
         plan = plan_of(settings, batches)
     except BaseException:
         if removable:
@@ -149,7 +168,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
-    module = module_of(settings, encoder, objective, plan)
+    module = module_of(settings, encoder, objectives, plan)
     if world_size() > 1:
         share_statistics(module)
     return TextTask(
@@ -158,7 +177,8 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         objective_name=settings.objective,
         batch_size=settings.batch_size,
         steps_per_epoch=batches.steps_per_epoch,
-        fingerprint=store.report.fingerprint,
+        columns=_columns(stores),
+        fingerprint=joined([store.report for store in stores.values()]).fingerprint,
         clip=settings.clip,
         dev=Dev(
             None if watch is None else functools.partial(watch.score, encoder),
@@ -169,21 +189,39 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             keeps_best=True,
             patience=settings.patience,
             otherwise=_NOT_SCORED,
-            curves=_held_out_curves(settings, module, store),
+            curves=_held_out_curves(settings, module, stores),
         ),
-        store=store,
+        stores=stores,
         batches=batches,
     )
 
 
+def _check_negatives(objective: Objective, store: TokenStore) -> None:
+    """Refuse hard negatives for which an objective has no place."""
+    if objective.takes_negatives is False and store.columns == 3:
+        raise InputError(
+            f"objective {objective.name} takes no hard negatives, but the file has a third column: "
+            "remove it, or choose infonce"
+        )
+    try_objective(objective, negatives=store.columns == 3)
+
+
+def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
+    """Return the columns of metrics.csv; of several data sets each has its loss in its own."""
+    losses = [loss_column(name) for name in stores if name]
+    return (*COLUMNS[:-1], *losses, COLUMNS[-1])
+
+
 def _held_out_curves(
-    settings: TrainSettings, module: SimCSE, store: TokenStore
+    settings: TrainSettings, module: SimCSE, stores: Mapping[str, TokenStore]
 ) -> Callable[[], dict[str, float]] | None:
     """Return what measures the losses of the held-out records, if there are two or more."""
-    if store.report.held_out < 2:
+    count = sum(store.report.held_out for store in stores.values())
+    if count < 2:
         return None
-    stride = max(1, store.report.held_out // MOST_HELD_OUT)
-    texts = list(islice(store.held_out(), 0, None, stride))[:MOST_HELD_OUT]
+    stride = max(1, count // MOST_HELD_OUT)
+    every = chain.from_iterable(store.held_out() for store in stores.values())
+    texts = list(islice(every, 0, None, stride))[:MOST_HELD_OUT]
     prompts = _prompts(settings, module.encoder)
     records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
     return functools.partial(
@@ -208,7 +246,8 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     if settings.encoder == "scratch":
         if settings.pooling not in (None, "mean"):
             raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
-        texts = (text for record in _records(settings) for text in record.texts)
+        records = chain.from_iterable(_records(settings, name) for name in settings.datasets)
+        texts = (text for record in records for text in record.texts)
         encoder = SentenceEncoder.scratch(
             islice(texts, _SCRATCH_TEXTS),
             seed=settings.seed,
@@ -312,12 +351,16 @@ def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
                 yield module, name
 
 
-def _records(settings: TrainSettings) -> Iterator[Any]:
-    return read([Path(f) for f in settings.files], columns=settings.columns or None)
+def _records(settings: TrainSettings, name: str) -> Iterator[Any]:
+    with named_errors(name):
+        files = [Path(file) for file in settings.datasets[name]]
+        yield from read(files, columns=settings.columns or None)
 
 
-def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) -> TokenStore:
-    """Return the tokenised corpus, if possible from an earlier part of this run."""
+def store_of(
+    settings: TrainSettings, encoder: SentenceEncoder, folder: Path, name: str = ""
+) -> TokenStore:
+    """Return a tokenised data set, if possible from an earlier part of this run."""
     if (folder / "manifest.json").is_file():
         try:
             return TokenStore.open(folder, verify=rank() == 0)
@@ -330,10 +373,11 @@ def store_of(settings: TrainSettings, encoder: SentenceEncoder, folder: Path) ->
             f"process {rank()} sees no {folder}, which the first process has written; give an "
             "--output on a file system that all machines share"
         )
-    with bar(None, "read", "records", show=settings.progress) as done:
+    title = f"read {name}".strip()
+    with bar(None, title, "records", show=settings.progress) as done, named_errors(name):
         return build(
             folder,
-            _records(settings),
+            _records(settings, name),
             encoder.tokenize,
             vocabulary=len(encoder.tokenizer),
             max_length=settings.max_length,
@@ -356,7 +400,7 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
-def plan_of(settings: TrainSettings, batches: Batches) -> Plan:
+def plan_of(settings: TrainSettings, batches: Mixture) -> Plan:
     """Return the steps and the learning rates of the whole run.
 
     Raises:
@@ -379,14 +423,17 @@ def plan_of(settings: TrainSettings, batches: Batches) -> Plan:
 
 
 def module_of(
-    settings: TrainSettings, encoder: SentenceEncoder, objective: Objective, plan: Plan
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    objectives: Mapping[str, Objective],
+    plan: Plan,
 ) -> SimCSE:
     """Return the module to train, as it is before the first step."""
     torch.manual_seed(settings.seed)
     module = SimCSE(
         encoder=encoder,
         head=_HEADS[settings.head](encoder.dimension),
-        objective=objective,
+        objectives=objectives,
         plan=plan,
         seed=settings.seed,
         caching=settings.micro_batch is not None,
@@ -402,20 +449,21 @@ def module_of(
 def batch_at(
     settings: TrainSettings,
     encoder: SentenceEncoder,
-    store: TokenStore,
-    batches: Batches,
+    stores: Mapping[str, TokenStore],
+    batches: Mixture,
     step: int,
 ) -> Batch:
     """Return the batch of a step, or the part of it that is this process's."""
-    indices = batches.at(step)
-    return collate(
-        store,
+    dataset, number, indices = batches.at(step)
+    batch = collate(
+        stores[dataset],
         indices,
         pad_id=encoder.tokenizer.pad_token_id or 0,
         overhead=pass_overhead(encoder.device),
         most=settings.micro_batch,
         part=rows_of(len(indices)),
     )
+    return replace(batch, dataset=dataset, number=number)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,38 +471,45 @@ class TextTask(TrainingTask):
     """A training on text, checked and prepared.
 
     Attributes:
-        store: the tokenised corpus.
+        stores: the tokens of each data set.
         batches: the records of every step.
     """
 
     kind = "train"
-    columns = COLUMNS
     logged = MEASURED
 
     settings: TrainSettings
     module: SimCSE
-    store: TokenStore
-    batches: Batches
+    stores: Mapping[str, TokenStore]
+    batches: Mixture
+
+    @property
+    def report(self) -> StoreReport:
+        """The counts of all data sets together."""
+        return joined([store.report for store in self.stores.values()])
 
     def loader(self, start: int) -> DataLoader[Batch]:
         """Return a loader of the batches from step ``start`` on."""
         at = functools.partial(
-            batch_at, self.settings, self.module.encoder, self.store, self.batches
+            batch_at, self.settings, self.module.encoder, self.stores, self.batches
         )
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
         """Print a summary of the run, in which most silent failures of SimCSE would show."""
-        settings, encoder, report = self.settings, self.module.encoder, self.store.report
+        settings, encoder, report = self.settings, self.module.encoder, self.report
         rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
         pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
         say(hardware(self.settings))
-        say(
-            f"{report.kept:,} {_unit(self.store)} "
-            f"({report.duplicates_dropped:,} duplicates dropped, {report.held_out:,} held out), "
-            f"{report.truncated_share:.1%} of the texts cut at {report.max_length} tokens"
-        )
+        for name, store in self.stores.items():
+            own = store.report
+            whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
+            say(
+                f"{whose}{own.kept:,} {_unit(own)} "
+                f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out), "
+                f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
+            )
         say(
             f"{self.module.steps:,} steps of {settings.batch_size}{pieces}; "
             f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"
@@ -462,7 +517,7 @@ class TextTask(TrainingTask):
         if lora := lora_facts(encoder):
             say(lora_line(lora))
         say("loss by the {} backend: {}".format(*backend_of(settings)))
-        if report.views == "dropout" and not any(rates):
+        if "dropout" in report.views and not any(rates):
             warn("warning: without dropout the two views are the same; the positives teach nothing")
 
     def keep(self, step: int) -> str:
@@ -489,7 +544,7 @@ class TextTask(TrainingTask):
 
     def details(self) -> dict[str, Any]:
         """Return the details that a training on text adds to the result."""
-        settings, module, report = self.settings, self.module, self.store.report
+        settings, module, report = self.settings, self.module, self.report
         dev, best = self.dev, self.dev.best
         return {
             "lora": lora_facts(module.encoder),
@@ -502,19 +557,41 @@ class TextTask(TrainingTask):
             "data": {
                 "files": list(settings.files),
                 "records": report.kept,
-                "unit": _unit(self.store),
+                "unit": _unit(report),
                 "duplicates_dropped": report.duplicates_dropped,
                 "truncated_share": report.truncated_share,
                 "holdout": report.held_out,
                 "views": report.views,
+                **({"datasets": self._datasets()} if len(self.stores) > 1 else {}),
             },
+        }
+
+    def _datasets(self) -> dict[str, dict[str, Any]]:
+        """Return for each of several data sets what it has given."""
+        return {
+            name: {
+                "records": store.report.kept,
+                "views": store.report.views,
+                "steps_per_epoch": self.batches.parts[name].steps_per_epoch,
+            }
+            for name, store in self.stores.items()
+        }
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """The hyperparameters of the objective; of several, each after the name of its data set."""
+        objectives = self.module.objectives
+        return {
+            f"{name}.{key}" if name else key: value
+            for name, objective in objectives.items()
+            for key, value in objective.hyperparameters().items()
         }
 
     def _card(self, step: int, judgement: Judgement | None) -> str:
         return model_card(
             self.settings,
-            self.module.objective,
-            self.store.report,
+            list(self.module.objectives.values()),
+            self.report,
             step=step,
             steps=self.module.steps,
             dev=self.dev.scores,
@@ -525,9 +602,9 @@ class TextTask(TrainingTask):
         )
 
 
-def _unit(store: TokenStore) -> str:
+def _unit(report: StoreReport) -> str:
     """Return what a record is, in the plural."""
-    return "texts" if store.report.columns == 1 else "pairs"
+    return "texts" if report.columns == 1 else "pairs"
 
 
 def summary(outcome: Outcome) -> str:

@@ -21,11 +21,12 @@ from transformers import TrainerCallback
 from isotrope import Doctor
 from isotrope.adapters.doctor.hugging_face import _margin
 from isotrope.adapters.doctor.model_card import add_to_card
+from isotrope.adapters.doctor.watch import _repeated
 from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.encoders.names import resolve
-from tests.adapters.trainers import columns, scratch, texts, trainer
+from tests.adapters.trainers import WORDS, columns, scratch, texts, trainer
 
 
 def watching(theirs: Any, **settings: Any) -> Doctor:
@@ -581,6 +582,23 @@ def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path
     assert first != again
     assert len(said) == 4
     assert not tiny._forward_hooks
+
+
+def test_a_text_that_comes_twice_is_seen_by_its_tokens(
+    tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    """Dropout may turn short texts farther than embeddings of copies may differ."""
+    anchors = texts(32, 0)
+    data = Dataset.from_dict({"a": anchors, "p": [WORDS[0]] * 32})
+    theirs = trainer(tiny, losses.MultipleNegativesRankingLoss(tiny), data, tmp_path, max_steps=1)
+    doctor = watching(theirs)
+    theirs.train()
+    assert doctor.rows[0]["false_negatives"] == 1
+    tokens = torch.tensor([[1, 2], [1, 2], [3, 4], [5, 6]])
+    others = torch.tensor([[7], [8], [9], [9]])
+    assert _repeated([{"input_ids": tokens}, {"input_ids": tokens[2:]}]) == 0.5
+    assert _repeated([{"input_ids": tokens}, {"input_ids": others}]) == 1
+    assert _repeated([{"pixels": tokens}, "texts"]) == 0
 
 
 def test_the_margin_of_a_triplet_loss_is_read_with_its_largest_distance(

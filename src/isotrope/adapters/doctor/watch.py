@@ -144,8 +144,16 @@ class Watch:
 class _WatchedBatch:
     """The embeddings of one batch, in columns of ``rows`` rows."""
 
-    def __init__(self, name: str, rows: int | None, columns: int, labels: Tensor | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        rows: int | None,
+        columns: int,
+        labels: Tensor | None,
+        repeated: float = 0.0,
+    ) -> None:
         self.name, self.rows, self.columns, self.labels = name, rows, columns, labels
+        self.repeated = repeated  # share of the rows whose anchor or positive comes again
         self.catch = Catch()
         self.value: float | None = None
         self.factor = 1.0
@@ -193,7 +201,7 @@ class _WatchedBatch:
                 positives, rest = rest[: self.rows], rest[self.rows :]
             negatives = rest if len(rest) else None
         gradient = caught.gradient
-        return anatomy.observe(
+        row = anatomy.observe(
             anchors,
             positives,
             None if self.value is None else torch.tensor(self.value),
@@ -202,6 +210,9 @@ class _WatchedBatch:
             labels=self.labels,
             step=step,
         )
+        if row is not None and row["false_negatives"] is not None:
+            row["false_negatives"] = max(row["false_negatives"], self.repeated)
+        return row
 
 
 def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _WatchedBatch:
@@ -213,7 +224,8 @@ def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _WatchedBatch:
     # of one column our own losses embed each text twice, with dropout between
     twice = any(isinstance(getattr(m, "objective", None), Objective) for m in loss.modules())
     columns = 2 if twice and len(features) == 1 else len(features)
-    batch = _WatchedBatch(type(loss).__name__, _rows(features[0]), columns, labels)
+    name, rows = type(loss).__name__, _rows(features[0])
+    batch = _WatchedBatch(name, rows, columns, labels, _repeated(features[:2]))
     if isinstance(features[0], list):  # texts as they are, of cross-encoders
         batch.texts = len(features[0])
     return batch
@@ -231,6 +243,19 @@ def _rows(features: object) -> int | None:
         if isinstance(tensor, Tensor) and (tensor.ndim == 2 or name == "offsets"):
             return len(tensor)
     return next((len(x) for x in features.values() if isinstance(x, Tensor) and x.ndim), None)
+
+
+def _repeated(columns: list[object]) -> float:
+    """Return the share of the rows whose anchor or positive is the very text of another row."""
+    repeated = None
+    for features in columns:
+        tokens = features.get("input_ids") if isinstance(features, Mapping) else None
+        if isinstance(tokens, Tensor) and tokens.ndim == 2:
+            _, text, count = tokens.cpu().unique(dim=0, return_inverse=True, return_counts=True)
+            again = count[text] > 1
+            if repeated is None or len(again) == len(repeated):
+                repeated = again if repeated is None else repeated | again
+    return 0.0 if repeated is None else float(repeated.double().mean())
 
 
 def _vectors(output: object) -> Tensor | None:

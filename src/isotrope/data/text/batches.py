@@ -99,6 +99,8 @@ class Batch:
         groups: int64 (n), equal for records that are not negatives of each other; derived from
             the texts, so that it means the same in every process.
         tokens: tokens of all views.
+        dataset: the name of the data set, where there are several.
+        number: which batch of its data set it is; None for the number of the step.
     """
 
     chunks: list[Chunk]
@@ -106,6 +108,8 @@ class Batch:
     sizes: list[int]
     groups: NDArray[np.int64]
     tokens: int
+    dataset: str = ""
+    number: int | None = None
 
     @property
     def padded_share(self) -> float:

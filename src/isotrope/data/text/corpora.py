@@ -30,7 +30,7 @@ from isotrope.data.splits import TRAIN, named_split
 from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
-__all__ = ["PAIR", "SUFFIXES", "Record", "corpus_files", "read", "usual_columns"]
+__all__ = ["PAIR", "SUFFIXES", "TEXT", "Record", "corpus_files", "read", "usual_columns"]
 
 SUFFIXES = (".txt", ".tsv", *TABLE_READERS)
 """The formats that can be read, each also with ``.gz`` appended."""
@@ -38,7 +38,9 @@ SUFFIXES = (".txt", ".tsv", *TABLE_READERS)
 PAIR = ("anchor", "positive", "negative")
 """The columns of pairs with a hard negative; without one, the first two."""
 
-_TEXT = ("text", "sentence")
+TEXT = ("text", "sentence")
+"""The columns of single texts, the first that is there."""
+
 _HEADER = frozenset({
     "anchor", "positive", "negative", "query", "question", "answer", "text", "text1", "text2",
     "sentence", "sentence1", "sentence2", "sentence_a", "sentence_b", "title", "body", "document",
@@ -193,15 +195,15 @@ def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
     """
     if {"anchor", "positive"} <= set(header):
         return named(PAIR if "negative" in header else PAIR[:2])(path, header)
-    for name in _TEXT:
+    for name in TEXT:
         if name in header:
             return named((name,))(path, header)
     if len(header) == 1 and not any(separator in header[0] for separator in ";\t"):
         return header
     raise InputError(
         f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
-        f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name (columns), "
-        "or separate the columns by commas"
+        f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name "
+        f"(--columns {','.join(header[:2]) or 'NAME'}), or separate the columns by commas"
     )
 
 

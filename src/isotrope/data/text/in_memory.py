@@ -17,9 +17,17 @@ from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import place
 from isotrope.data.tables import named
-from isotrope.data.text.corpora import PAIR, SUFFIXES, usual_columns
+from isotrope.data.text.corpora import PAIR, SUFFIXES, TEXT, usual_columns
+from isotrope.data.text.datasets import NAME
 
-__all__ = ["hub_dataset", "is_in_memory", "record_line", "text_records", "write_records"]
+__all__ = [
+    "hub_dataset",
+    "is_in_memory",
+    "named_datasets",
+    "record_line",
+    "text_records",
+    "write_records",
+]
 
 _TABLES = ("pandas", "polars", "datasets")
 _DATA = Path("the data")  # what messages call it
@@ -51,6 +59,27 @@ def is_in_memory(data: object) -> bool:
             f"({brief(text)}): check the names, or give files and texts apart"
         )
     return not files
+
+
+def named_datasets(data: object) -> Mapping[str, object]:
+    """Return several data sets by name; of anything but a dictionary of them, one called ``""``.
+
+    Raises:
+        InputError: a name that a command line cannot have, or a dictionary of columns.
+    """
+    if not isinstance(data, Mapping) or _library(data):
+        return {"": data}
+    if {*PAIR, *TEXT} & set(data):
+        raise InputError(
+            f"the data is a dictionary with {brief(next(iter(data)))}, which is the name of a "
+            "column: give columns as datasets.Dataset.from_dict(...) or as a list of pairs; a "
+            "dictionary has a data set under each name"
+        )
+    if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
+        raise InputError(
+            f"{brief(wrong[0])} is not a name for a data set; use letters, digits, - and _"
+        )
+    return data
 
 
 def _names_file(value: object) -> bool:

@@ -16,9 +16,9 @@ A store is a folder:
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -33,7 +33,7 @@ from isotrope.data.text.corpora import Record
 from isotrope.data.text.repeats import CHUNK, hash64, mark_repeated, near_identical, read_part
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 
-__all__ = ["StoreReport", "TokenStore", "Tokenize", "build"]
+__all__ = ["StoreReport", "TokenStore", "Tokenize", "build", "joined"]
 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]
@@ -76,6 +76,27 @@ class StoreReport:
     truncated_share: float
     max_length: int
     fingerprint: str
+
+
+def joined(reports: Sequence[StoreReport]) -> StoreReport:
+    """Return the counts of several data sets together; of one, its own."""
+    first = reports[0]
+    if len(reports) == 1:
+        return first
+    counts = (
+        "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens"
+    )
+    totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
+    return replace(
+        first,
+        **totals,
+        views=", ".join(dict.fromkeys(report.views for report in reports)),
+        columns=max(report.columns for report in reports),
+        truncated_share=sum(r.truncated_share * r.texts for r in reports) / totals["texts"],
+        fingerprint=hashlib.blake2b(
+            "".join(report.fingerprint for report in reports).encode(), digest_size=8
+        ).hexdigest(),
+    )
 
 
 class TokenStore:

@@ -183,6 +183,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     return ImageTask(
         settings=settings,
         module=module,
+        columns=IMAGE_COLUMNS,
         objective_name=name,
         batch_size=batches.size,
         steps_per_epoch=batches.steps_per_epoch,
@@ -332,7 +333,6 @@ class ImageTask(TrainingTask):
     """
 
     kind = "train-images"
-    columns = IMAGE_COLUMNS
     logged = (*MEASURED, *TRACKED)
 
     settings: ImageSettings

@@ -1,0 +1,63 @@
+"""Chooses whose batch a step of several data sets has: one data set a step, by seed and size."""
+
+from collections.abc import Mapping
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.data.order import Order
+from isotrope.data.text.batches import Batches
+from isotrope.data.text.datasets import Sampling
+
+__all__ = ["Drawn", "Mixture"]
+
+
+class Drawn(NamedTuple):
+    """The records of a step.
+
+    Attributes:
+        dataset: the name of their data set.
+        number: which batch of that data set it is, counted from 0, for the intervals of the log.
+        indices: int64, the numbers of the records.
+    """
+
+    dataset: str
+    number: int
+    indices: NDArray[np.int64]
+
+
+class Mixture:
+    """The data set and the records of every step: a function of (seed, step), nothing is stored.
+
+    ``proportional``: an epoch has every full batch of every data set once, in random order, so a
+    data set is drawn as often as its size says. ``round-robin``: one batch of each in turn; an
+    epoch ends with the smallest, and the others continue where they were.
+
+    Args:
+        parts: the batches of each data set.
+        sampling: which of the two.
+        seed: the seed of the run.
+    """
+
+    def __init__(self, parts: Mapping[str, Batches], sampling: Sampling, seed: int) -> None:
+        self.parts, self.sampling, self.seed = dict(parts), sampling, seed
+        steps = [batches.steps_per_epoch for batches in self.parts.values()]
+        self._ends = np.array([*accumulate(steps)])
+        in_turn = sampling == "round-robin"
+        self.steps_per_epoch = len(steps) * min(steps) if in_turn else sum(steps)
+
+    def at(self, step: int) -> Drawn:
+        """Return what a step, counted from the start of training, is made of."""
+        names = list(self.parts)
+        if len(names) == 1:
+            return Drawn(names[0], step, self.parts[names[0]].at(step))
+        if self.sampling == "round-robin":
+            number, place = divmod(step, len(names))
+            return Drawn(names[place], number, self.parts[names[place]].at(number))
+        epoch, place = divmod(step, self.steps_per_epoch)
+        drawn = Order(self.steps_per_epoch, self.seed, epoch)[np.array([place])][0]
+        part = int(np.searchsorted(self._ends, drawn, side="right"))
+        number = int(drawn) - (int(self._ends[part - 1]) if part else 0)
+        return Drawn(names[part], number, self.parts[names[part]].indices(epoch, number))
