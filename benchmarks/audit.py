@@ -26,7 +26,6 @@ Rows that are in the CSV are kept: delete one to measure it again.
 import argparse
 import csv
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -104,7 +103,7 @@ def rankings(embedded: Embedded, columns: int) -> dict[str, np.ndarray]:
     )
     cosines = a @ p.T
     own = np.maximum(np.diag(cosines), 0.05)[:, None]
-    one = {"reciprocal push": both, f"reciprocal push, {columns} rows": in_batches}
+    one = {"reciprocal push": both, f"reciprocal push in {columns} rows": in_batches}
     several = {"push": one_sided, "cosine": cosines, "relative margin": cosines / own}
     symmetric = {name: np.maximum(x, x.T) for name, x in {**one, **several}.items()}
     return {**symmetric, "cosine of anchors": a @ a.T}
@@ -142,7 +141,9 @@ def cost(n: int, d: int) -> dict[str, Any]:
     start = time.process_time()
     push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
     seconds = time.process_time() - start
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # not ru_maxrss, which begins with that of the parent
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
     return {"rows": n, "dimension": d, "seconds": round(seconds, 1), "megabytes": round(peak)}
 
 

@@ -190,7 +190,7 @@ def audit(
     from isotrope.paradigm import registry
     from isotrope.training.dev_score import dev_metric_of_file
 
-    check_numbers(batch_size, suspect, mine, hardness)
+    check_numbers(batch_size, suspect, mine, hardness, seed)
     for plugin in plugins:
         registry.load_plugin(Path(plugin))
     chosen = checked_objective(objective, objective_settings)

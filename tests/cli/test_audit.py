@@ -27,7 +27,7 @@ def pairs(tmp_path: Path) -> Path:
         (["--encoder", MINILM, "--plugin", "nowhere.py"], "nowhere.py"),
         (["--encoder", MINILM, "--dev", "nowhere.tsv"], "nowhere.tsv"),
         (["--encoder", MINILM, "--batch-size", "1"], "a batch of 1 has no negatives"),
-        (["--encoder", MINILM, "--mine", "-2"], "0 or more; found -2"),
+        (["--encoder", MINILM, "--mine", "-2"], "0 to 100; found -2"),
         (["--encoder", MINILM, "--batch", "x"], "unrecognized|invalid|expected"),
         ([], "required: --encoder"),
     ],

@@ -27,6 +27,7 @@ COMMANDS: dict[str, list[str]] = {
     "diagnose": ["diagnose", "TEXT"],
     "report": ["report", "RUN"],
     "check": ["check", "infonce"],
+    "audit": ["audit", "SENTENCES", "--encoder", "TEXT"],
 }
 
 
@@ -106,6 +107,15 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("evaluate", ["--knn"], "need the labelled texts"),
     ("evaluate", ["--compare", "x"], "stands before --compare"),
     ("evaluate", ["--corpus", "SENTENCES", "--device", "tpu"], "tpu"),
+    ("audit", ["--batch-size", "0"], "a batch of 0 has no negatives"),
+    ("audit", ["--suspect", "nan"], "suspect is a push above 0"),
+    ("audit", ["--hardness", "2"], "at most 1; found 2"),
+    ("audit", ["--mine", "101"], "0 to 100; found 101"),
+    ("audit", ["--mine", "1"], "hard negatives are of pairs"),
+    ("audit", ["--seed", "-1"], "a seed is 0 or more"),
+    ("audit", ["--max-length", "1"], "maximum length"),
+    ("audit", ["--dev", "nowhere"], "no such file"),
+    ("audit", ["--objective.margin", "3"], "margin"),
     ("diagnose", ["--data", "nowhere"], "no such file"),
     ("diagnose", ["--objective.temperature", "3"], "needs --objective NAME"),
     ("diagnose", ["--objective", "nonsense"], "unknown objective"),

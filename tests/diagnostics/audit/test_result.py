@@ -94,8 +94,9 @@ def test_objectives_without_a_push_between_rows_are_refused() -> None:
     [
         ((1, 0.1, 0, 0.3), "a batch of 1 has no negatives"),
         ((64, 0.0, 0, 0.3), "suspect is a push above 0; found 0"),
-        ((64, 0.1, -1, 0.3), "0 or more; found -1"),
+        ((64, 0.1, -1, 0.3), "0 to 100; found -1"),
         ((64, 0.1, 0, 1.5), "at most 1; found 1.5"),
+        ((64, 0.1, 0, 0.3, -1), "a seed is 0 or more"),
     ],
 )
 def test_numbers_out_of_range_are_refused(numbers, message: str) -> None:

@@ -19,6 +19,7 @@ from isotrope.paradigm.objective import Objective
 __all__ = ["audit_rows", "check_numbers", "checked_objective"]
 
 _PARTNERS = 16  # of a row in the ledger
+_MINED = 100  # hard negatives of a row, at most: memory grows with them
 _CHOICE = 4  # partners for each hard negative that is wanted: some are left out
 
 
@@ -48,7 +49,9 @@ def checked_objective(
     return objective
 
 
-def check_numbers(batch_size: int, suspect: float, mine: int, hardness: float) -> None:
+def check_numbers(
+    batch_size: int, suspect: float, mine: int, hardness: float, seed: int = 0
+) -> None:
     """Refuse numbers that are out of range, before anything is embedded.
 
     Raises:
@@ -60,8 +63,10 @@ def check_numbers(batch_size: int, suspect: float, mine: int, hardness: float) -
         )
     if not suspect > 0:
         raise InputError(f"suspect is a push above 0; found {suspect:g}")
-    if mine < 0:
-        raise InputError(f"mine is a number of negatives, 0 or more; found {mine}")
+    if not 0 <= mine <= _MINED:
+        raise InputError(f"mine is a number of negatives, 0 to {_MINED}; found {mine}")
+    if not 0 <= seed < 2**32:
+        raise InputError(f"a seed is 0 or more, and below 2^32; found {seed}")
     if not 0 < hardness <= 1:
         raise InputError(f"hardness is a share above 0 and at most 1; found {hardness:g}")
 
