@@ -11,7 +11,7 @@ from isotrope.data.order import Order
 from isotrope.data.text.batches import Batches
 from isotrope.data.text.datasets import Sampling
 
-__all__ = ["Drawn", "DatasetMixture"]
+__all__ = ["DatasetMixture", "Drawn"]
 
 
 class Drawn(NamedTuple):
