@@ -20,7 +20,7 @@ WORDS = {
     r"paper 00\d": "author and year",
     r"\bzoo\b": "benchmark of broken trainings",
     r"\banimals?\b": "training",
-    r"\bsick\b": "faulty",
+    r"\b(?-i:[sS]ick)\b": "faulty",  # SICK is a data set
     r"\bcells? of\b": "measurement",
     r"untrained (all-)?MiniLM": "before fine-tuning",
     r"not in CI": "<!-- not run: REASON -->",
@@ -46,7 +46,7 @@ def wrong(prose: str) -> list[str]:
 def test_they_are_found() -> None:
     text = "As paper 004 says, an animal of the zoo is sick; the untrained MiniLM lost .05."
     assert len(wrong(text)) == 6
-    assert not wrong("A training of Manna et al. 2023 lost 0.05 in version 1.2.3.")
+    assert not wrong("A training of Manna et al. 2023 lost 0.05 on SICK in version 1.2.3.")
 
 
 def test_contributing_lists_what_to_write_instead() -> None:
