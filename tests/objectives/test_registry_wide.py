@@ -280,7 +280,7 @@ def test_the_temperature_may_be_learnt(name: str, settings: dict[str, Any]) -> N
 def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
     """Of everything that flows, the temperature too."""
     objective = registry.build(name, settings)
-    if objective.holds != "nothing":
+    if objective.holds != "nothing" or settings.get("weights") == "constant":
         pytest.skip("something is constant")
     a, b = batch("random", 4, 3)
     inputs = {"anchors": a, "positives": b, "negatives": proof.further(objective, a)}
