@@ -26,8 +26,8 @@ _PAGE = """# Verdicts and thresholds
 names the root cause first, with the numbers behind it and one setting to change ([its
 options](commands/diagnose.md)). In other people's trainers and in a training loop of your own,
 [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) measures the same numbers and gives
-the same verdicts, with the change in the words of that trainer. What it said of public questions
-is on ["Is this normal?"](questions.md).
+the same verdicts, with the change in the words of that trainer. What it said about public
+questions is on ["Is this normal?"](questions.md).
 
 ## All verdicts
 
@@ -52,16 +52,16 @@ the numbers are measured on 256 inputs. A number that is missing decides nothing
 
 The benchmark is a set of small real trainings: healthy ones, and others with one of twelve faults
 planted (`make zoo`, [results](results/zoo.csv)). A faulty training counts as right if the planted
-fault is named first, with the change that undoes it; a healthy one if nothing is found. Healthy
-trainings whose held-out score fell are not counted.
+fault is named first, with the change that undoes it; a healthy one counts as right if nothing is
+found. Healthy trainings whose held-out score fell are not counted.
 
 Thresholds were set on the part `tuning`, then judged on `first`. Of the 14 trainings of `first`
-that were there by then, three came out wrong: `learning-rate`, and two healthy ones called
+that existed by then, three came out wrong: `learning-rate`, and two healthy ones called
 dissipated-early, because all-MiniLM-L6-v2 has nothing to learn from STS-B's paraphrases (another
-encoder has taken its place there). Two thresholds were changed because of that, so `first` judges
-no longer. The part `judged`, with other encoders, texts and seeds, does. The verdict
-`nothing-left-to-learn` is newer than these results; of the benchmark only the healthy text
-trainings of `judged` were diagnosed again with it, and none was called so.
+encoder has taken its place there). Two thresholds were changed because of that, so `first` can no
+longer judge them. The part `judged`, with other encoders, texts and seeds, can. The verdict
+`nothing-left-to-learn` is newer than these results; only the benchmark's healthy text trainings in
+`judged` were diagnosed again with it, and none of them got this verdict.
 
 {zoo}
 """

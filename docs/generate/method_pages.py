@@ -113,7 +113,7 @@ def _recipe(recipe: Any) -> str:  # noqa: ANN401
         ["optimiser", f"{_RULES[recipe.optimizer]}{momentum}"],
         ["learning rate", f"{_rate(recipe)}; to {recipe.last_learning_rate:g} along a cosine"],
         ["weight decay", _decay(recipe)],
-        ["epochs", f"{recipe.epochs}, of these {recipe.warmup_epochs:g} of warm-up"],
+        ["epochs", f"{recipe.epochs}, with {recipe.warmup_epochs:g} of warm-up"],
         ["gradients", "not clipped" if recipe.clip is None else f"clipped at {recipe.clip:g}"],
         ["crops", f"`{recipe.augment}`"],
         ["from", recipe.source],

@@ -180,7 +180,9 @@ def _presets(cls: type[Objective]) -> str:
 
 def _declared(objective: Objective) -> str:
     directions = "both, averaged" if objective.two_directions else "one (`symmetric()`: both)"
-    grouped = "are no negatives of each other" if objective.pairwise else "are rows as all others"
+    grouped = (
+        "are not negatives of each other" if objective.pairwise else "are treated as all others"
+    )
     lines = [
         f"- sees: {_SPACES[objective.space]}",
         f"- value: one {'for the batch' if objective.batch_level else 'for each anchor'}; "

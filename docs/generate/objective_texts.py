@@ -73,7 +73,7 @@ _TRIPLET = (
 _VIEWS = "Use it on images, where its paper does; it has 2N columns, so large batches cost more."
 _GRADIENT = (
     "Use it to compare gradients: it is the gradient of a known loss as Tao et al. 2022 write it, "
-    "and no loss that one would otherwise choose."
+    "and not a loss that one would otherwise choose."
 )
 
 USES = {

@@ -21,50 +21,50 @@ questions with an answer that was measured: each setting was rebuilt small,
 [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) watched it, and the change that its
 verdict asks for was made.
 
-Your own training takes one argument, `callbacks=[isotrope.Doctor()]`, and answers for itself. What
-a verdict means stands on [its page](diagnosis.md).
+Your own training takes one argument, `callbacks=[isotrope.Doctor()]`, and answers for itself.
+[Each verdict](diagnosis.md) has a page that says what it means.
 
 ## {count} questions
 
 {questions}
 
-In these settings a question was expected to get a certain verdict, which was written down and
-committed before it was run. It is right if that verdict comes first, and not again after the
-change: {right} of {count} are. Misses stay in the table.
+For each question the expected verdict was written down and committed before its setting was run.
+A question counts as right if that verdict comes first, and does not come again after the change:
+{right} of {count} are right. Misses stay in the table.
 
-{seen} of the questions have changed a rule or their own setting, and so judge nothing:
+{seen} of the questions led to a change of a rule or of their own setting, and so judge nothing:
 
 {reasons}
 
 Of the other {judging}, {judged} are right. The last eleven were committed with their verdicts
-before the rules were last changed: seven of them were right at once, and the four others were
+before the rules were last changed: seven of them were right immediately, and the four others were
 open_clip 821, sentence-transformers 608 and the misses below.
 
 Where several questions are about one situation, one stands for all. Six rows of an earlier table,
-all of them right, are therefore named beside another now (FlagEmbedding 151, 179 and 593, VLM2Vec
-67 and 112, sentence-transformers 3819). So is FlagEmbedding 747, which had been a miss: what had
-been rebuilt for it, a raw language model at a temperature of 0.02, does not show what was asked,
-because positives come closer there. Tevatron 129, a miss as well, is gone: its number was wrong,
-and in [the question that was meant](https://github.com/texttron/tevatron/issues/104) the reason was
-a mistake in the asker's own texts. Dot products are what FlagEmbedding 603 asks about.
+all of them right, are therefore now named in the row of another (FlagEmbedding 151, 179 and 593,
+VLM2Vec 67 and 112, sentence-transformers 3819). So is FlagEmbedding 747, which had been a miss: the
+setting that was rebuilt for it, a raw language model at a temperature of 0.02, does not show what
+was asked, because positives come closer there. Tevatron 129, a miss as well, was removed: its
+number was wrong, and in
+[the question that was meant](https://github.com/texttron/tevatron/issues/104) the reason was a
+mistake in the asker's own texts. FlagEmbedding 603 asks about dot products.
 
-MRR@10, out of 100, is that of 100 pairs that were held out, at the start, after the training as it
-was asked about, and after the change. Each training has 12 steps: the scores show in which
-direction a change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw
-language model" one that was never trained to compare texts, on docstrings of Python's library, one
-seed, in sentence-transformers' trainer ([table](results/questions.csv),
-`python benchmarks/questions.py`).
-What somebody else's training had on its own data is not known; the link leads to the question in
-the words of who asked it.
+MRR@10, out of 100, is measured on 100 held-out pairs: at the start, after the training as it was
+asked about, and after the change. Each training has 12 steps: the scores show in which direction a
+change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw language model" one
+that was never trained to compare texts, on docstrings of Python's library, one seed, in
+sentence-transformers' trainer ([table](results/questions.csv), `python benchmarks/questions.py`).
+The scores of the askers' own trainings are not known; each link leads to the question in the
+asker's words.
 
 {misses}
 
 ## Symptoms and numbers
 
-sentence-transformers comes with a [list of symptoms]({list}) for agents that write trainings. For
-each of them: the number of ours that shows it, and the verdict that follows from it. {visible} of
-{symptoms} are visible in embeddings and their gradient; the others are about machines, files and
-accounts.
+sentence-transformers comes with a [list of symptoms]({list}) for agents that write training
+scripts. The table gives, for each of them, the number of ours that shows it and the verdict that
+follows. {visible} of {symptoms} are visible in embeddings and their gradient; the others are about
+machines, files and accounts.
 
 {table}
 """
@@ -133,10 +133,10 @@ SYMPTOMS = (
     ),
     Symptom("the model card is not written"),
     Symptom("the number of labels of a cross-encoder does not fit the loss"),
-    Symptom("a cross-encoder's score falls by a saturated activation"),
+    Symptom("a cross-encoder's score falls because its activation is saturated"),
     Symptom("the LambdaLoss is very small"),
     Symptom("out of memory with LambdaLoss"),
-    Symptom("a saved model asks for a class of the script"),
+    Symptom("a saved model needs a class of the script"),
     Symptom("SPLADE embeddings are not sparse"),
     Symptom("the loss expects another number of columns"),
     Symptom("encoding on a CPU is slow"),
@@ -144,7 +144,7 @@ SYMPTOMS = (
     Symptom("only one GPU works"),
     Symptom(
         "a cached loss with LoRA does not go backward",
-        "no gradient on the embeddings: the doctor says that none of it arrives",
+        "no gradient on the embeddings: the doctor reports that none arrives",
         ("not-enough-seen",),
     ),
 )

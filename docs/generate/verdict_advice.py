@@ -50,14 +50,13 @@ ADVICE = {
         "Never: such a training has nothing to learn from its positives.",
     ),
     "diverging": Advice(
-        "Steps that are too long destroy what the encoder knew. The loss does not come back below "
-        "its start, all embeddings come together, they grow many times as long, or numbers become "
-        "NaN.",
+        "Steps that are too long destroy what the encoder knew. The loss does not return below its "
+        "start, all embeddings come together, they grow many times as long, or numbers become NaN.",
         (
             "Lower the learning rate tenfold: `--learning-rate 3e-6` instead of 3e-5.",
             "Keep gradient clipping on (`--clip`).",
             "If there are NaNs in half precision, try `--precision 32` or `bf16`.",
-            "Of a triplet loss of cosines, look at the margin as well: its default of 5 in "
+            "With a triplet loss of cosines, check the margin as well: its default of 5 in "
             "sentence-transformers is for longer embeddings.",
         ),
         "The loss returns below its start later in a longer run, and the held-out score rises.",
@@ -87,7 +86,7 @@ ADVICE = {
     ),
     "unrelated-positives": Advice(
         "Before training, a positive is no closer to its anchor than any other text. Real pairs "
-        "are; the columns or lines of the file seem to be mixed up.",
+        "are closer; the columns or lines of the file seem to be mixed up.",
         (
             "Look at a few lines of the file: does each second column belong to its first?",
             "Name the right columns: `--columns question,answer`.",
@@ -101,9 +100,9 @@ ADVICE = {
         "The copy, or the other positive, counts as a negative, so training pushes apart what "
         "means the same.",
         (
-            "Remove near-copies: normalise what only numbers them, then `sort -u`.",
+            "Remove near-copies: normalise what only numbers them, then run `sort -u`.",
             "In your own loop, pass `groups=`, so that texts of one group are not pushed apart.",
-            "Smaller batches meet fewer copies.",
+            "Use smaller batches, which contain fewer copies.",
         ),
         "Near-copies do mean different things in your data, such as part numbers.",
     ),
@@ -127,8 +126,8 @@ ADVICE = {
             "On images, use weight decay (`--weight-decay 5e-4`).",
             "From scratch, start with shorter embeddings: `--cut 3`.",
         ),
-        "The held-out score still rises at the end. Small image trainings without weight decay can "
-        "do so: the verdict then warns of longer ones.",
+        "The held-out score still rises at the end. This can happen in small image trainings "
+        "without weight decay: the verdict then warns of longer ones.",
     ),
     "negatives-not-hard": Advice(
         "Every negative is pushed with the same force. The temperature is so high that the softmax "
@@ -146,7 +145,7 @@ ADVICE = {
             "Let the gradient stop at a margin: `--objective.dissipation margin:0.3`, or the "
             "`modified...` form of the loss.",
             "Use `--objective infonce`, whose gradient fades by itself.",
-            "If a margin was set, lower it: no batch can keep so large a one. In "
+            "If a margin was set, lower it: no batch can reach one that large. In "
             "sentence-transformers, `TripletLoss(model, triplet_margin=0.3)` for cosines and for "
             "normalised embeddings, instead of 5.",
         ),
@@ -154,28 +153,28 @@ ADVICE = {
         "amount of data.",
     ),
     "temperature-too-low": Advice(
-        "From the first step most anchors have no gradient, and the others push one negative with "
-        "all of theirs. The temperature is so low that being ahead by a hair counts as done.",
+        "From the first step most anchors have no gradient, and the others spend all of theirs on "
+        "one negative. The temperature is so low that being ahead by a hair counts as done.",
         (
             "Raise the temperature: `--objective.temperature 0.05`; in sentence-transformers, "
             "`scale=20`.",
-            "Where scores are no cosines, such as sums over tokens or dot products, begin with a "
-            "temperature of 1 (`scale=1`).",
+            "Where scores are not cosines, but sums over tokens or dot products, for instance, "
+            "begin with a temperature of 1 (`scale=1`).",
         ),
         "The held-out score rises.",
         "A `scale` of 20, meant for cosines, with a sum of similarities over tokens; or a "
-        "temperature of 0.005 for an encoder that is trained already.",
+        "temperature of 0.005 for an encoder that is already trained.",
     ),
     "nothing-left-to-learn": Advice(
         "Before the first update, the positives of most anchors were already much closer than all "
-        "negatives, and training gained nothing. The encoder knows these data.",
+        "negatives, and training gained nothing. The encoder already knows these data.",
         (
             "Add hard negatives, as a third column of the file.",
-            "Train on other data, nearer to what you will search.",
+            "Train on other data that are closer to what you will search.",
             "Use larger batches (`--batch-size 256 --micro-batch 64`): they hold harder negatives.",
         ),
         "You want to know whether the model is good enough as it is: then this is the answer.",
-        "all-MiniLM-L6-v2 on paraphrases that it tells apart already, such as those of STS-B.",
+        "all-MiniLM-L6-v2 on paraphrases that it already tells apart, such as those of STS-B.",
     ),
     "dissipated-early": Advice(
         "Soon after the start hardly any anchor still has a gradient, and the held-out score has "
@@ -189,7 +188,7 @@ ADVICE = {
         "Easy pairs at a low temperature: after a few steps every positive is far ahead.",
     ),
     "losing-pull": Advice(
-        "For each push of the negatives the positive pulls too weakly: a small step takes most "
+        "The positive pulls too weakly against the push of the negatives: a small step takes most "
         "anchors away from their positives, and the angle to them does not fall.",
         (
             "Pull more strongly: `--objective.ratio 1.5`.",
@@ -201,7 +200,7 @@ ADVICE = {
     ),
     "anisotropic-start": Advice(
         "Different texts have nearly the same direction to begin with, as in a language model that "
-        "was never trained to compare texts. Cosines tell little until that is changed.",
+        "was never trained to compare texts. Cosines say little until that changes.",
         (
             "Train for a short while: `isotrope train sentences.txt --objective infonce`.",
             "Or start from an encoder that was trained on pairs, such as all-MiniLM-L6-v2.",
@@ -226,17 +225,17 @@ ADVICE = {
         "Nothing is wrong. The similarity of positives falls and that of negatives falls further, "
         "because the embeddings, which began near each other, spread out.",
         (
-            "Train on. What counts is that positives stay ahead, and the held-out score.",
-            "If the held-out score falls, look for another cause; this is none.",
+            "Continue training. What counts is the held-out score, and that positives stay ahead.",
+            "If the held-out score falls, look for another cause; this is not it.",
         ),
-        "Always: it is a kind of healthy, and stands behind that word.",
+        "Always: the training is healthy, and this word is printed after `healthy`.",
         "The first steps of fine-tuning a language model, whose embeddings all point the same way; "
         "or an encoder that was trained at a lower temperature than yours, which kept them close.",
     ),
     "not-enough-seen": Advice(
         "There is too little to diagnose: fewer than two logged steps, and no saved model.",
-        ("Log more often: `--log-every 1`.", "Train for longer, then ask again."),
-        "Always: it is no verdict on the training.",
+        ("Log more often: `--log-every 1`.", "Train for longer, then diagnose again."),
+        "Always: it is not a verdict on the training.",
         "A run of eight steps that logs every ten.",
     ),
 }
