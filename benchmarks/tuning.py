@@ -1,0 +1,284 @@
+"""Does the temperature that `isotrope audit` recommends score as high as the best of a grid?
+
+InfoNCE is trained at each of the audit's seven temperatures, on five tasks of three kinds of
+encoder, with everything else as it is; scored once, after the last step, on texts that are in no
+training. The audit sees the same pairs and the encoder before training. Its regret is the best mean
+score of the grid (over the seeds) less the mean score at the recommended temperature; beside it
+stands the regret of the default, 0.05.
+
+    python benchmarks/tuning.py [--only WORD] [--data DIR] [--raw DIR] [--csv FILE] [--show]
+
+A training takes one to two minutes of one core. Rows that are in the CSV are kept: delete one to
+measure it again. Seed by seed, so that all tasks are there first. `--show` prints the regrets of
+what is there.
+"""
+
+import argparse
+import csv
+import gzip
+import itertools
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+import isotrope
+from isotrope.core.files import atomic_replace
+from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
+from isotrope.diagnostics.audit.settings import GRID
+from isotrope.objectives.infonce import InfoNCE
+
+ROOT = Path(__file__).resolve().parents[1]
+CSV = ROOT / "docs" / "results" / "tuning.csv"
+COLUMNS = ("task", "seed", "temperature", "score", "start", "steps", "seconds", "torch")
+SEEDS, DEFAULT = (0, 1, 2), 0.05
+BATCH, TOKENS = 32, 32
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, and what it is scored on.
+
+    Attributes:
+        name: in the CSV.
+        encoder: to begin with.
+        train: the pairs, or single texts whose views are two passes with dropout; by seed.
+        test: what is held out: pairs to be retrieved, or a file of scored pairs.
+        metric: of `isotrope.evaluate`.
+        unit: that makes the metric a score out of 100.
+        steps: of BATCH rows.
+        rate: peak learning rate.
+    """
+
+    name: str
+    encoder: str
+    train: Callable[[int], list[Pair] | list[str]]
+    test: list[Pair] | Path
+    metric: str
+    unit: float
+    steps: int
+    rate: float
+
+
+def _tsv(file: Path) -> list[tuple[float, str, str]]:
+    lines = file.read_text(encoding="utf-8").splitlines()
+    return [(float(score), a, b) for score, a, b in (line.split("\t") for line in lines)]
+
+
+def _alike(file: Path, least: float) -> Callable[[int], list[Pair]]:
+    """The pairs of a file with at least that label, in the order of the seed."""
+    pairs = [(a, b) for score, a, b in _tsv(file) if score >= least]
+
+    def shuffled(seed: int) -> list[Pair]:
+        return random.Random(seed).sample(pairs, len(pairs))
+
+    return shuffled
+
+
+def tasks(data: Path, raw: Path) -> list[Task]:
+    """Return the tasks whose data are here."""
+    functions = [(item.query, item.target) for item in collect((STANDARD_LIBRARY, "numpy"))]
+    random.Random(0).shuffle(functions)
+    held_out, rest = functions[:400], functions[400:]
+    disturbed, stsb, sick = str(data / "standin-mlm"), data / "sts" / "stsb", data / "sts" / "sickr"
+    mrpc = data / "transfer" / "mrpc"
+
+    def sentences(seed: int) -> list[str]:
+        with gzip.open(data / "corpus" / "wiki1m_for_simcse_head.txt.gz", "rt") as lines:
+            return [
+                line.strip()
+                for line in itertools.islice(lines, 20_000 * seed, 20_000 * (seed + 1))
+                if line.strip()
+            ]
+
+    def docstrings(seed: int) -> list[Pair]:
+        return random.Random(seed).sample(rest, len(rest))
+
+    found = [Task("docstrings", "all-MiniLM-L6-v2", docstrings, held_out, "mrr@10", 100, 60, 5e-5)]
+    if stsb.is_dir():
+        repeated = [(a, b) for label, a, b in _tsv(mrpc / "test.tsv") if label == 1]
+        scored = ("spearman", 1.0)
+        found += [
+            Task("wikipedia", disturbed, sentences, stsb / "test.tsv", *scored, 60, 5e-5),
+            Task(
+                "STS-B pairs",
+                disturbed,
+                _alike(stsb / "train.tsv", 4),
+                stsb / "test.tsv",
+                *scored,
+                40,
+                5e-5,
+            ),
+            Task(
+                "SICK pairs",
+                disturbed,
+                _alike(sick / "train.tsv", 4),
+                sick / "test.tsv",
+                *scored,
+                40,
+                5e-5,
+            ),
+            Task(
+                "MRPC pairs",
+                disturbed,
+                _alike(mrpc / "train.tsv", 1),
+                repeated,
+                "mrr@10",
+                100,
+                40,
+                5e-5,
+            ),
+        ]
+        if raw.is_dir():
+            found.append(
+                Task("wikipedia, raw", str(raw), sentences, stsb / "test.tsv", *scored, 250, 3e-3)
+            )
+    return found
+
+
+def score(task: Task, model: Any) -> float:
+    """Return the score of a model out of 100, on what no training has seen."""
+    if isinstance(task.test, Path):
+        result = isotrope.evaluate(model, sts=task.test, results=None)
+    else:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "pairs.tsv"
+            file.write_text("".join(f"{a}\t{b}\n" for a, b in task.test), encoding="utf-8")
+            result = isotrope.evaluate(model, retrieval=file, results=None)
+    (value,) = [v for k, v in result.metrics.items() if k.endswith(task.metric)]
+    return task.unit * float(cast("float", value))
+
+
+def train(task: Task, temperature: float, seed: int) -> float:
+    """Return the score after a training."""
+    with tempfile.TemporaryDirectory() as folder:
+        outcome = isotrope.fit(
+            task.train(seed),
+            output=Path(folder) / "run",
+            encoder=task.encoder,
+            objective=InfoNCE(temperature=temperature),
+            batch_size=BATCH,
+            max_steps=task.steps,
+            learning_rate=task.rate,
+            max_length=TOKENS,
+            head="none",
+            seed=seed,
+            device="cpu",
+            progress=False,
+        )
+        return score(task, outcome)
+
+
+def recommended(task: Task, seed: int) -> float:
+    """Return the temperature that the audit recommends."""
+    audit = isotrope.audit(
+        task.train(seed)[:2_000],
+        encoder=task.encoder,
+        objective="infonce",
+        batch_size=BATCH,
+        max_length=TOKENS,
+        dev=None,
+        seed=seed,
+    )
+    return float(audit.recommended["temperature"])
+
+
+def regrets(rows: list[dict[str, str]]) -> list[str]:
+    """Return a line for each task that is whole in at least one seed."""
+    lines = []
+    for task in dict.fromkeys(row["task"] for row in rows):
+        means: dict[float, float] = {}
+        chosen = []
+        seeds = [
+            s
+            for s in map(str, SEEDS)
+            if sum(r["task"] == task and r["seed"] == s for r in rows) > len(GRID["temperature"])
+        ]
+        for temperature in GRID["temperature"] if seeds else ():
+            means[temperature] = statistics.mean(
+                float(r["score"])
+                for r in rows
+                if r["task"] == task and r["seed"] in seeds and r["temperature"] == str(temperature)
+            )
+        for row in rows:
+            audited = row["temperature"].startswith("audit")
+            if row["task"] == task and row["seed"] in seeds and audited:
+                chosen.append(float(row["temperature"].removeprefix("audit: ")))
+        if not means or not chosen:
+            continue
+        best = max(means, key=means.__getitem__)
+        own = statistics.mean(means[t] for t in chosen)
+        lines.append(
+            f"{task}: best {means[best]:.2f} at {best}; recommended "
+            f"{', '.join(map(str, dict.fromkeys(chosen)))}, regret {means[best] - own:.2f}; "
+            f"default regret {means[best] - means[DEFAULT]:.2f} ({len(seeds)} seeds)"
+        )
+    return lines
+
+
+def main() -> None:
+    """Measure what is not in the CSV."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--only", default="", metavar="WORD")
+    parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
+    parser.add_argument("--raw", type=Path, default=Path("raw"), help="folder of a raw encoder")
+    parser.add_argument("--csv", type=Path, default=CSV)
+    parser.add_argument("--show", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows: list[dict[str, str]] = []
+    if options.csv.exists():
+        rows = list(csv.DictReader(options.csv.read_text(encoding="utf-8").splitlines()))
+    if not options.show:
+        for seed, task in itertools.product(SEEDS, tasks(options.data, options.raw)):
+            if options.only in task.name:
+                measure(task, seed, rows, options.csv)
+    print("\n".join(regrets(rows)))
+
+
+def measure(task: Task, seed: int, rows: list[dict[str, str]], file: Path) -> None:
+    """Add what is missing of a task and a seed to the rows and to the file."""
+
+    def add(temperature: str, value: float | str, seconds: float) -> None:
+        row = (
+            task.name,
+            seed,
+            temperature,
+            value,
+            start,
+            task.steps,
+            round(seconds),
+            torch.__version__,
+        )
+        rows.append(dict(zip(COLUMNS, map(str, row), strict=True)))
+        print(", ".join(f"{k} {v}" for k, v in rows[-1].items() if v), flush=True)
+        with atomic_replace(file) as temporary, temporary.open("w", newline="") as handle:
+            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+
+    there = [r for r in rows if (r["task"], r["seed"]) == (task.name, str(seed))]
+    known = {r["temperature"] for r in there}
+    start = there[0]["start"] if there else round(score(task, isotrope.load(task.encoder)), 2)
+    if not any(name.startswith("audit") for name in known):
+        began = time.process_time()
+        add(f"audit: {recommended(task, seed)}", "", time.process_time() - began)
+    for temperature in GRID["temperature"]:
+        if str(temperature) not in known:
+            began = time.process_time()
+            add(
+                str(temperature),
+                round(train(task, temperature, seed), 2),
+                time.process_time() - began,
+            )
+
+
+if __name__ == "__main__":
+    main()
