@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.files import write_all
 from isotrope.core.result import Result
 
@@ -78,12 +78,8 @@ def report(
         InputError: no run, a damaged one, or a file that cannot be written.
         MissingExtra: matplotlib or jinja2 is not installed.
     """
-    try:
+    with needs_extra("report", "matplotlib", "jinja2"):
         from isotrope.reports.html import write_report
-    except ModuleNotFoundError as error:
-        if error.name not in ("matplotlib", "jinja2"):
-            raise
-        raise MissingExtra(error.name, extra="report") from error
     folders = [runs] if isinstance(runs, (str, os.PathLike)) else list(runs)
     return write_report(
         [Path(folder) for folder in folders],
@@ -234,12 +230,8 @@ def _audit_page() -> "Callable[[Audit], str]":
     Raises:
         MissingExtra: matplotlib or jinja2 is not installed.
     """
-    try:
+    with needs_extra("report", "matplotlib", "jinja2"):
         from isotrope.reports.html import HtmlTable, tables_page
-    except ModuleNotFoundError as error:
-        if error.name not in ("matplotlib", "jinja2"):
-            raise
-        raise MissingExtra(error.name, extra="report") from error
 
     def page(audited: "Audit") -> str:
         tables = [HtmlTable(t.title, t.columns, t.rows, t.note) for t in audited.tables()]
@@ -326,14 +318,10 @@ def sweep(
         InputError: any error, before anything is trained; or no trial has a score.
         MissingExtra: optuna or matplotlib is not installed.
     """
-    try:
+    with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.plan import plan
         from isotrope.sweeps.sweep import sweep as run
         from isotrope.sweeps.tables import as_result, best_command, write
-    except ModuleNotFoundError as error:
-        if error.name not in ("optuna", "matplotlib"):
-            raise
-        raise MissingExtra(error.name, extra="sweep") from error
     from isotrope.training.fit_text import by_name, python_messages
 
     positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())

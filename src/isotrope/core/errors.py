@@ -1,7 +1,8 @@
 """The errors that a user can cause: each says in one line what was wrong and what to do."""
 
+import contextlib
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 __all__ = [
     "CannotResume",
@@ -15,6 +16,7 @@ __all__ = [
     "Overflow",
     "WrongCoupling",
     "nearest",
+    "needs_extra",
 ]
 
 
@@ -50,6 +52,25 @@ class MissingExtra(InputError):
             f"this needs the package {package!r}, which is not installed: "
             f"pip install '.[{extra}]' in a checkout of isotrope"
         )
+
+
+@contextlib.contextmanager
+def needs_extra(extra: str, *packages: str) -> Iterator[None]:
+    """Import what needs an extra of isotrope.
+
+    Args:
+        extra: that brings the packages.
+        packages: the import names.
+
+    Raises:
+        MissingExtra: one of the packages is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name not in packages:
+            raise
+        raise MissingExtra(error.name, extra=extra) from error
 
 
 class NeedsEager(RuntimeError):

@@ -107,9 +107,12 @@ class TrainingTask(ABC):
     def keep(self, step: int) -> str:
         """Save the model of a step that is the best so far; return its fingerprint.
 
-        Only a task whose ``dev`` chooses the step needs it.
+        Only a task whose ``dev`` chooses the step is asked to, and has its own.
+
+        Raises:
+            TypeError: this one does not.
         """
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} does not choose a step: it saves the last")
 
     @abstractmethod
     def finish(self) -> Result:

@@ -27,8 +27,8 @@ from isotrope.core.errors import (
     CannotResume,
     InputError,
     LostProcess,
-    MissingExtra,
     NoTerms,
+    needs_extra,
 )
 from isotrope.core.files import remove, tidy
 from isotrope.core.lock import LOCK, Role, exclusive_lock
@@ -124,12 +124,8 @@ class Outcome:
             InputError: a quantity without a picture, or a damaged run.
             MissingExtra: matplotlib is not installed.
         """
-        try:
+        with needs_extra("report", "matplotlib", "jinja2"):
             from isotrope.reports.pictures import figure_of
-        except ModuleNotFoundError as error:
-            if error.name not in ("matplotlib", "jinja2"):
-                raise
-            raise MissingExtra(error.name, extra="report") from error
         return figure_of(self.output, quantities)
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ A new field also needs a group of flags (``cli.arguments``) and, for text, a key
 """
 
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self, cast
@@ -37,7 +38,7 @@ from isotrope.training.recipe import Scheduler
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
 
-class RunSettings(BaseModel):
+class RunSettings(BaseModel, ABC):
     """The settings that trainings on text and on images share.
 
     Attributes:
@@ -204,14 +205,14 @@ class RunSettings(BaseModel):
         return plain
 
     @property
+    @abstractmethod
     def inputs(self) -> list[str]:
         """The files and folders that are trained on."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def rows(self) -> int:
         """How many examples make a batch, of all devices."""
-        raise NotImplementedError
 
     @classmethod
     def collected(cls) -> list[str]:

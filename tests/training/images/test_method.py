@@ -26,6 +26,7 @@ from isotrope.paradigm import registry
 from isotrope.training.images.measures import TRACKED, measure
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.images.registry import METHODS
+from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import NonFiniteGuard
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
 
@@ -186,6 +187,11 @@ def test_a_method_that_writes_nothing_says_so() -> None:
             options=Options(),
             augments=(),
         )
+
+
+def test_a_task_that_saves_the_last_step_has_no_best_one() -> None:
+    with pytest.raises(TypeError, match="does not choose a step: it saves the last"):
+        TrainingTask.keep(object(), 3)  # type: ignore[arg-type]
 
 
 FOLLOW = ("target", "teacher", "queue", "middle")

@@ -114,10 +114,8 @@ class ObjectiveLoss(nn.Module):
                 f"{self.objective.name} has no place for hard negatives; found "
                 f"{len(embeddings)} columns; give it anchors and positives only"
             )
-        if self.groups and labels is None:
-            raise InputError("groups=True takes a column 'label' of integers; the data has none")
-        own_groups = labels.long().flatten() if self.groups and labels is not None else None
-        views = Views(anchors, positives, torch.cat(hard) if hard else None, groups=own_groups)
+        groups = _groups(labels) if self.groups else None
+        views = Views(anchors, positives, torch.cat(hard) if hard else None, groups=groups)
         with torch.autocast(anchors.device.type, enabled=False):
             whole = all_gather_views(views) if self.gather_across_devices else None
             rows = len(anchors if whole is None else whole.views.anchors)
@@ -246,3 +244,17 @@ def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str
     # their own, not copies: AdaptiveLayerLoss finds in them what the model left there
     columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
+
+
+def _groups(labels: Tensor | None) -> Tensor:
+    """Return the groups of the rows.
+
+    Raises:
+        InputError: no labels, or scores, which would be cut to integers.
+    """
+    if labels is None:
+        raise InputError("groups=True takes a column 'label' of integers; the data has none")
+    groups = labels.long().flatten()
+    if labels.is_floating_point() and bool((groups != labels.flatten()).any()):
+        raise InputError("groups=True takes a column 'label' of integers; found fractions")
+    return groups
