@@ -148,13 +148,13 @@ def _acquire(folder: Path, role: Role) -> IO[str]:
     handles = [handle for (pid, _), handle in _held.items() if pid == os.getpid()]
     if any(_is_ours(folder, handle) for handle in handles):
         raise _Busy("this one, in fact")
-    gone = FileNotFoundError(errno.ENOENT, "it does not stay")
+    gone: OSError = FileNotFoundError(errno.ENOENT, "it does not stay")
     with os_errors_as_input_errors(folder / LOCK):
         for _ in range(100):  # its last owner may be removing file and folder just now
             try:
                 folder.mkdir(parents=True, exist_ok=True)
                 handle = (folder / LOCK).open("a+", encoding="utf-8")
-            except FileNotFoundError as error:
+            except (FileNotFoundError, FileExistsError) as error:  # the second of mkdir's own look
                 gone = error
                 continue
             try:
