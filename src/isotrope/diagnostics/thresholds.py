@@ -320,7 +320,7 @@ THRESHOLDS: dict[str, Threshold] = {
         -0.02,
         "rad",
         "below",
-        "losing-pull, not found below it: the same difference, of positives that come closer",
+        "losing-pull, no finding below it: the same difference, of positives that come closer",
         NEWER,
     ),
     "gain": Threshold(
@@ -341,7 +341,7 @@ THRESHOLDS: dict[str, Threshold] = {
         0.01,
         "",
         "below",
-        "losing-pull, of a loss that is not one of ours, is not found below it: R at the "
+        "losing-pull, of a loss that is not one of ours, is no finding below it: R at the "
         "end; a loss that stops pulling at a margin loses nothing by it",
         OURS,
     ),
