@@ -15,6 +15,7 @@ examples:
   isotrope audit sentences.txt --encoder path/to/model --objective mpt --objective.margin 0.3
   isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --mine 2 --output audits/pairs
   isotrope train audits/pairs/cleaned.jsonl --output runs/cleaned
+  isotrope train audits/pairs/grouped.jsonl --groups label --output runs/grouped
   isotrope train audits/pairs/mined.jsonl --output runs/mined
 
 Nothing is trained: the encoder embeds every text once, cut as training cuts it. Printed are how the
@@ -23,8 +24,8 @@ other as rows that belong together do (likely false negatives); rows whose posit
 text is cut, or which are there twice; and whether whitening uncovers anything.
 
 Rows are told by their lines in the file, counted from 1. With --output a folder gets the page
-audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for ObjectiveLoss with groups=True, in the
-trainer of sentence-transformers) and, with --mine, mined.jsonl.
+audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for `train --groups label`, and for
+ObjectiveLoss with groups=True in sentence-transformers' trainer) and, with --mine, mined.jsonl.
 """
 
 

@@ -40,7 +40,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
     if isinstance(settings, TrainSettings):
         for name, files in settings.datasets.items():
             with named_errors(name):
-                next(read(files, columns=settings.columns or None))
+                next(read(files, columns=settings.columns or None, groups=settings.groups))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
         if settings.encoder != "scratch":

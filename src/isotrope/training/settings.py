@@ -155,7 +155,7 @@ class RunSettings(BaseModel, ABC):
         return value
 
     @field_validator(
-        *("files", "plugin", "output", "dev", "encoder", "data", "classes"),
+        *("files", "plugin", "output", "dev", "encoder", "data", "classes", "groups"),
         mode="after",
         check_fields=False,
     )
@@ -355,6 +355,11 @@ class TrainSettings(RunSettings):
         default_factory=list,
         description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
         "and hard negative: --columns question,answer",
+    )
+    groups: str | None = Field(
+        None,
+        description="column of those files, text or whole numbers: rows that are equal in it are "
+        "not pushed apart, as in grouped.jsonl of `isotrope audit`: --groups label",
     )
     views: Literal["auto", "dropout", "adjacent", "pairs"] = Field(
         "auto",

@@ -120,6 +120,11 @@ def check(
         registry.load_plugin(Path(plugin))
     objectives = objectives_of(settings)
     for objective in objectives.values():
+        if settings.groups is not None and not objective.pairwise:
+            raise InputError(
+                f"objective {objective.name} does not push rows apart, so --groups has no effect: "
+                "leave it out, or choose infonce"
+            )
         try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
     for name in settings.datasets:  # the first record: what is wrong with the files shows early
@@ -354,7 +359,7 @@ def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
 def _records(settings: TrainSettings, name: str) -> Iterator[Any]:
     with named_errors(name):
         files = [Path(file) for file in settings.datasets[name]]
-        yield from read(files, columns=settings.columns or None)
+        yield from read(files, columns=settings.columns or None, groups=settings.groups)
 
 
 def store_of(
@@ -385,6 +390,7 @@ def store_of(
             holdout=settings.held_out,
             seed=settings.seed,
             views=settings.views,
+            grouped=settings.groups is not None,
             progress=done,
         )
 
