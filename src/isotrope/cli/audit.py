@@ -7,6 +7,7 @@ from pathlib import Path
 
 from isotrope.cli.arguments import Parser, check_readable, dotted
 from isotrope.core.errors import InputError
+from isotrope.data.text.datasets import by_dataset
 
 EPILOG = """\
 examples:
@@ -34,7 +35,13 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     options = _parsed(others)
-    check_readable(options.data, *options.plugin)
+    if len(options.data) > 1:
+        raise InputError(
+            f"audit takes one file; found {len(options.data)}: a batch of a training is of one "
+            "data set, so audit each by itself"
+        )
+    ((file,),) = by_dataset(options.data).values()  # of NAME=FILE, as train takes it
+    check_readable(Path(file), *options.plugin)
     if options.dev not in (None, "auto", "none"):
         check_readable(Path(options.dev))
     if not options.plugin:
@@ -47,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     from isotrope.verbs import audit
 
     audited = audit(
-        options.data,
+        file,
         encoder=options.encoder,
         objective=options.objective,
         objective_settings=settings,
@@ -81,7 +88,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="one file of texts or pairs, as for `train`")
+    add("data", metavar="DATA", nargs="+", help="one file of texts or pairs, as for `train`")
     add("--encoder", metavar="NAME", required=True, help="what training will begin with")
     add(
         "--objective",
