@@ -45,8 +45,9 @@ def run(arguments: Sequence[str]) -> int:
     if parsed is None:
         return 0
     settings, resume = parsed
-    from isotrope.training.early_checks import check_early
+    from isotrope.training.early_checks import as_begun, check_early
 
+    settings = as_begun(settings) if resume else settings
     check_early(settings, resume=resume)
     from isotrope.training.text import summary, train
 

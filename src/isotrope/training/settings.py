@@ -68,8 +68,8 @@ class RunSettings(BaseModel, ABC):
     output: str = Field(description="run folder; must be new or empty unless --resume")
     objective_settings: dict[str, float | str] = Field(
         default_factory=dict,
-        description="hyperparameters (--objective.temperature 0.05) and exchanged components "
-        "(--objective.dissipation margin:0.3)",
+        description="hyperparameters (--objective.temperature 0.05; auto, on text: what `isotrope "
+        "audit` recommends) and exchanged components (--objective.dissipation margin:0.3)",
     )
     plugin: list[str] = Field(
         default_factory=list, description="Python file with an objective of your own"

@@ -38,9 +38,11 @@ from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset
 from isotrope.paradigm.objective import Objective
+from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
+from isotrope.training.early_checks import as_begun
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.held_out import MOST_HELD_OUT, held_out_losses
 from isotrope.training.loop import TrainingTask
@@ -96,6 +98,8 @@ def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False)
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
+    settings = as_begun(settings) if resume else settings
+    settings = with_temperature(settings, encoder_of, _records, resume=resume)
     return run(settings, _train, resume=resume, lines=lines)
 
 

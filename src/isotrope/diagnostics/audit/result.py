@@ -106,10 +106,13 @@ class Audit:
 
     @property
     def flags(self) -> str:
-        """The flags of ``isotrope train`` with the recommended values."""
+        """The flags of ``isotrope train`` with the recommended values.
+
+        Without a head, which would come between the embeddings and the objective.
+        """
         name, chosen = self._chosen()
         words = [f"--objective {name}", *(f"--objective.{k} {_word(v)}" for k, v in chosen.items())]
-        return " ".join([*words, f"--batch-size {self.batch_size}"])
+        return " ".join([*words, f"--batch-size {self.batch_size} --head none"])
 
     @property
     def sentence_transformers(self) -> str:
