@@ -150,7 +150,7 @@ def write_records(
             the file.
     """
     records = text_records(data, columns)
-    lines = map(record_line, records)
+    lines: Iterator[str] = map(record_line, records)
     if groups is not None:
         values = _column(data, groups)
         lines = (record_line(r, {groups: v}) for r, v in zip(records, values, strict=True))
