@@ -82,7 +82,7 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     lines = str(diagnose(case())).splitlines()
     assert lines[0] == "verdict: healthy"
     assert "- dead early 0.1 of the anchors (fault if above 0.9)" in lines
-    assert "- hardest times uniform 18.9 times uniform (fault if below 1.5)" in lines
+    assert "- hardest times uniform 18.9 (fault if below 1.5)" in lines
 
 
 @pytest.mark.parametrize("outcome", ["worse", "not known", "within noise"])

@@ -68,8 +68,8 @@ class RunSettings(BaseModel, ABC):
     output: str = Field(description="run folder; must be new or empty unless --resume")
     objective_settings: dict[str, float | str] = Field(
         default_factory=dict,
-        description="hyperparameters (--objective.temperature 0.05) and exchanged components "
-        "(--objective.dissipation margin:0.3)",
+        description="hyperparameters (--objective.temperature 0.05; auto, on text: what `isotrope "
+        "audit` recommends) and exchanged components (--objective.dissipation margin:0.3)",
     )
     plugin: list[str] = Field(
         default_factory=list, description="Python file with an objective of your own"
@@ -155,7 +155,7 @@ class RunSettings(BaseModel, ABC):
         return value
 
     @field_validator(
-        *("files", "plugin", "output", "dev", "encoder", "data", "classes"),
+        *("files", "plugin", "output", "dev", "encoder", "data", "classes", "groups"),
         mode="after",
         check_fields=False,
     )
@@ -355,6 +355,11 @@ class TrainSettings(RunSettings):
         default_factory=list,
         description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
         "and hard negative: --columns question,answer",
+    )
+    groups: str | None = Field(
+        None,
+        description="column of those files, text or whole numbers: rows that are equal in it are "
+        "not pushed apart, as in grouped.jsonl of `isotrope audit`: --groups label",
     )
     views: Literal["auto", "dropout", "adjacent", "pairs"] = Field(
         "auto",
