@@ -267,13 +267,12 @@ def _render(
     artifact: "Artifact", jobs: "Sequence[PaperJob]", scale: "Scale", store: "JobStore"
 ) -> "tuple[Rendered, dict[str, str]]":
     """The present results of a table or figure, and their provenance."""
+    from papers.machinery import pages
     from papers.machinery.artifact import Results
-    from papers.machinery.pages import provenance_of, with_notes
 
     results = Results({c: r for c in jobs if (r := store.find(c)) is not None})
-    has_numbers = {c: r for c, r in results.by_job.items() if "diverged" not in r.details}
-    rendered = with_notes(artifact.render(scale, Results(has_numbers)), scale, results)
-    return rendered, provenance_of(artifact, scale, results, len(jobs))
+    rendered = pages.render(artifact, scale, results)
+    return rendered, pages.provenance_of(artifact, scale, results, len(jobs))
 
 
 def _measurable(

@@ -41,6 +41,10 @@ def cache_folder() -> Path:
     return Path(cache) / "isotrope" / "papers"
 
 
+STARTS = {"disturbed": "standin-mlm", "trained": "all-MiniLM-L6-v2"}
+"""Encoders that have seen pairs of sentences, by the names that tables of text have for them."""
+
+
 @dataclass(frozen=True)
 class DataRegistry:
     """Where data are and where those that are made go.
@@ -115,11 +119,12 @@ class DataRegistry:
 
     def encoder(self, name: str) -> str:
         """Return the argument of ``isotrope.load``: a folder, an installed name or a hub id."""
-        path = self._given(name)
-        return str(path) if path is not None and path.exists() else name
+        path = self._given(STARTS.get(name, name))
+        return str(path) if path is not None and path.exists() else STARTS.get(name, name)
 
     def missing_encoder(self, name: str) -> list[str]:
         """Return the missing requirement of an encoder; one of the hub is fetched if allowed."""
+        name = STARTS.get(name, name)
         if name in ("scratch", *INSTALLED):
             return []
         if name == "standin-mlm":

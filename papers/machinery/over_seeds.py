@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import BySeed, Spread, spread
+from papers.machinery.verdicts import BySeed, Spread
 
 __all__ = [
     "by_seed",
@@ -12,7 +12,6 @@ __all__ = [
     "format_change",
     "format_changes",
     "format_spread",
-    "metric_by_step",
 ]
 
 
@@ -48,13 +47,3 @@ def format_changes(changes: Mapping[str, Spread | None], digits: int = 2) -> str
     return ", ".join(
         f"{name} {format_change(change, digits)}" for name, change in changes.items() if change
     )
-
-
-def metric_by_step(results: Results, jobs: Iterable[PaperJob], metric: str) -> dict[int, Spread]:
-    """Return the values of a look by step, of all jobs that were run."""
-    rows: dict[int, list[float]] = {}
-    for result in (results.get(job) for job in jobs):
-        for row in result.details.get("looks", ()) if result else ():
-            if isinstance(row.get(metric), int | float):
-                rows.setdefault(int(row["step"]), []).append(float(row[metric]))
-    return {step: level for step, values in sorted(rows.items()) if (level := spread(values))}

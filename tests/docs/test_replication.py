@@ -1,0 +1,44 @@
+"""The page on replication and its forest plot are those of the measurements that are committed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from docs.generate.replication_page import (
+    claims_page,
+    forest_plot,
+    judged_claims,
+    replication_page,
+)
+from papers.machinery.claims import claims
+from papers.machinery.rule import judge
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_pages_are_generated() -> None:
+    judged = judged_claims()
+    for name, text in (
+        ("replication.md", replication_page(judged)),
+        ("replication.svg", forest_plot(judged)),
+        ("results/claims.md", claims_page(judged)),
+    ):
+        assert (DOCS / name).read_text(encoding="utf-8") == text, "make docs"
+    assert len(replication_page(judged).splitlines()) < 60, "one screen"
+
+
+def test_a_row_says_what_was_measured_and_why() -> None:
+    claim = replace(next(c for c in claims() if c.printed and not c.untestable), headline=True)
+    assert claim.effect is not None
+    near = judge({seed: claim.effect + 0.01 * seed for seed in (1, 2, 3)}, claim.effect)
+    page = claims_page([(claim, near)])
+    assert page.count("| replicated | at least a quarter of the paper's effect |") == 1
+    assert "Of 1 claims: 1 replicated." in page
+    assert "| 3 | replicated |" in page
+    alone = claims_page([(claim, judge({1: claim.effect}, claim.effect))])
+    assert "| 1 | undecided | one seed has no interval |" in alone
+    nothing = claims_page([(claim, judge({}, claim.effect))])
+    assert "1 undecided (1 of these not measured yet)" in nothing
+    drawn = forest_plot([(claim, near)])
+    assert drawn.count("<circle") == 1
+    assert "not yet" not in drawn
+    assert "not yet" in forest_plot([(claim, judge({}, claim.effect))])
