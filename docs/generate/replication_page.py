@@ -160,7 +160,7 @@ _COLOURS: dict[str, str] = {
     "contradicted": "#cf222e",
 }
 _WIDTH, _LEFT, _LINE, _TOP = 860, 420, 26, 34
-_ENDS = -1.0, 2.5  # of the axis: our effect over the paper's
+_ENDS = -1.0, 3.0  # of the axis: our effect over the paper's
 
 
 def forest_plot(judged: Judged) -> str:
@@ -173,7 +173,7 @@ def forest_plot(judged: Judged) -> str:
         f'<rect width="{_WIDTH}" height="{bottom + 44}" fill="#ffffff"/>',
         f'<text x="{_x(0) + 6:.0f}" y="18" fill="#1f2328">our effect over the paper\'s</text>',
     ]
-    for value, name in ((0, "0: none"), (0.25, ""), (1, "1: the paper's"), (2, "2")):
+    for value, name in ((0, "0"), (0.25, "0.25"), (1, "1: the paper's"), (2, "2")):
         dashes = ' stroke-dasharray="3 4"' if value else ""
         parts += [
             f'<line x1="{_x(value):.1f}" x2="{_x(value):.1f}" y1="{_TOP - 8}" y2="{bottom}" '
@@ -184,8 +184,9 @@ def forest_plot(judged: Judged) -> str:
     for place, (claim, judgement) in enumerate(rows):
         parts += _drawn(claim, judgement, _TOP + _LINE * place + _LINE / 2)
     parts.append(
-        f'<text x="8" y="{bottom + 36}" fill="#57606a">bars: 90% intervals over seeds; dashed at '
-        "0.25: the smallest effect of interest</text>"
+        f'<text x="8" y="{bottom + 36}" fill="#57606a">bars: 90% intervals; green: replicated, '
+        "brown: weaker, grey: undecided, red: contradicted; 0.25: the smallest effect of interest"
+        "</text>"
     )
     return "\n".join([*parts, "</svg>"]) + "\n"
 
@@ -198,11 +199,13 @@ def _x(value: float) -> float:
 
 def _drawn(claim: Claim, judgement: ClaimJudgement, y: float) -> list[str]:
     colour, change = _COLOURS.get(judgement.word, "#6e7781"), judgement.change
-    name = f"{claim.says.rstrip('.')} ({claim.paper.partition(' ')[0]})"
-    short = name if len(name) < 66 else f"{name[:63]}..."
-    text = f'<text x="8" y="{y + 4:.0f}" font-size="12" fill="#1f2328">{escape(short)}</text>'
+    name = f"{claim.headline} ({claim.paper})"
+    text = f'<text x="8" y="{y + 4:.0f}" fill="#1f2328">{escape(name)}</text>'
     if change is None or claim.effect is None:
-        return [text, f'<text x="{_x(0) + 6:.0f}" y="{y + 4:.0f}" fill="{colour}">not yet</text>']
+        return [
+            text,
+            f'<text x="{_x(0) + 6:.0f}" y="{y + 4:.0f}" fill="{colour}">not measured yet</text>',
+        ]
     ends = sorted(end / claim.effect for end in change.interval if math.isfinite(end))
     parts = [text]
     if ends:

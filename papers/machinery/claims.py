@@ -37,7 +37,7 @@ class Claim:
     above: bool = False
     why: str = ""
     untestable: str = ""
-    headline: bool = False
+    headline: str = ""
     on: str = "text"
 
     def __post_init__(self) -> None:

@@ -41,6 +41,9 @@ Answer = bool | Literal["undecided"] | None
 
 BySeed = Mapping[int, float]
 
+_CLAIMS: dict[Answer, str] = {True: "replicated", False: "contradicted"}
+_CHECKS: dict[Answer, str] = {True: "check passes", False: "check fails"}
+
 
 @dataclass(frozen=True)
 class Spread:
@@ -103,10 +106,10 @@ class Verdict:
         if self.erratum:
             return f"erratum {self.erratum}"
         if self.check:
-            return {True: "check passes", False: "check fails"}.get(self.holds, "check not run")
+            return _CHECKS.get(self.holds, "check not run")
         if self.untestable:
             return "not testable here"
-        return {True: "replicated", False: "contradicted"}.get(self.holds, UNDECIDED)
+        return _CLAIMS.get(self.holds, UNDECIDED)
 
 
 def each(claim: str, answers: Mapping[str, tuple[Answer, str]]) -> list[Verdict]:

@@ -27,7 +27,9 @@ def test_the_pages_are_generated() -> None:
 
 
 def test_a_row_says_what_was_measured_and_why() -> None:
-    claim = replace(next(c for c in claims() if c.printed and not c.untestable), headline=True)
+    claim = replace(
+        next(c for c in claims() if c.printed and not c.untestable), headline="a short name"
+    )
     assert claim.effect is not None
     near = judge({seed: claim.effect + 0.01 * seed for seed in (1, 2, 3)}, claim.effect)
     page = claims_page([(claim, near)])
@@ -40,5 +42,6 @@ def test_a_row_says_what_was_measured_and_why() -> None:
     assert "1 undecided (1 of these not measured yet)" in nothing
     drawn = forest_plot([(claim, near)])
     assert drawn.count("<circle") == 1
-    assert "not yet" not in drawn
-    assert "not yet" in forest_plot([(claim, judge({}, claim.effect))])
+    assert "not measured yet" not in drawn
+    assert "a short name (Li et al. 2024)" in drawn
+    assert "not measured yet" in forest_plot([(claim, judge({}, claim.effect))])
