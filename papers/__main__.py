@@ -37,8 +37,8 @@ EPILOG = """\
 examples:
   python -m papers
   python -m papers unified-gradient figure2
-  python -m papers unified-gradient table3 --scale cpu --data ../shared/data --jobs 2
-  python -m papers unified-gradient table3 --scale paper --dry-run
+  python -m papers mio table2 --scale cpu --data ../shared/data --jobs 2
+  python -m papers mio table2 --scale paper --dry-run
   python -m papers mio --scale smoke
   python -m papers --all --smoke
   python -m papers encoder raw-2x128-pmi --seed 0   # a masked language model from scratch
@@ -56,7 +56,7 @@ tables ask for are run once; each is kept as it finishes (OUTPUT/cells), so that
 goes on where it was stopped. A training that was cut off is started again from its last checkpoint.
 
 Written to OUTPUT/PAPER: NAME.md, NAME.csv and pictures; to OUTPUT/verdicts.md what became of every
-claim. A claim that fails is a result, and no error: the exit code is 0.
+claim. A claim that is contradicted is a result, and no error: the exit code is 0.
 """
 
 

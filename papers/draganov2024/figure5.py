@@ -27,7 +27,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     """Return pictures, and verdicts on the claims of the text."""
     early = EPOCHS[scale][0]
     header = ["", "c", "ours: norm in epoch 1", f"ours: kNN after epoch {early}"]
-    tables, verdicts = [], []
+    tables: list[Table] = []
+    verdicts: list[Verdict] = []
     pictures: dict[str, Callable[[], Picture]] = {}
     for rates, group in cut_groups(scale).items():
         rows = [
