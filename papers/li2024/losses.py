@@ -31,33 +31,27 @@ class TableLoss:
 
     Attributes:
         name: as the paper calls it.
-        row: after the backbone in the rows of its printed numbers.
         objective: in the registry.
         tuned: settings, learning rate and batch size by backbone.
         more: settings besides.
     """
 
     name: str
-    row: str
     objective: str
     tuned: Mapping[str, Preset]
     more: Mapping[str, str] = field(default_factory=dict)
 
 
-def _tuned(
-    name: str, objective: str, more: Mapping[str, str] | None = None, row: str | None = None
-) -> TableLoss:
+def _tuned(name: str, objective: str, more: Mapping[str, str] | None = None) -> TableLoss:
     """A loss whose class has the values that a paper tuned."""
-    return TableLoss(
-        name, row or objective, objective, registry.find(objective).presets, more or {}
-    )
+    return TableLoss(name, objective, registry.find(objective).presets, more or {})
 
 
 ORIGINAL = (
     _tuned("MHE", "mhe"),
     _tuned("MHS", "mhs"),
-    _tuned("Barlow Twins", "barlowtwinsgrad", row="barlowtwins"),
-    _tuned("VICReg", "vicreggrad", row="vicreg"),
+    _tuned("Barlow Twins", "barlowtwinsgrad"),
+    _tuned("VICReg", "vicreggrad"),
 )
 MODIFIED = (
     _tuned("mMHE", "modifiedmhe", _RELEASED),
