@@ -22,6 +22,7 @@ __all__ = [
     "claims_page",
     "forest_plot",
     "judged_claims",
+    "other_encoders",
     "replication_page",
     "write_replication_page",
 ]
@@ -64,7 +65,7 @@ about images (†) are younger than theirs.
   sentences; the verdicts are of `{encoder}`. Every loss has the same tuning budget
   ([protocol](reproduce.md#sentence-embeddings-on-raw-encoders)).
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
-
+{others}
 ## Behind it
 
 - [All {total} claims](results/claims.md) that trainings decide.
@@ -85,12 +86,39 @@ screen. {counts}
 
 def judged_claims() -> Judged:
     """Return every claim with its verdict on what there is."""
-    encoder = reference_encoder()
-    measured = {
-        "text": text_protocol.measured(encoder, JobStore(_TEXT / encoder / "cells").find),
-        "images": image_claims.measured(JobStore(_IMAGES).find),
-    }
-    return [(claim, judge_claim(claim, measured[claim.on])) for claim in claims()]
+    images = image_claims.measured(JobStore(_IMAGES).find)
+    text = _judged_on(reference_encoder(), _TEXT)
+    return [
+        (claim, text[claim.id] if claim.on == "text" else judge_claim(claim, images))
+        for claim in claims()
+    ]
+
+
+def _judged_on(encoder: str, results: Path) -> dict[str, ClaimJudgement]:
+    measured = text_protocol.measured(encoder, JobStore(results / encoder / "cells").find)
+    return {claim.id: judge_claim(claim, measured) for claim in claims() if claim.on == "text"}
+
+
+def other_encoders(results: Path) -> str:
+    """Return the headline claims on the other encoders that were trained; nothing without any.
+
+    Args:
+        results: holds a folder for each encoder.
+    """
+    names = sorted(cells.parent.name for cells in results.glob("*/cells"))
+    judged = {n: _judged_on(n, results) for n in names if n != reference_encoder()}
+    judged = {n: of for n, of in judged.items() if any(j.change for j in of.values())}
+    if not judged:
+        return ""
+    rows = [
+        [
+            claim.headline,
+            *(f"{_measured(of[claim.id])}: {of[claim.id].word}" for of in judged.values()),
+        ]
+        for claim in claims()
+        if claim.headline and claim.on == "text"
+    ]
+    return f"\n## On other encoders\n\n{grid(['claim', *judged], rows).rstrip()}\n"
 
 
 def replication_page(judged: Judged) -> str:
@@ -101,6 +129,7 @@ def replication_page(judged: Judged) -> str:
         headline=_table([row for row in judged if row[0].headline]),
         encoder=reference_encoder(),
         errata=len(errata()),
+        others=other_encoders(_TEXT),
     )
 
 
@@ -123,22 +152,27 @@ def _table(judged: Judged, up: str = "") -> str:
 
 
 def _row(claim: Claim, judgement: ClaimJudgement, up: str) -> list[str]:
-    change, measured = judgement.change, "-"
-    if change is not None:
-        low, high = change.interval
-        interval = f" ({low:+.2f} to {high:+.2f})" if change.count > 1 else ""
-        measured = f"{change.mean:+.2f}{interval}"
+    change = judgement.change
     where = f"{claim.paper}, {claim.where}"
     link = next((page for table, page in _TABLES.items() if where.startswith(table)), "")
     return [
         claim.says + " †" * (claim.on == "images"),
         f"[{where}]({up}{link})" if link else where,
         f"{claim.effect:+.2f}" if claim.printed and claim.effect is not None else "-",
-        measured,
+        _measured(judgement),
         str(change.count if change is not None else 0),
         judgement.word,
         _why(claim, judgement),
     ]
+
+
+def _measured(judgement: ClaimJudgement) -> str:
+    change = judgement.change
+    if change is None:
+        return "-"
+    low, high = change.interval
+    interval = f" ({low:+.2f} to {high:+.2f})" if change.count > 1 else ""
+    return f"{change.mean:+.2f}{interval}"
 
 
 def _why(claim: Claim, judgement: ClaimJudgement) -> str:

@@ -3,12 +3,16 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from docs.generate.replication_page import (
     claims_page,
     forest_plot,
     judged_claims,
+    other_encoders,
     replication_page,
 )
+from papers import text_protocol
 from papers.machinery.claims import claims
 from papers.machinery.rule import judge
 
@@ -45,3 +49,21 @@ def test_a_row_says_what_was_measured_and_why() -> None:
     assert "not measured yet" not in drawn
     assert "a short name (Li et al. 2024)" in drawn
     assert "not measured yet" in forest_plot([(claim, judge({}, claim.effect))])
+
+
+def test_other_encoders_stand_beside_it_once_they_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("disturbed", "raw-2x128-pmi-seed0"):
+        (tmp_path / name / "cells").mkdir(parents=True)
+    assert other_encoders(tmp_path) == ""
+    numbers = {"modifiedmhe": 50.0, "mhe": 40.0}
+
+    def measured(encoder: str, find: object) -> object:
+        return lambda name, metric: {s: numbers[name] + s for s in (1, 2) if name in numbers}
+
+    monkeypatch.setattr(text_protocol, "measured", measured)
+    table = other_encoders(tmp_path)
+    assert "| claim | disturbed |" in table
+    assert "| MHE: all components exchanged | +10.00 (+10.00 to +10.00): replicated |" in table
+    assert "| InfoNCE over DCL | -: undecided |" in table
