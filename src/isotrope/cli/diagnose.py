@@ -19,7 +19,10 @@ examples:
 
 Of a run its log, its dev scores, its settings and its saved model are examined; the diagnosis is
 also written to RUN/diagnosis.json, where `isotrope report` finds it. Of a model there is what its
-embeddings of some data show: --data, or pairs of docstrings of Python's own library. Of the
+embeddings of some data show: --data, or pairs of docstrings of Python's own library. With --data of
+text come also the statistics of Li et al. (2024): angles, cosines, the hardest negative's share,
+Lemma 1, dynamic ratios; and the score whitened beside the score as it is, which says whether the
+encoder is raw, covered or trained. Of the
 OUTPUT_DIR of another trainer there is what isotrope.Doctor() has seen of the training.
 
 The first finding is the likely root cause; what it explains is not told again. Each one has its
@@ -37,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parsed(others, settings)
     if not Path(options.target).exists():  # else a run, a model, or what another trainer wrote
         resolve(options.target)
-    from isotrope.diagnostics.target import diagnose
+    from isotrope.verbs import diagnose
 
     columns = [name.strip() for c in options.columns for name in c.split(",") if name.strip()]
     diagnosis = diagnose(
