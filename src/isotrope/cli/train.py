@@ -16,6 +16,7 @@ examples:
   isotrope train wiki.txt --objective barlowtwins --objective.dissipation margin:0.3 --output runs/b
   isotrope train wiki.txt --devices 4 --batch-size 1024 --output runs/wide
   isotrope train wiki.txt --batch-size 4096 --micro-batch 64 --output runs/large
+  isotrope train user/dataset --streaming 1000000 --max-steps 20000 --output runs/streamed
   isotrope train --config runs/wiki/config.yaml --output runs/again
   isotrope train wiki.txt --output runs/wiki --resume
 

@@ -332,9 +332,10 @@ class TrainSettings(RunSettings):
     files: list[str] = Field(
         min_length=1,
         description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
-        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, or Hugging Face "
-        "dataset folders (save_to_disk); NAME=FILE makes several data sets, and a batch comes from "
-        "one of them: qa=pairs.tsv nli=nli.tsv",
+        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, Hugging Face "
+        "dataset folders (save_to_disk), or user/dataset, the training split of one on the hub; "
+        "NAME=FILE makes several data sets, and a batch comes from one of them: qa=pairs.tsv "
+        "nli=nli.tsv",
     )
     encoder: str = Field(
         "all-MiniLM-L6-v2",
@@ -381,6 +382,12 @@ class TrainSettings(RunSettings):
     )
     batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
+    streaming: int | None = Field(
+        None,
+        ge=2,
+        description="for data that do not fit on the disk: read them while training, this many "
+        "records at a time, which are shuffled among themselves; needs --max-steps",
+    )
     learning_rate: float = Field(3e-5, gt=0, description="peak")
     warmup: float = Field(
         0.0,
@@ -456,6 +463,22 @@ class TrainSettings(RunSettings):
     def _watched(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and info.data.get("dev") is None:
             raise ValueError("early stopping watches a dev score, and --dev is missing")
+        return value
+
+    @field_validator("streaming")
+    @classmethod
+    def _streamed(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is None:
+            return value
+        known = info.data
+        if known.get("max_steps") is None:
+            raise ValueError("where streamed data end is not known, and --max-steps is missing")
+        if known.get("devices", 1) > 1:
+            raise ValueError(f"reads in one process; leave --devices {known['devices']} out")
+        if len(by_dataset(known.get("files", []))) > 1:
+            raise ValueError("streams one data set; leave out the names of several (NAME=FILE)")
+        if value < known.get("batch_size", 0):
+            raise ValueError(f"holds less than a batch of {known['batch_size']}; give a larger one")
         return value
 
     @field_validator("columns", "lora_targets", mode="after")

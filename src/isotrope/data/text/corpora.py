@@ -10,7 +10,8 @@ record decide which:
   or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
 - each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if the
   names of its parquet files say which split they are, only those of the training split;
-- a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above.
+- a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above;
+- ``user/dataset``: the training split of a data set of the Hugging Face hub, columns as above.
 
 Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
 directions, joiners and emoji are left to the tokenizer. White space at the ends is removed; a text
@@ -28,6 +29,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted, visible
 from isotrope.data.splits import TRAIN, named_split
 from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
+from isotrope.data.text.hub import hub_rows, is_hub_name
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
 __all__ = ["PAIR", "SUFFIXES", "TEXT", "Record", "corpus_files", "read", "usual_columns"]
@@ -47,6 +49,7 @@ _HEADER = frozenset({
     "passage", "context", "response", "score", "label", "id",
 })  # fmt: skip
 """Names of columns: a first line of nothing else is a header, which would be trained on."""
+_HUB = "hub"  # in place of a suffix
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
 
 
@@ -72,19 +75,22 @@ def read(
     *,
     columns: Sequence[str] | None = None,
     limit: int | None = None,
+    streaming: bool = False,
 ) -> Iterator[Record]:
     """Yield the records of files and folders in order, in constant memory.
 
     Args:
-        paths: files and folders.
+        paths: files, folders, and names of data sets of the hub.
         columns: one, two or three column names of tables, in the order of a record's texts.
         limit: the largest number of records.
+        streaming: keep no copy of a data set of the hub.
 
     Raises:
         InputError: anything wrong with the input, naming file and line: see
             :mod:`isotrope.data.lines` and :mod:`isotrope.data.tables`; also files of unknown
             format, and records of different kinds in one corpus.
-        MissingExtra: a parquet file, and pyarrow is not installed.
+        MissingExtra: a parquet file, and pyarrow is not installed; a data set of the hub, and
+            datasets is not.
     """
     if not paths:
         raise InputError("no text given; name at least one file or folder")
@@ -99,14 +105,16 @@ def read(
             f"{place(files[0])}: has no columns to choose ({', '.join(columns)}): every line of a "
             ".txt file is one text; leave the columns out"
         )
-    return islice(_records(files, columns), limit)
+    return islice(_records(files, columns, streaming), limit)
 
 
-def _records(files: Sequence[Path], columns: Sequence[str] | None) -> Iterator[Record]:
+def _records(
+    files: Sequence[Path], columns: Sequence[str] | None, streaming: bool
+) -> Iterator[Record]:
     first: Record | None = None
     for path in files:
         opens, has_text = True, False
-        for line, found_texts in _file_rows(path, columns):
+        for line, found_texts in _file_rows(path, columns, streaming):
             texts = tuple(map(visible, found_texts))
             if not any(texts):
                 opens = True
@@ -129,7 +137,9 @@ def _kind(texts: Sequence[str]) -> str:
     return f"{_KINDS[len(texts)]} ({len(texts)} field{'s' if len(texts) > 1 else ''})"
 
 
-def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int, tuple[str, ...]]]:
+def _file_rows(
+    path: Path, columns: Sequence[str] | None, streaming: bool
+) -> Iterator[tuple[int, tuple[str, ...]]]:
     suffix = _format(path)
     if suffix == ".txt":
         return ((line, (text.strip(),)) for line, text in lines(path))
@@ -141,10 +151,13 @@ def _file_rows(path: Path, columns: Sequence[str] | None) -> Iterator[tuple[int,
         names[:] = (named(columns) if columns else usual_columns)(path, header)
         return names
 
-    rows = arrow_rows if suffix == ".arrow" else TABLE_READERS[suffix]
+    if suffix == _HUB:
+        rows = hub_rows(path, choose, streaming=streaming)
+    else:
+        rows = {**TABLE_READERS, ".arrow": arrow_rows}[suffix](path, choose)
     return (
         (line, tuple(cell_text(cell, path, line, names[i]) for i, cell in enumerate(cells)))
-        for line, cells in rows(path, choose)
+        for line, cells in rows
     )
 
 
@@ -209,6 +222,8 @@ def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
 
 def _format(path: Path) -> str:
     """Return the suffix of ``path`` that decides how to read it, without ``.gz``."""
+    if is_hub_name(path):
+        return _HUB
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES and path.suffix != ".arrow":
         raise InputError(
@@ -231,7 +246,9 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        if is_folder(path):
+        if is_hub_name(path):
+            files.append(path)
+        elif is_folder(path):
             files += shards(path) if is_saved(path) else _folder_files(path)
         else:
             check_file(path)
