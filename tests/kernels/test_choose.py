@@ -85,7 +85,7 @@ def test_triton_is_asked_for_and_never_chosen(monkeypatch: pytest.MonkeyPatch) -
 
 def test_triton_says_what_keeps_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODULE, "_installed", lambda: False)
-    with pytest.raises(MissingExtra, match=r"'triton'.* pip install '\.\[triton\]'"):
+    with pytest.raises(MissingExtra, match=r"'triton'.* pip install '\.\[gpu\]'"):
         choose(VIEWS, "triton")
     monkeypatch.setattr(MODULE, "_installed", lambda: True)
     tiles = SimpleNamespace(INTERPRETED=False)

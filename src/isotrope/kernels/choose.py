@@ -94,7 +94,7 @@ def _installed() -> bool:
 def _why_no_triton(x: Tensor) -> InputError | None:
     """What keeps Triton's kernels from these numbers."""
     if not _installed():
-        return MissingExtra("triton", extra="triton")
+        return MissingExtra("triton", extra="gpu")
     if not x.is_cuda or torch.version.hip is not None:
         from isotrope.kernels.triton.tiles import INTERPRETED  # triton need not be installed
 
