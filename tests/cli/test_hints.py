@@ -1,5 +1,6 @@
 """Who types a name of another library, or one with a slip, is told ours; every example is legal."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 

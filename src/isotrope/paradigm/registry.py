@@ -1,6 +1,5 @@
 """Finds objectives by name, builds them from settings, and loads a user's own file."""
 
-import dataclasses
 import importlib
 import importlib.util
 import sys

@@ -1,15 +1,16 @@
 """Reads text from the training split of a data set of the Hugging Face hub, by its name."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.documents import brief
 from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.hub import first_line, known_to_hub
 from isotrope.data.tables import Choose
 
-__all__ = ["hub_rows", "is_hub_name"]
+__all__ = ["check_known", "hub_rows", "is_hub_name"]
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FILE = re.compile(r"\.(txt|tsv|csv|jsonl|parquet|arrow)(\.gz)?$", re.IGNORECASE)
@@ -23,6 +24,22 @@ def is_hub_name(path: Path) -> bool:
     """
     name = path.as_posix()
     return bool(_NAME.fullmatch(name) and not _FILE.search(name) and not path.parent.exists())
+
+
+def check_known(path: Path) -> None:
+    """Refuse a data set that is not in the cache and that the hub does not know, within seconds.
+
+    Raises:
+        InputError: as the message says.
+    """
+    from huggingface_hub import constants
+
+    name = path.as_posix()
+    cache = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
+    if not Path(cache, name.replace("/", "___")).exists():
+        known, failure = known_to_hub([name], "dataset")
+        if known is None:
+            raise InputError(f"{name}: no such file here; as a data set of the hub: {failure}")
 
 
 def hub_rows(
@@ -59,6 +76,6 @@ def hub_rows(
         after = f" after row {number:,}" if number else ""
         raise InputError(
             f"{name!r} is neither a file or folder here nor a data set that could be read from the "
-            f"Hugging Face hub{after} ({type(error).__name__}: {brief(str(error))}); check the "
+            f"Hugging Face hub{after} ({type(error).__name__}: {first_line(error)}); check the "
             "name, or the connection"
         ) from error
