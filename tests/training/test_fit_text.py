@@ -85,7 +85,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         ([], "the data holds no record"),
         ([("a", "b"), ("a",)], "record 1 of the data has 1 texts where those before have 2"),
         ([("a", "b", "c", "d")] * 9, "record 0 of the data has 4 texts; a record is one text"),
-        ([("a", 5)] * 9, r"record 0 of the data holds 5 \(int\), which is no text"),
+        ([("a", 5)] * 9, r"record 0 of the data holds 5 \(int\), which is not text"),
         ([{"text": "a"}], r"record 0 of the data is {'text': 'a'} \(dict\); give texts, or"),
         (["nowhere.txt"], "nowhere.txt: no such file"),
         (["nowhere.txt", "a text"], r"some of the list are names of files \('nowhere.txt'\) and"),

@@ -226,7 +226,7 @@ def _same_base(spec: Sweep) -> None:
     if older.is_file() and not file.is_file():
         raise InputError(
             f"{spec.output} holds a sweep of an earlier version of isotrope: choose another "
-            f"--output, or remove {older} to go on here; its runs stay, and what is asked for "
+            f"--output, or remove {older} to continue here; its runs stay, and what is wanted "
             "again is not trained again"
         )
     varied = {setting.name.replace("-", "_") for stage in spec.stages for setting in stage}

@@ -105,13 +105,13 @@ class RunSettings(BaseModel, ABC):
         description="processes that share every batch, each on a GPU of its own or on its share of "
         "the CPU; the gradient is that of one (torchrun for several machines)",
     )
-    seed: int = Field(42, ge=0, lt=2**32, description="decides all that is random")
+    seed: int = Field(42, ge=0, lt=2**32, description="seed of everything that is random")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep_every: int | None = Field(
         None,
         ge=1,
         description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
-        "last too); default: none but the newest two",
+        "last too); default: only the newest two",
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
@@ -151,7 +151,7 @@ class RunSettings(BaseModel, ABC):
     def _no_switch(cls, value: object, info: ValidationInfo) -> object:
         """Reject booleans for numeric fields: a bool is an int in Python."""
         if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
-            raise ValueError("input should be another value than true or false")
+            raise ValueError("input should not be true or false")
         return value
 
     @field_validator(
@@ -349,8 +349,8 @@ class TrainSettings(RunSettings):
     )
     sampling: Sampling = Field(
         "proportional",
-        description="of several data sets: every batch of each of them once an epoch, in random "
-        "order, or one batch of each in turn until the smallest has given all",
+        description="with several data sets: every batch of each of them once an epoch, in random "
+        "order, or one batch of each in turn until the smallest is used up",
     )
     columns: list[str] = Field(
         default_factory=list,
@@ -400,7 +400,7 @@ class TrainSettings(RunSettings):
         description="how the learning rate falls from its peak to 0 at the last step, if it does",
     )
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
-    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    clip: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     gradient_checkpointing: bool = Field(
         False,
         description="keep only what goes into each layer of the encoder and compute the rest again "
@@ -417,15 +417,15 @@ class TrainSettings(RunSettings):
     )
     freeze: Literal["none", "embeddings"] = Field(
         "none",
-        description="what stays as it is: the vectors of words and positions with the norm on "
-        "them, so that the layers alone are trained (Li et al. 2024), or nothing",
+        description="what is not trained: the vectors of words and positions with the norm on "
+        "them, so that only the layers are trained (Li et al. 2024), or nothing",
     )
     dropout: float | None = Field(
         None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
     )
     matryoshka: list[int] = Field(
         default_factory=list,
-        description="train the first coordinates, so many as each number says, to be embeddings "
+        description="train the first coordinates, as many as each number says, to be embeddings "
         "of their own: the loss is the mean over them and the whole; needs --head none",
     )
     lora: int | None = Field(
@@ -436,7 +436,7 @@ class TrainSettings(RunSettings):
         "merged",
     )
     lora_alpha: int | None = Field(
-        None, ge=1, description="the matrices count alpha / rank times; default: twice the rank"
+        None, ge=1, description="the matrices are scaled by alpha / rank; default: twice the rank"
     )
     lora_targets: list[str] = Field(
         default_factory=list,
@@ -487,7 +487,7 @@ class TrainSettings(RunSettings):
         """``anchor,positive`` means two names."""
         names = [name.strip() for item in value for name in item.split(",")]
         if not all(names):
-            raise ValueError("an empty name among them")
+            raise ValueError("one of the names is empty")
         return names
 
     @property

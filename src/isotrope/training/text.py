@@ -82,7 +82,7 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "none": lambda dimension: None,
 }
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
-_NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
+_NOT_SCORED = "no dev score was measured, so whether training helped is not known (use --dev)"
 
 
 def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:

@@ -117,7 +117,7 @@ def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
         with file.open(encoding="utf-8") as handle:
             if any(line != other for line, other in zip_longest(lines, handle)):
                 raise InputError(
-                    f"{place(file)} holds other data than was given now; give the same to go on "
+                    f"{place(file)} holds other data than was given now; give the same to continue "
                     "with that run, or choose another output folder"
                 )
         return False
@@ -147,7 +147,7 @@ def text_records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | N
         if wrong is not None:
             raise InputError(
                 f"record {number} of the data holds {brief(wrong)} ({type(wrong).__name__}), which "
-                "is no text; choose columns of text"
+                "is not text; choose columns of text"
             )
         if not 1 <= len(texts) <= 3:
             raise InputError(
