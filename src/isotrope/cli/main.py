@@ -38,14 +38,6 @@ VERBS = {
     "demo": "train, compare and diagnose on the documentation installed on this machine",
 }
 
-# verbs of earlier versions, and where to find what they did
-_MOVED = {
-    "reproduce": "the papers' tables are `python -m papers`, in a checkout of isotrope",
-    "spectrum": "isotrope.diagnostics.curvature has the Hessian of any loss, in Python",
-    "push": "`hf upload USER/NAME RUN/model`, of huggingface_hub, uploads a model with its card",
-    "demo-images": "the digits are `python examples/digits.py`, in a checkout of isotrope",
-}
-
 _SMALLER = "use less at a time (--batch-size, --micro-batch, --grid) or a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
 
@@ -99,8 +91,6 @@ def _run(arguments: Sequence[str]) -> int:
         print(completion(shell, parser, VERBS))
         return 0
     verb, *rest = arguments
-    if verb in _MOVED:
-        raise InputError(f"there is no verb {verb!r} any more: {_MOVED[verb]}")
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}")
     module = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}")
