@@ -53,7 +53,7 @@ def with_its_own_column(_: Objective, pairs: Pairs, terms: Terms) -> Terms:
 
 
 def of_the_other_moment(objective: BarlowTwins, pairs: Pairs, terms: Terms) -> Terms:
-    """As paper 002 prints it."""
+    """As the earlier version of Li et al. 2024 prints it."""
     n, views = len(pairs.views.anchors), pairs.views
     weight = 2 * objective.weight / n**2 * (views.anchors @ views.own.T)
     return replace(terms, weight=weight.fill_diagonal_(0))
@@ -179,7 +179,7 @@ def test_false_declarations_are_found(invariances: set[str], found: str | None) 
         (MHE, "none", "its formula returns one number for the batch"),
         (DCLW, "none", "the loss of an anchor changes with other anchors"),
         (InfoNCE, "linear", "its value is not linear in the sums over the negatives"),
-        (InfoNCE, "total", "its value is no function of the sum of all exponentials"),
+        (InfoNCE, "total", "its value is not a function of the sum of all exponentials"),
         (DCLW, "linear", "its value is not linear in the sums over the negatives"),
     ],
 )
