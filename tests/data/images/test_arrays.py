@@ -147,7 +147,7 @@ class TestNpz:
         whole = path.read_bytes()
         for content in (b"", b"words", whole[:-30]):
             path.write_bytes(content)
-            with pytest.raises(InputError, match=r"a\.npz: no \.npz file of pictures"):
+            with pytest.raises(InputError, match=r"a\.npz: not an \.npz file of pictures"):
                 load_images(path)
         path.write_bytes(whole[:300] + b"\xff" * 40 + whole[340:])
         with pytest.raises(InputError, match=r"array 'x' cannot be read .\"Bad CRC-32"):
