@@ -138,7 +138,7 @@ class TestNpz:
             with pytest.raises(InputError, match=r"cannot be read .*nothing is unpickled"):
                 load_images(npz(tmp_path / "a.npz", **arrays))
         (tmp_path / "b.npz").write_bytes(pickle.dumps(Trap()))
-        with pytest.raises(InputError, match=r"no \.npz file of pictures"):
+        with pytest.raises(InputError, match=r"not an \.npz file of pictures"):
             load_images(tmp_path / "b.npz")
         assert not (tmp_path / "executed").exists()
 
