@@ -51,7 +51,6 @@ from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
-    backend_of,
     end_message,
     hardware,
     run,
@@ -533,7 +532,6 @@ class TextTask(TrainingTask):
         )
         if lora := lora_facts(encoder):
             say(lora_line(lora))
-        say("loss by the {} backend: {}".format(*backend_of(settings)))
         if "dropout" in report.views and not any(rates):
             warn("warning: without dropout the two views are the same; the positives teach nothing")
 
