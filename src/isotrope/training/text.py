@@ -638,7 +638,6 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9
         else ""
     )
-    # runs of an earlier version did not say what they count
-    unit, rate = outcome.result.details["data"].get("unit"), metrics.get("samples_per_second")
-    speed = "" if unit is None or rate is None else f", {rate:.0f} {unit}/s"
+    unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
+    speed = f", {rate or 0:.0f} {unit}/s"
     return end_message(outcome, spent, speed)
