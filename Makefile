@@ -108,8 +108,8 @@ picture: $(READY) ## the report at the top of the README; it needs Chromium (ten
 site: $(VENV)/.ready-docs ## the documentation as a site, in site/ (seconds)
 	$(BIN)/python docs/site.py
 
-bench: $(READY) ## the cost of every loss, training and STS, beside the peers (an hour)
-	$(BIN)/python benchmarks/small.py
+bench: $(READY) ## the cost of every loss, training and STS, beside the peers (hours)
+	$(BIN)/python benchmarks/peers.py
 	$(BIN)/python benchmarks/losses.py
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/sts.py

@@ -94,7 +94,9 @@ def ours_version(*, gpu: bool = False) -> str:
 
     root = Path(isotrope.__file__).parent
     digest = hashlib.sha256()
-    for path in sorted([*root.glob("kernels/*.py"), *root.glob("core/*.py")]):
+    rooms = ("core", "kernels", "objectives")
+    files = [file for room in rooms for file in root.glob(f"{room}/*.py")]
+    for path in sorted([*files, root / "paradigm" / "objective.py"]):
         if gpu or not path.name.startswith("triton_"):
             digest.update(path.read_bytes())
     return f"{isotrope.__version__}+{digest.hexdigest()[:8]}"
@@ -263,3 +265,94 @@ def _lightly(case: Case) -> Loss:
 
     options = {"NTXent": {"temperature": 0.1}, "DCL": {"temperature": 0.1}}.get(case.name, {})
     return getattr(losses, f"{case.name}Loss")(**options)
+
+
+def plain_dcl(a: Tensor, b: Tensor, weighted: bool = False) -> Tensor:
+    """Decoupled: the other rows of both views push, in both directions, as Yeh et al. have it."""
+    a, b = F.normalize(a), F.normalize(b)
+    own, n = (a * b).sum(1), len(a)
+    weights = 2 - n * (own / 0.5).softmax(0) if weighted else 1
+    across = (a @ b.T / 0.1).fill_diagonal_(-torch.inf)
+    value: Tensor = a.new_zeros(())
+    for one, similarity in ((a, across), (b, across.T)):
+        within = (one @ one.T / 0.1).fill_diagonal_(-torch.inf)
+        push = torch.logsumexp(torch.cat([similarity, within], dim=1), dim=1)
+        value = value + (push - weights * own / 0.1).mean() / 2
+    return value
+
+
+def plain_barlow(a: Tensor, b: Tensor, sphere: bool = True) -> Tensor:
+    """The cross-correlation of rows of unit length, or of standardised columns."""
+    if sphere:
+        a, b, nu = F.normalize(a), F.normalize(b), 30.0
+    else:
+        a, b = (F.batch_norm(x, None, None, training=True) for x in (a, b))
+        nu = 0.0051
+    c = a.T @ b / len(a)
+    diagonal = c.diagonal()
+    off = c.square().sum() - diagonal.square().sum()
+    return (diagonal - 1).square().sum() + nu * off
+
+
+def plain_vicreg(a: Tensor, b: Tensor) -> Tensor:
+    """Distance, deviations and covariances of rows of unit length."""
+    a, b = F.normalize(a), F.normalize(b)
+    n, d = a.shape
+    value = 25 * (a - b).square().sum(1).mean()
+    for x in (a, b):
+        x = x - x.mean(0)
+        covariance = x.T @ x / (n - 1)
+        variance = covariance.diagonal()
+        value = value + 25 * F.relu(1 - (variance + 1e-4).sqrt()).mean()
+        value = value + (covariance.square().sum() - variance.square().sum()) / d
+    return value
+
+
+def _beside(peers: dict[str, Loss | Case], name: str, **settings: object):
+    from isotrope.paradigm import registry
+
+    first, *forms = name.split()
+    built = registry.build(first, settings)
+    return (built.symmetric() if forms else built), peers
+
+
+_ST, _PML = "sentence-transformers", "pytorch-metric-learning"
+# what ours are compared with, by name: the objective, and its peers, which compute the same value
+BESIDE = {
+    "infonce": lambda: _beside(
+        {
+            "torch": plain_infonce,
+            _ST: Case(_ST, "MultipleNegativesRanking", ()),
+            f"{_ST} cached": Case(_ST, "CachedMultipleNegativesRanking", (), step=1024),
+        },
+        "infonce",
+    ),
+    "infonce symmetric": lambda: _beside({"torch": plain_clip}, "infonce symmetric"),
+    "ntxent": lambda: _beside({"torch": plain_ntxent, _PML: Case(_PML, "NTXent", ())}, "ntxent"),
+    "dcl both symmetric": lambda: _beside(
+        {"torch": plain_dcl}, "dcl symmetric", views="both", temperature=0.1
+    ),
+    "dclw both symmetric": lambda: _beside(
+        {"torch": functools.partial(plain_dcl, weighted=True)}, "dclw symmetric", views="both"
+    ),
+    "barlowtwins": lambda: _beside({"torch": plain_barlow}, "barlowtwins"),
+    "barlowtwins batchnorm": lambda: _beside(
+        {"torch": functools.partial(plain_barlow, sphere=False)},
+        "barlowtwins",
+        space="batchnorm",
+        weight=0.0051,
+    ),
+    "vicreg": lambda: _beside({"torch": plain_vicreg}, "vicreg"),
+}
+
+
+def installed(peers: dict[str, Loss | Case], n: int) -> dict[str, Loss]:
+    """Return the peers that are installed, and that have a reason to be tried at this size."""
+    found: dict[str, Loss] = {}
+    for name, peer in peers.items():
+        if not isinstance(peer, Case):
+            found[name] = peer
+        # cached in steps larger than the batch is not cached; pml pairs every positive with all
+        elif peer.version and n >= peer.step and (peer.by != _PML or n <= 256):
+            found[name] = loss(peer)
+    return found

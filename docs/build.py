@@ -5,7 +5,6 @@ test_*_pages.py there fail where what is committed is out of date.
 """
 
 import csv
-import itertools
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -18,9 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from docs.generate.command_pages import write_command_pages
 from docs.generate.diagnosis_pages import write_diagnosis_pages
+from docs.generate.errata_page import write_errata_page
 from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
 from docs.generate.question_pages import write_question_page
+from docs.generate.replication_page import write_replication_page
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.registry import METHODS, find_method
@@ -41,20 +42,6 @@ def ours() -> list[str]:
     """Return the names of the objectives in the package; a plugin's have no page here."""
     known = Objective.registered
     return [name for name in registry.names() if known[name].__module__.startswith("isotrope.")]
-
-
-def reproduced(text: str) -> str:
-    """Return the page on reproducing papers with its table as the measurements have it."""
-    return filled(text, "table 3", grid(*measured("unified-gradient/table3.csv")))
-
-
-def measured(name: str) -> tuple[list[str], list[list[str]]]:
-    """Return header and rows of the first table of a page of `make reproduce`."""
-    with (RESULTS / "reproduce" / name).open(newline="", encoding="utf-8") as handle:
-        (_, *header), first, *rest = csv.reader(handle)
-    title = first[0]
-    rows = itertools.takewhile(lambda row: row[0] == title, [first, *rest])
-    return header, [row[1:] for row in rows]
 
 
 def filled(text: str, name: str, table: str) -> str:
@@ -177,9 +164,11 @@ def main() -> None:
     write_command_pages(ROOT / "docs" / "commands")
     write_diagnosis_pages(ROOT / "docs", RESULTS / "zoo.csv")
     write_question_page(ROOT / "docs", RESULTS / "questions.csv")
+    write_errata_page(ROOT / "docs")
+    write_replication_page(ROOT / "docs")
     (GUIDE / "measured.svg").write_bytes(picture())
-    for file, change in ((GUIDE / "reproduce.md", reproduced), (GUIDE / "choose.md", choose)):
-        file.write_text(change(file.read_text(encoding="utf-8")), encoding="utf-8")
+    file = GUIDE / "choose.md"
+    file.write_text(choose(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

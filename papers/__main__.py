@@ -37,8 +37,8 @@ EPILOG = """\
 examples:
   python -m papers
   python -m papers unified-gradient figure2
-  python -m papers unified-gradient table3 --scale cpu --data ../shared/data --jobs 2
-  python -m papers unified-gradient table3 --scale paper --dry-run
+  python -m papers mio table2 --scale cpu --data ../shared/data --jobs 2
+  python -m papers mio table2 --scale paper --dry-run
   python -m papers mio --scale smoke
   python -m papers --all --smoke
   python -m papers encoder raw-2x128-pmi --seed 0   # a masked language model from scratch
@@ -56,7 +56,7 @@ tables ask for are run once; each is kept as it finishes (OUTPUT/cells), so that
 goes on where it was stopped. A training that was cut off is started again from its last checkpoint.
 
 Written to OUTPUT/PAPER: NAME.md, NAME.csv and pictures; to OUTPUT/verdicts.md what became of every
-claim. A claim that fails is a result, and no error: the exit code is 0.
+claim. A claim that is contradicted is a result, and no error: the exit code is 0.
 """
 
 
@@ -267,13 +267,12 @@ def _render(
     artifact: "Artifact", jobs: "Sequence[PaperJob]", scale: "Scale", store: "JobStore"
 ) -> "tuple[Rendered, dict[str, str]]":
     """The present results of a table or figure, and their provenance."""
+    from papers.machinery import pages
     from papers.machinery.artifact import Results
-    from papers.machinery.pages import provenance_of, with_notes
 
     results = Results({c: r for c in jobs if (r := store.find(c)) is not None})
-    has_numbers = {c: r for c, r in results.by_job.items() if "diverged" not in r.details}
-    rendered = with_notes(artifact.render(scale, Results(has_numbers)), scale, results)
-    return rendered, provenance_of(artifact, scale, results, len(jobs))
+    rendered = pages.render(artifact, scale, results)
+    return rendered, pages.provenance_of(artifact, scale, results, len(jobs))
 
 
 def _measurable(

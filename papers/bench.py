@@ -42,7 +42,8 @@ def jobs(
     """
     more = {"plugin": list(plugin)} if plugin else {}
     rates = [
-        (rate, protocol.short(encoder, loss, loss.values, rate, more)) for rate in protocol.RATES
+        (rate, protocol.short(encoder, loss, loss.values, rate, more))
+        for rate in protocol.rates(encoder)
     ]
     at = protocol.best(rates, find)
     finals = []

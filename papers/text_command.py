@@ -2,10 +2,8 @@
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import get_args
 
 import torch
 
@@ -15,7 +13,7 @@ from papers import text_protocol as protocol
 from papers.machinery import runner
 from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
 from papers.machinery.data_registry import DataRegistry, cache_folder
-from papers.machinery.rule import ClaimJudgement, Word
+from papers.machinery.rule import ClaimJudgement
 from papers.machinery.store import JobStore
 from papers.text_tables import table, tables
 
@@ -58,7 +56,7 @@ def run(arguments: Sequence[str]) -> int:
         failed |= {job.label: reason for job, reason in why.items()}
         if failed or any(store.find(job) is None for job in jobs):
             break  # what comes next depends on it
-    pages = {"replication.md": _replication, "tables.md": tables, "claims.md": _claims}
+    pages = {"tables.md": tables, "claims.md": _claims}
     for name, page in pages.items():
         with atomic_replace(output / name) as temporary:
             temporary.write_text(page(options.encoder, store.find), encoding="utf-8")
@@ -67,24 +65,6 @@ def run(arguments: Sequence[str]) -> int:
         label, reason = next(iter(failed.items()))
         raise InputError(f"{len(failed)} trainings failed, the others are kept; {label}: {reason}")
     return 0
-
-
-def _replication(encoder: str, find: protocol.Find) -> str:
-    """One screen: the verdicts counted, and the claims that the papers are read for."""
-    judged = _judged(encoder, find)
-    words = Counter(judgement.word for _, judgement in judged)
-    counts = ", ".join(f"{words[word]} {word}" for word in get_args(Word))
-    headline = [(claim, judgement) for claim, judgement in judged if claim.headline]
-    lines = [
-        f"# Do the papers on sentence embeddings replicate? On {encoder}",
-        "",
-        f"Of {len(judged)} claims: {counts} ([all of them](claims.md), [trainings](tables.md)).",
-        "A claim is replicated where the whole interval is at a quarter of the paper's effect or "
-        "more.",
-        "",
-        *_table(headline),
-    ]
-    return "\n".join(lines) + "\n"
 
 
 def _claims(encoder: str, find: protocol.Find) -> str:
@@ -101,7 +81,7 @@ def _claims(encoder: str, find: protocol.Find) -> str:
 
 def _judged(encoder: str, find: protocol.Find) -> list[tuple[Claim, ClaimJudgement]]:
     values = protocol.measured(encoder, find)
-    return [(claim, judge_claim(claim, values)) for claim in claims()]
+    return [(claim, judge_claim(claim, values)) for claim in claims() if claim.on == "text"]
 
 
 def _table(judged: Sequence[tuple[Claim, ClaimJudgement]]) -> list[str]:
@@ -131,7 +111,12 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add = parser.add_argument
     beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     add("stages", nargs="*", metavar="STAGE", help=f"{', '.join(protocol.STAGES)} [all, in order]")
-    add("--encoder", default=reference_encoder(), metavar="NAME", help="[%(default)s]")
+    add(
+        "--encoder",
+        default=reference_encoder(),
+        metavar="NAME",
+        help="raw-..., or disturbed or trained, which know sentences [%(default)s]",
+    )
     add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")

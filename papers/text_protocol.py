@@ -1,4 +1,4 @@
-"""The protocol for sentence embeddings on raw encoders: its trainings, in three stages.
+"""The protocol for sentence embeddings on raw encoders, and on two that know sentences.
 
 Every loss gets the same budget: four rates at its published values (``rates``), then six sets of
 its own hyperparameters at the best of these rates (``settings``), both with 16,000 sentences and
@@ -23,11 +23,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from isotrope.core.result import Result
+from papers.machinery.data_registry import STARTS
 from papers.machinery.job import PaperJob, brief
 
 __all__ = [
     "LOSSES",
-    "RATES",
     "SCHEDULE",
     "SEEDS",
     "STAGES",
@@ -37,6 +37,7 @@ __all__ = [
     "final",
     "jobs",
     "measured",
+    "rates",
     "short",
     "start",
     "trainings",
@@ -47,7 +48,8 @@ STAGES: tuple[Stage, ...] = ("start", "rates", "settings", "final", "curves", "p
 Values = Mapping[str, float | str]
 Find = Callable[[PaperJob], Result | None]
 
-RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+_RATES = (3e-4, 1e-3, 3e-3, 1e-2)
+_PRETRAINED_RATES = (1e-5, 3e-5, 1e-4, 3e-4)
 SEEDS = (1, 2, 3, 4, 5)
 PASS_SEEDS = (1, 2, 3)
 _TUNING = 0  # the seed of stages whose results choose something
@@ -239,9 +241,14 @@ def best(jobs: Iterable[tuple[Any, PaperJob]], find: Find) -> Any:  # noqa: ANN4
     return max(scored, key=lambda pair: pair[0])[1] if scored else None
 
 
+def rates(encoder: str) -> tuple[float, ...]:
+    """Return the rates that are tried: smaller ones of encoders that sentences were taught to."""
+    return _PRETRAINED_RATES if encoder in STARTS else _RATES
+
+
 def rate(encoder: str, loss: ProtocolLoss, find: Find) -> float | None:
     """Return the best rate of a loss at its published values; None until it is known."""
-    candidates = [(rate, short(encoder, loss, loss.values, rate)) for rate in RATES]
+    candidates = [(rate, short(encoder, loss, loss.values, rate)) for rate in rates(encoder)]
     best_rate: float | None = best(candidates, find)
     return best_rate
 
@@ -342,7 +349,9 @@ def jobs(
     if stage == "start":
         return [start(encoder)]
     if stage == "rates":
-        return [short(encoder, loss, loss.values, rate) for loss in losses for rate in RATES]
+        return [
+            short(encoder, loss, loss.values, rate) for loss in losses for rate in rates(encoder)
+        ]
     jobs_: list[PaperJob] = []
     if stage == "settings":
         for loss in losses:

@@ -28,13 +28,14 @@ def rows(seed: int, scores: dict[float, float], recommended: float) -> list[dict
 def test_the_regret_is_that_of_the_means() -> None:
     both = [*rows(0, {0.1: 60, 0.05: 58}, 0.1), *rows(1, {0.1: 62, 0.05: 58}, 0.05)]
     assert benchmark.regrets(both) == [
-        "a: best 61.00 at 0.1; recommended 0.1, 0.05, regret 1.50; default regret 3.00 (2 seeds)"
+        "a: best 61.00 at 0.1; recommended 0.1, 0.05, regret 1.50; default regret 3.00 (2 seeds)",
+        "mean of 1: recommended, regret 1.50; default 3.00",
     ]
 
 
 def test_a_seed_that_is_not_whole_is_left_out() -> None:
     some = [*rows(0, {0.1: 60}, 0.1), *rows(1, {0.1: 90}, 0.05)[:4]]
-    assert benchmark.regrets(some) == [
+    assert benchmark.regrets(some)[:1] == [
         "a: best 60.00 at 0.1; recommended 0.1, regret 0.00; default regret 10.00 (1 seeds)"
     ]
     assert benchmark.regrets(some[:3]) == []

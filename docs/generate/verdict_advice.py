@@ -124,7 +124,7 @@ ADVICE = {
         (
             "On text, use `--head mlp`, whose tanh bounds the length.",
             "On images, use weight decay (`--weight-decay 5e-4`).",
-            "From scratch, start with shorter embeddings: `--cut 3`.",
+            "From scratch at a small learning rate, start with shorter embeddings: `--cut 3`.",
         ),
         "The held-out score still rises at the end. This can happen in small image trainings "
         "without weight decay: the verdict then warns of longer ones.",

@@ -3,12 +3,12 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from papers.draganov2024.logged import curve, format_spread, growth, last, listed, verdict
+from papers.draganov2024.logged import curve, format_spread, growth, last, listed
 from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
-from papers.machinery.verdicts import RULE, Answer, Spread, ahead
+from papers.machinery.verdicts import RULE, Answer, Spread, ahead, each
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -50,29 +50,19 @@ def render(scale: Scale, results: Results) -> Rendered:
         name: [last(results, decayed(scale, name, decay), "norm") for decay in (none, largest)]
         for name in CUT
     }
-    alone = [_grows(grown[name]) for name in ("attraction", "repulsion")]
-    evidence = {name: format_spread(level, 2) for name, level in grown.items()}
+    evidence = {name: format_spread(level, 2) or "" for name, level in grown.items()}
     verdicts = [
-        verdict(
-            "norms grow under the attracting part alone, and under the repelling part alone",
-            alone,
-            listed({name: evidence[name] for name in PARTS}),
+        *each(
+            "norms grow under {} alone",
+            {name: (_grows(grown[name]), evidence[name]) for name in PARTS[:2]},
         ),
-        verdict(
-            "without decay the norms of all methods grow during training",
-            [_grows(grown[name]) for name in CUT],
-            listed({name: evidence[name] for name in CUT}),
+        *each(
+            "without decay the norms of {} grow during training",
+            {name: (_grows(grown[name]), evidence[name]) for name in CUT},
         ),
-        verdict(
-            "decay counteracts it: the largest leaves smaller norms than none, in all methods",
-            [ahead(*pair) for pair in ends.values()],
-            listed(
-                {
-                    f"{name}, decay {decay}:": format_spread(level, 2)
-                    for name, pair in ends.items()
-                    for decay, level in zip((none, largest), pair, strict=True)
-                }
-            ),
+        *each(
+            "the largest decay leaves smaller norms of {} than none",
+            {name: (ahead(*pair), _compared(none, largest, *pair)) for name, pair in ends.items()},
         ),
     ]
     return Rendered(
@@ -81,6 +71,11 @@ def render(scale: Scale, results: Results) -> Rendered:
         pictures={"figure3": partial(_drawn, scale, results)},
         notes=_notes(scale),
     )
+
+
+def _compared(none: str, largest: str, *pair: Spread | None) -> str:
+    names = (f"decay {none}:", f"decay {largest}:")
+    return listed({k: format_spread(level, 2) for k, level in zip(names, pair, strict=True)})
 
 
 def _grows(quotient: Spread | None) -> Answer:

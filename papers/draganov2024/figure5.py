@@ -11,7 +11,7 @@ from papers.draganov2024.trainings import CUT, EPOCHS, cut_name
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change
-from papers.machinery.verdicts import RULE, Verdict, ahead, minus
+from papers.machinery.verdicts import RULE, Verdict, ahead, all_of, each, minus
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -27,7 +27,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     """Return pictures, and verdicts on the claims of the text."""
     early = EPOCHS[scale][0]
     header = ["", "c", "ours: norm in epoch 1", f"ours: kNN after epoch {early}"]
-    tables, verdicts = [], []
+    tables: list[Table] = []
+    verdicts: list[Verdict] = []
     pictures: dict[str, Callable[[], Picture]] = {}
     for rates, group in cut_groups(scale).items():
         rows = [
@@ -41,12 +42,13 @@ def render(scale: Scale, results: Results) -> Rendered:
             for c, trainings in cuts.items()
         ]
         tables.append(Table(header, rows, rates))
-        verdicts += _verdicts(results, group, early, rates)
+        # at the recipes' rates the comparisons are those of table 3
+        verdicts += [] if verdicts else _verdicts(results, group, early)
         pictures["figure5-recipes" if pictures else "figure5"] = partial(_drawn, results, group)
     return Rendered(tables=tables, verdicts=verdicts, pictures=pictures, notes=_notes(scale))
 
 
-def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Verdict]:
+def _verdicts(results: Results, group: Cuts, early: int) -> list[Verdict]:
     knn = {
         name: {c: at(results, trainings, "knn", early) for c, trainings in cuts.items()}
         for name, cuts in group.items()
@@ -67,27 +69,19 @@ def _verdicts(results: Results, group: Cuts, early: int, rates: str) -> list[Ver
         name: {c: first(results, trainings, "norm") for c, trainings in sorted(cuts.items())}
         for name, cuts in group.items()
     }
-    falling = [ahead(a, b) for row in norms.values() for a, b in pairwise(row.values())]
-    lengths = listed(
-        {
-            f"{n}, c = {cut_name(c)}:": format_spread(level, 2)
-            for n, row in norms.items()
-            for c, level in row.items()
-        }
-    )
-    more = [ahead(gain.get(name), gain.get("SimCLR")) for name in ("SimSiam", "BYOL")]
-    graceful = f"it degrades gracefully: c < 1 learns more slowly ({rates})"
+    falling = {
+        name: (
+            all_of(ahead(a, b) for a, b in pairwise(row.values())),
+            listed({f"c = {cut_name(c)}:": format_spread(level, 2) for c, level in row.items()}),
+        )
+        for name, row in norms.items()
+    }
+    more = {n: (ahead(gain.get(n), gain.get("SimCLR")), gains) for n in ("SimSiam", "BYOL")}
+    graceful = "it degrades gracefully: c < 1 learns more slowly"
     return [
-        verdict(
-            f"c > 1 learns faster from the first epochs on ({rates})",
-            [ahead(level, row[1]) for row in knn.values() for c, level in row.items() if c > 1],
-            gains,
-        ),
         *([verdict(graceful, lower, slower)] if lower else []),
-        verdict(
-            f"the larger c, the smaller the norms in the first epoch ({rates})", falling, lengths
-        ),
-        verdict(f"methods that only attract gain more by it than SimCLR ({rates})", more, gains),
+        *each("{}: the larger c, the smaller the norms in the first epoch", falling),
+        *each("{}, which only attracts, gains more by c > 1 than SimCLR", more),
     ]
 
 

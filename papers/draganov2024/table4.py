@@ -70,7 +70,7 @@ def _notes(scale: Scale) -> list[str]:
     if scale == "paper":
         return [
             "MoCo v2 is on ResNet-50, the others on ViT-S; batch 128 and the recipes of their own "
-            "papers, which paper 003 does not print. kNN is the top-1; `isotrope evaluate --knn` "
+            "papers, which are not printed here. kNN is the top-1; `isotrope evaluate --knn` "
             "has the top-5 of a saved run.",
         ]
     return ["MoCo v2 and DINO alone, both on a small ResNet."]

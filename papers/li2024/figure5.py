@@ -18,7 +18,7 @@ from papers.machinery.logged import (
     last_rows,
 )
 from papers.machinery.over_seeds import format_change
-from papers.machinery.verdicts import RULE, Verdict, above, below, minus
+from papers.machinery.verdicts import RULE, Verdict, above, minus
 from papers.plots.charts import Chart, Series, charts
 
 _SIDES = ("negative", "positive")
@@ -44,7 +44,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             format_change(change[name], digits),
         )
         rows.append([name, paper, *jobs_of_kind])
-    gap, overlap = change["gap of the angles"], change["overlap of the densities"]
+    gap = change["gap of the angles"]
     return Rendered(
         tables=[
             Table(
@@ -58,11 +58,6 @@ def render(scale: Scale, results: Results) -> Rendered:
                 "without GD the gap between angles to negatives and to positives grows larger",
                 above(gap),
                 f"gap without less gap with: {format_change(gap, 3) or 'not run'}",
-            ),
-            Verdict(
-                "with GD the two distributions stay closer to each other",
-                below(overlap),
-                f"overlap without less with: {format_change(overlap, 3) or 'not run'}",
             ),
         ],
         pictures={"figure5": partial(_drawn, results, kinds)},

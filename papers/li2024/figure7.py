@@ -48,47 +48,49 @@ def render(scale: Scale, results: Results) -> Rendered:
     columns = [f"tau {tau:g}" for tau in TEMPERATURES]
     return Rendered(
         tables=[Table(["share", "training", *columns], rows, title="of the hardest negative")],
-        verdicts=[v for kind in _KINDS for v in _verdicts(_KINDS[kind], *shares_by_kind[kind])],
+        verdicts=_verdicts(*shares_by_kind["projection"]),
         pictures={"figure7": partial(_drawn, shares_by_kind)},
         notes=[
             *notes(scale),
             *divergence_notes(results, baseline(scale)),
             "the weight is W of the hardest over the sum of W, as the text says, over all anchors; "
             "the released statistic is the length of what the hardest pushes along the whole push, "
-            "over the length of that, over the anchors that the margin of .3 still moves",
+            "over the length of that, over the anchors that the margin of .3 still moves; claims "
+            "are about that one",
             f"dominant: above {_DOMINANT:g}; the temperatures are ours, in the range of figure 6; "
             + RULE,
         ],
     )
 
 
-def _verdicts(label: str, old: Shares, new: Shares) -> list[Verdict]:
+def _verdicts(old: Shares, new: Shares) -> list[Verdict]:
     low, high = (spread(shares[_USUAL].values()) for shares in (old, new))
     rise = minus(new[_USUAL], old[_USUAL])
     means = {tau: level.mean for tau, seeds in new.items() if (level := spread(seeds.values()))}
-    falls = {(a, b): means[a] - means[b] for a, b in itertools.pairwise(means)}
+    # on the logarithmic axis that the figure has: which part of the share is left
+    falls = {(a, b): means[a] / means[b] for a, b in itertools.pairwise(means)}
     most = max(falls, key=lambda pair: falls[pair], default=None)
     shares = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
     return [
         Verdict(
-            f"{label}: the hardest negative does not dominate at tau = {_USUAL:g} before training",
+            f"the hardest negative does not dominate at tau = {_USUAL:g} before training",
             None if low is None else low.mean < _DOMINANT,
             f"share {format_by_seed(old[_USUAL], 3) or 'not run'}",
         ),
         Verdict(
-            f"{label}: it dominates there after training",
+            "it dominates there after training",
             None if high is None else high.mean > _DOMINANT,
             f"share {format_by_seed(new[_USUAL], 3) or 'not run'}",
         ),
         Verdict(
-            f"{label}: training raises its share there",
+            "training raises its share there",
             above(rise),
             f"by {format_change(rise, 3) or 'not run'}",
         ),
         Verdict(
-            f"{label}: after training the share begins to fall sharply at tau = {_SHARP:g}",
+            f"after training the share begins to fall sharply at tau = {_SHARP:g}",
             None if most is None else most[0] == _SHARP or most[1] == _SHARP,
-            f"{shares or 'not run'}; the largest fall between neighbours begins or ends there",
+            f"{shares or 'not run'}; the largest relative fall is one to or from there",
         ),
     ]
 

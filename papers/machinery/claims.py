@@ -37,9 +37,12 @@ class Claim:
     above: bool = False
     why: str = ""
     untestable: str = ""
-    headline: bool = False
+    headline: str = ""
+    on: str = "text"
 
     def __post_init__(self) -> None:
+        if self.on not in ("text", "images"):
+            raise InputError(f"claim {self.id!r} is on text or images; found {self.on!r}")
         if (self.effect is None) == (self.margin is None):
             raise InputError(f"claim {self.id!r} has either an effect or a margin")
         if self.effect is not None and bool(self.printed) == (self.interest is not None):

@@ -41,6 +41,11 @@ def cache_folder() -> Path:
     return Path(cache) / "isotrope" / "papers"
 
 
+_FLOWERS, _TAIL = "flowers102", "flowers102-long-tailed"
+STARTS = {"disturbed": "standin-mlm", "trained": "all-MiniLM-L6-v2"}
+"""Encoders that have seen pairs of sentences, by the names that tables of text have for them."""
+
+
 @dataclass(frozen=True)
 class DataRegistry:
     """Where data are and where those that are made go.
@@ -62,6 +67,8 @@ class DataRegistry:
             return None
         if self.data is None:
             return f"{name}: no folder of data was given (--data DIR)"
+        if name == _TAIL and not path.exists():
+            path = path.with_name(_FLOWERS)  # which it is made of
         return None if path.exists() else f"{name}: there is no {path}"
 
     def _given(self, name: str) -> Path | None:
@@ -115,11 +122,12 @@ class DataRegistry:
 
     def encoder(self, name: str) -> str:
         """Return the argument of ``isotrope.load``: a folder, an installed name or a hub id."""
-        path = self._given(name)
-        return str(path) if path is not None and path.exists() else name
+        path = self._given(STARTS.get(name, name))
+        return str(path) if path is not None and path.exists() else STARTS.get(name, name)
 
     def missing_encoder(self, name: str) -> list[str]:
         """Return the missing requirement of an encoder; one of the hub is fetched if allowed."""
+        name = STARTS.get(name, name)
         if name in ("scratch", *INSTALLED):
             return []
         if name == "standin-mlm":
@@ -140,7 +148,16 @@ class DataRegistry:
         Raises:
             InputError: no such data.
         """
-        return name if name == "digits" else str(self._here(name))
+        if name == "digits":
+            return name
+        folder = self._here(name)
+        if name == _TAIL and not folder.exists():
+            folder, flowers = self.generated / name, folder.with_name(_FLOWERS)
+            if not folder.exists():
+                from papers.draganov2024.flowers_tail import write_long_tail
+
+                write_long_tail(flowers, folder)
+        return str(folder)
 
     def sts(self, name: str) -> dict[str, list[Subset]]:
         """Return the seven tasks.

@@ -1,25 +1,14 @@
 """The metrics of trainings by seed, and how means, deviations and changes are formatted."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
-from papers.machinery.artifact import Results
-from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import BySeed, Spread, spread
+from papers.machinery.verdicts import BySeed, Spread
 
 __all__ = [
-    "by_seed",
     "combine_by_seed",
     "format_change",
     "format_changes",
-    "format_spread",
-    "metric_by_step",
 ]
-
-
-def by_seed(results: Results, jobs: Iterable[PaperJob], metric: str) -> dict[int, float]:
-    """Return a metric of those jobs that have it, by seed."""
-    values = {job.seed: results.values([job], metric) for job in jobs}
-    return {seed: value for seed, values_of_seed in values.items() for value in values_of_seed}
 
 
 def combine_by_seed(
@@ -28,11 +17,6 @@ def combine_by_seed(
     """Return e.g. the ``min`` of several at each seed that all have."""
     seeds = set.intersection(*(set(group) for group in groups)) if groups else set()
     return {seed: pick([group[seed] for group in groups]) for seed in sorted(seeds)}
-
-
-def format_spread(of: Spread | None) -> str | None:
-    """Return ``75.69 ± 0.12``, or None."""
-    return None if of is None else str(of)
 
 
 def format_change(change: Spread | None, digits: int = 2) -> str | None:
@@ -48,13 +32,3 @@ def format_changes(changes: Mapping[str, Spread | None], digits: int = 2) -> str
     return ", ".join(
         f"{name} {format_change(change, digits)}" for name, change in changes.items() if change
     )
-
-
-def metric_by_step(results: Results, jobs: Iterable[PaperJob], metric: str) -> dict[int, Spread]:
-    """Return the values of a look by step, of all jobs that were run."""
-    rows: dict[int, list[float]] = {}
-    for result in (results.get(job) for job in jobs):
-        for row in result.details.get("looks", ()) if result else ():
-            if isinstance(row.get(metric), int | float):
-                rows.setdefault(int(row["step"]), []).append(float(row[metric]))
-    return {step: level for step, values in sorted(rows.items()) if (level := spread(values))}

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from isotrope.core.files import write_all
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.kinds import with_kinds
+from papers.machinery.rule import Word
+from papers.machinery.verdicts import Verdict
 
 __all__ = [
     "MEANINGLESS",
@@ -21,8 +24,8 @@ __all__ = [
     "as_text",
     "provenance_of",
     "reason",
+    "render",
     "summary",
-    "with_notes",
     "write",
 ]
 
@@ -39,16 +42,19 @@ def as_text(artifact: Artifact, rendered: Rendered) -> str:
     if MEANINGLESS in rendered.notes:
         parts[0] += " (smoke scale: numbers without meaning)"
     parts += [_aligned(table) for table in rendered.tables]
-    parts += [
-        f"{v.word:<10}{v.claim}{f' ({v.evidence})' if v.evidence else ''}"
-        for v in rendered.verdicts
-    ]
+    parts += [f"{v.word}: {v.claim}{_told(v)}" for v in rendered.verdicts]
     parts += [f"note: {note}" for note in rendered.notes]
     return (
         "\n\n".join(parts[: 1 + len(rendered.tables)])
         + "\n\n"
         + "\n".join(parts[1 + len(rendered.tables) :])
     )
+
+
+def _told(verdict: Verdict) -> str:
+    """In brackets, why a claim cannot be decided and what was measured."""
+    told = "; ".join(filter(None, (verdict.untestable, verdict.evidence)))
+    return f" ({_plain(told)})" if told else ""
 
 
 def _aligned(table: Table) -> str:
@@ -101,8 +107,7 @@ def as_markdown(
     if rendered.verdicts:
         parts.append(
             "\n".join(
-                f"- **{v.word}**: {_plain(v.claim)}"
-                + (f" ({_plain(v.evidence)})" if v.evidence else "")
+                f"- **{_word(v, '../../../')}**: {_plain(v.claim)}{_told(v)}"
                 for v in rendered.verdicts
             )
         )
@@ -181,21 +186,25 @@ def _machine(result: Result) -> str:
     return f"{kind}, {threads} thread{'s' * (threads != 1)} a cell" if threads else str(kind)
 
 
-def with_notes(rendered: Rendered, scale: Scale, everything: Results) -> Rendered:
-    """Return the same with notes on what a reader must know whatever it is a table of.
+def render(artifact: Artifact, scale: Scale, everything: Results) -> Rendered:
+    """Return a table or figure, with the kinds of its verdicts and notes that every page has.
 
     Args:
-        rendered: a table or figure.
+        artifact: what is shown.
         scale: of it.
-        everything: its jobs, those that diverged included.
+        everything: results of its jobs, those that diverged included.
     """
+    numbers = {job: r for job, r in everything.by_job.items() if "diverged" not in r.details}
+    rendered = artifact.render(scale, Results(numbers))
+    name = f"{artifact.paper} {artifact.name}"
+    verdicts = with_kinds(name, rendered.verdicts, cpu=scale == "cpu")
     notes = [MEANINGLESS] if scale == "smoke" else []
     notes += [
         f"{job.label} has no numbers: {result.details['diverged']}"
         for job, result in everything.by_job.items()
         if "diverged" in result.details
     ]
-    return replace(rendered, notes=[*notes, *rendered.notes])
+    return replace(rendered, verdicts=verdicts, notes=[*notes, *rendered.notes])
 
 
 def write(
@@ -212,23 +221,54 @@ def write(
 
 
 def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
-    """Return the verdict on every claim, or the reason for none, as a page in Markdown."""
-    words = Counter(
-        verdict.word for _, rendered_one in rendered for verdict in rendered_one.verdicts
-    )
-    counted = ", ".join(
-        f"{words[word]} {word}" for word in ("holds", "fails", "undecided", "not run")
-    )
-    lines = [f"# What became of the claims, at {scale} scale", "", f"{counted}.", ""]
+    """Return three lists as a page in Markdown: claims, errata, checks of this software."""
+    every = [(artifact, verdict) for artifact, one in rendered for verdict in one.verdicts]
+    claims = [row for row in every if not row[1].erratum and not row[1].check]
+    errata = [row for row in every if row[1].erratum]
+    checks = [row for row in every if row[1].check]
+    words = Counter(verdict.word for _, verdict in claims)
+    counted = ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
+    ran = [verdict.holds for _, verdict in checks if verdict.holds is not None]
+    lines = [f"# What became of the claims of tables and figures, at {scale} scale", ""]
     if scale == "smoke":
         lines += [f"**{MEANINGLESS}**", ""]
-    lines += ["| | claim | verdict | measured |", "|---|---|---|---|"]
-    for artifact, rendered_one in rendered:
-        place = f"[{artifact.paper} {artifact.name}]({artifact.paper}/{artifact.name}.md)"
-        rows = [(v.claim, v.word, v.evidence) for v in rendered_one.verdicts]
-        for claim, word, evidence in rows or [(artifact.title, "no verdict", reason(rendered_one))]:
-            lines.append(f"| {place} | {_plain(claim)} | {word} | {_plain(evidence)} |")
+    lines += [
+        f"{len(claims)} claims: {counted}. {len(errata)} further ones are proven wrong as printed "
+        f"(errata). {ran.count(True)} of {len(ran)} checks of this software pass. Claims on "
+        "trained sentence embeddings are decided [elsewhere](../../replication.md).",
+        "",
+        *_listed("Claims", claims),
+        "",
+        *_listed("Errata", errata),
+        "",
+        *_listed("Checks", checks),
+    ]
+    silent = [(artifact, one) for artifact, one in rendered if not one.verdicts]
+    lines += [
+        f"\n{_place(artifact)} has no verdict: {_plain(reason(one))}" for artifact, one in silent
+    ]
     return "\n".join(lines) + "\n"
+
+
+def _listed(title: str, rows: Sequence[tuple[Artifact, Verdict]]) -> list[str]:
+    lines = [f"## {title}", "", "| | claim | verdict | measured |", "|---|---|---|---|"]
+    for artifact, verdict in rows:
+        told = "; ".join(filter(None, (verdict.untestable, verdict.evidence)))
+        lines.append(
+            f"| {_place(artifact)} | {_plain(verdict.claim)} | {_word(verdict)} | {_plain(told)} |"
+        )
+    return lines
+
+
+def _place(artifact: Artifact) -> str:
+    return f"[{artifact.paper} {artifact.name}]({artifact.paper}/{artifact.name}.md)"
+
+
+def _word(verdict: Verdict, up: str = "../../") -> str:
+    """The verdict; that of an erratum is a link to it."""
+    if not verdict.erratum:
+        return verdict.word
+    return f"[{verdict.word}]({up}errata.md#{verdict.erratum})"
 
 
 def reason(rendered: Rendered) -> str:

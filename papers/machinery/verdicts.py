@@ -1,19 +1,18 @@
 """The rule of the claims of tables and figures: when a comparison over seeds counts.
 
-The claims of ``claims.toml``, written before their trainings, have the five words of ``rule``.
+The claims of ``claims.toml`` were written before their trainings and have a smallest effect of
+interest, so that they can be of the same direction but weaker; the other words are the same here.
 """
 
-import itertools
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 __all__ = [
     "LEVEL",
     "RULE",
-    "TREND",
     "UNDECIDED",
     "Answer",
     "BySeed",
@@ -22,12 +21,11 @@ __all__ = [
     "above",
     "ahead",
     "all_of",
-    "any_of",
     "below",
+    "each",
     "minus",
     "negated",
     "spread",
-    "trend",
 ]
 
 LEVEL = 0.9
@@ -36,17 +34,15 @@ RULE = (
     "mean difference: the claim holds or fails where all of it is on one side, and is undecided "
     "where it is not, or where there is one seed"
 )
-TREND = (
-    "a curve goes one way if its ends differ so and no neighbours the other way by more than a "
-    "tenth of that"
-)
-_BACK = 0.1
 
 UNDECIDED: Literal["undecided"] = "undecided"
 Answer = bool | Literal["undecided"] | None
 """Whether a claim holds; None if its trainings were not run. Test it with ``is True``."""
 
 BySeed = Mapping[int, float]
+
+_CLAIMS: dict[Answer, str] = {True: "replicated", False: "contradicted"}
+_CHECKS: dict[Answer, str] = {True: "check passes", False: "check fails"}
 
 
 @dataclass(frozen=True)
@@ -92,18 +88,33 @@ class Verdict:
         claim: one sentence, in our words.
         holds: None where what decides it was not run.
         evidence: the numbers.
+        erratum: the number of what is proven wrong; it is no claim that a measurement decides.
+        check: whether it is about this software instead of the paper.
+        untestable: why no measurement here can decide it.
     """
 
     claim: str
     holds: Answer
     evidence: str = ""
+    erratum: str = ""
+    check: bool = False
+    untestable: str = ""
 
     @property
     def word(self) -> str:
-        """``holds``, ``fails``, ``undecided`` or ``not run``."""
-        if self.holds == UNDECIDED:
-            return UNDECIDED
-        return {True: "holds", False: "fails", None: "not run"}[self.holds]
+        """One of the words of ``rule``; of errata and checks, what they are."""
+        if self.erratum:
+            return f"erratum {self.erratum}"
+        if self.check:
+            return _CHECKS.get(self.holds, "check not run")
+        if self.untestable:
+            return "not testable here"
+        return _CLAIMS.get(self.holds, UNDECIDED)
+
+
+def each(claim: str, answers: Mapping[str, tuple[Answer, str]]) -> list[Verdict]:
+    """Return one verdict for each name: its answer and evidence, the claim with ``{}`` filled."""
+    return [Verdict(claim.format(name), *answer) for name, answer in answers.items()]
 
 
 def spread(values: BySeed | Iterable[float]) -> Spread | None:
@@ -157,34 +168,3 @@ def all_of(holds: Iterable[Answer]) -> Answer:
     if None in values_ or not values_:
         return None
     return UNDECIDED if UNDECIDED in values_ else True
-
-
-def any_of(holds: Iterable[Answer]) -> Answer:
-    """Return True if one is, else None if one is not known, else whether none is undecided."""
-    return negated(all_of(negated(answer) for answer in holds))
-
-
-def trend(values: Sequence[BySeed], sign: int) -> Answer:
-    """Return whether a number goes up (``sign`` 1) or down (-1) along trainings, by :data:`TREND`.
-
-    Args:
-        values: of each training, by seed.
-        sign: 1 or -1.
-
-    Returns:
-        None if a training was not run, or there are fewer than two.
-    """
-    if len(values) < 2 or not all(values):
-        return None
-    total = _rise(values[0], values[-1], sign)
-    goes = above(total)
-    if total is None or goes is not True:
-        return goes
-    steps = [_rise(a, b, -sign) for a, b in itertools.pairwise(values)]
-    return not any(
-        back and above(back) is True and back.mean > _BACK * total.mean for back in steps
-    )
-
-
-def _rise(a: BySeed, b: BySeed, sign: int) -> Spread | None:
-    return minus(b, a) if sign > 0 else minus(a, b)

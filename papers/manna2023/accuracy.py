@@ -1,10 +1,12 @@
 """Comparing accuracies over seeds."""
 
+from collections.abc import Mapping
+
 from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Spread, Verdict, ahead, all_of
+from papers.machinery.verdicts import Spread, Verdict, ahead
 
-__all__ = ["all_ahead", "knn", "shown"]
+__all__ = ["is_ahead", "knn", "shown"]
 
 
 def knn(results: Results, jobs: list[PaperJob]) -> Spread | None:
@@ -17,19 +19,14 @@ def shown(spread: Spread | None) -> str | None:
     return None if spread is None else str(spread)
 
 
-def all_ahead(
-    claim: str, level: Spread | None, others: dict[str, Spread | None], *, name: str
-) -> Verdict:
-    """Return whether one is ahead of each of the others.
+def is_ahead(claim: str, levels: Mapping[str, Spread | None], name: str, other: str) -> Verdict:
+    """Return whether one accuracy is ahead of another.
 
     Args:
         claim: in words.
-        level: an accuracy.
-        others: by name.
+        levels: by name.
         name: of the one.
+        other: of the other.
     """
-    measured = {key: spread for key, spread in others.items() if spread is not None}
-    evidence = ", ".join(
-        f"{key} {spread}" for key, spread in {name: level, **measured}.items() if spread
-    )
-    return Verdict(claim, all_of(ahead(level, other) for other in others.values()), evidence)
+    evidence = ", ".join(f"{key} {levels[key]}" for key in (name, other) if levels[key])
+    return Verdict(claim, ahead(levels[name], levels[other]), evidence)

@@ -393,7 +393,7 @@ def notes(scale: Scale, records: Sequence[SpectrumRecord]) -> list[str]:
             "above: the others. Those far from zero are eigenvalues, one of those near zero stands "
             "for thousands. trace: of one training with its standard error; rate: the peak of the "
             "learning rate, "
-            "which paper 004, section 2.5, wants within 1/lambda_max. A point that is no minimum "
+            "which section 2.5 wants within 1/lambda_max. A point that is no minimum "
             "is a saddle, as the paper says, only where the gradient vanishes",
         ]
     if scale == "cpu":

@@ -1,14 +1,12 @@
-"""Table 3: accuracy with fewer parameters, and whether positive eigenvalues also decrease (H0)."""
+"""Table 3: accuracy with fewer parameters, and the counts of eigenvalues."""
 
 import functools
-import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.curvature import Spectrum
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, all_of, spread
-from papers.manna2023.accuracy import all_ahead, knn, shown
+from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, each, spread
+from papers.manna2023.accuracy import is_ahead, knn, shown
 from papers.manna2023.frameworks import (
     ENCODERS,
     EPOCHS,
@@ -80,7 +78,7 @@ def _names(scale: Scale) -> tuple[str, ...]:
 
 
 def render(scale: Scale, results: Results) -> Rendered:
-    """Return accuracies, counts, and what becomes of the hypotheses."""
+    """Return accuracies, counts, and what fewer parameters cost."""
     tables, verdicts = [], []
     all_records: list[SpectrumRecord] = []
     first: tuple[_Accuracies, _Spectra] = ({}, {})
@@ -100,8 +98,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         all_records += [record for records in spectra.values() for record in records]
         first = first if any(first) else (accuracies, spectra)
         tables += [_accuracies(title, accuracies), _counts(title, spectra)]
-        verdicts += [_worse(title, accuracies), _first(title, accuracies)]
-        verdicts += [_hypothesis(title, name, spectra) for name in EVOLVING]
+        verdicts += _verdicts(title, accuracies)
     return Rendered(
         tables=tables,
         verdicts=verdicts,
@@ -155,73 +152,31 @@ def _positive(record: SpectrumRecord) -> float:
     return record.spectrum.eigenvalues(record.spectrum.zero, float("inf"))
 
 
-def _worse(title: str, accuracies: _Accuracies) -> Verdict:
-    claim = f"{title}: fewer parameters cost all four frameworks accuracy"
-    pairs = {name: (accuracies[name, LARGER], accuracies[name, SMALLER]) for name in EVOLVING}
-    measured = {n: (a, b) for n, (a, b) in pairs.items() if a is not None and b is not None}
-    evidence = ", ".join(f"{name} {a} to {b}" for name, (a, b) in measured.items())
-    return Verdict(claim, all_of(ahead(a, b) for a, b in pairs.values()), evidence)
-
-
-def _first(title: str, accuracies: _Accuracies) -> Verdict:
-    others = {name: accuracies[name, SMALLER] for name in EVOLVING if name != "MIOv3"}
-    claim = f"{title}: with the smaller encoder MIOv3 is ahead of the other three"
-    return all_ahead(claim, accuracies["MIOv3", SMALLER], others, name="MIOv3")
-
-
-class Compared(NamedTuple):
-    """Two networks by the paper's hypotheses about fewer parameters (section 4).
-
-    H0: fewer parameters leave fewer non-positive eigenvalues only. H1: fewer positive ones too.
-    The Ritz values of either kind decide nothing: they add up to the iterations and so cannot fall
-    together.
-
-    Attributes:
-        not_positive: estimated eigenvalues, of the larger network and of the smaller.
-        positive: the same.
-        verdict: the verdict in words.
-    """
-
-    not_positive: tuple[float, float]
-    positive: tuple[float, float]
-    verdict: str
-
-
-def compare(larger: Spectrum, smaller: Spectrum) -> Compared:
-    """Compare the spectra of two networks of different sizes."""
-    assert larger.size > smaller.size
-    pair = larger, smaller
-    not_positive = [s.eigenvalues(-math.inf, s.zero) for s in pair]
-    positive = [s.eigenvalues(s.zero, math.inf) for s in pair]
-    verdict = {
-        (True, True): "H0 rejected: non-positive and positive eigenvalues both fall (H1)",
-        (False, True): "H0 stands: only non-positive eigenvalues fall",
-        (True, False): "neither: positive eigenvalues fall, non-positive ones do not",
-        (False, False): "neither: no kind of eigenvalue falls",
-    }[positive[1] < positive[0], not_positive[1] < not_positive[0]]
-    return Compared((not_positive[0], not_positive[1]), (positive[0], positive[1]), verdict)
-
-
-def _hypothesis(title: str, name: str, spectra: _Spectra) -> Verdict:
-    claim = f"{title}, {name}: fewer parameters leave fewer positive eigenvalues, too (not H0)"
-    large, small = ({x.seed: x for x in spectra.get((name, e), ())} for e in ENCODERS)
-    comparisons = [compare(large[s].spectrum, small[s].spectrum) for s in large if s in small]
-    if not comparisons:
-        return Verdict(claim, None)
-    words = "; ".join(dict.fromkeys(comparison.verdict for comparison in comparisons))
-    rather, positive = (
-        " and ".join(format_over_seeds(counts, ",.0f") for counts in zip(*pairs, strict=True))
-        for pairs in (
-            [comparison.not_positive for comparison in comparisons],
-            [comparison.positive for comparison in comparisons],
-        )
-    )
-    evidence = f"{words}; not positive {rather}, positive {positive}"
-    return Verdict(
-        claim,
-        all(comparison.verdict.startswith("H0 rejected") for comparison in comparisons),
-        evidence,
-    )
+def _verdicts(title: str, accuracies: _Accuracies) -> list[Verdict]:
+    small = {name: accuracies[name, SMALLER] for name in EVOLVING}
+    large = {name: accuracies[name, LARGER] for name in EVOLVING}
+    return [
+        *each(
+            f"{title}: fewer parameters cost {{}} accuracy",
+            {
+                name: (
+                    ahead(large[name], small[name]),
+                    f"{large[name]} to {small[name]}" if large[name] and small[name] else "",
+                )
+                for name in EVOLVING
+            },
+        ),
+        *(
+            is_ahead(
+                f"{title}: with the smaller encoder MIOv3 is ahead of {other}",
+                small,
+                "MIOv3",
+                other,
+            )
+            for other in EVOLVING
+            if other != "MIOv3"
+        ),
+    ]
 
 
 def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":

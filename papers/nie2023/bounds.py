@@ -74,15 +74,6 @@ def printed_constant(x: RandomBatch) -> Bound:
     return Bound((printed - before).abs(), torch.zeros_like(before))
 
 
-def on_the_sphere(x: RandomBatch) -> Bound:
-    """Eq. 50 with mixtures of two negatives that are normalised again."""
-    mixtures = unit(x.share * x.b[x.first] + (1 - x.share) * x.b[x.second])
-    s = torch.cat([x.a @ x.b.T, (x.a[:, None] * mixtures).sum(dim=2)], dim=1) / x.tau
-    loss = s.logsumexp(dim=1) - s.diagonal()
-    right = mixed_negatives_bound(x.a, x.b, x.first, x.second, x.share, x.tau).right
-    return Bound(loss, right)
-
-
 INEQUALITIES = (
     Inequality(
         "12",
@@ -120,7 +111,6 @@ SLIPS = (
     Inequality(
         "46", "the last line, with the printed constant, equals the one before", printed_constant
     ),
-    Inequality("50", "the bound holds for mixtures that are put back on the sphere", on_the_sphere),
 )
 """What must not be read into the paper; each is false."""
 

@@ -1,17 +1,14 @@
 """The seven losses of table 1, with the hyperparameters of table 2.
 
-Below the paper's scale all losses have the learning rate and the batch size of the scale; what they
-share with ``papers.li2024`` is trained once.
+Below the paper's scale all losses have the learning rate and the batch size of the scale.
 """
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from isotrope.paradigm.objective import Preset
 from isotrope.paradigm.registry import find
-from papers.li2024 import losses as shared
-from papers.li2024.losses import BERT, TableLoss
+from papers.li2024.losses import BERT
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
@@ -22,12 +19,9 @@ __all__ = [
     "MARGINS",
     "NAMES",
     "PAPER",
-    "backbones",
     "end",
-    "longer",
     "trained",
     "tuned",
-    "untrained",
     "with_margin",
 ]
 
@@ -50,11 +44,11 @@ BACKBONES = {
     "roberta-base": "roberta-base",
     "roberta-large": "roberta-large",
 }
-
-
-def backbones(scale: Scale) -> list[str]:
-    """Return the columns of tables 1 and 2 that a scale has: below the paper's a stand-in."""
-    return list(BACKBONES) if scale == "paper" else [BERT]
+_TRANSFER: dict[Scale, tuple[str, ...]] = {
+    "smoke": ("CR",),
+    "cpu": ("CR", "TREC"),
+    "paper": ("MR", "CR", "SUBJ", "MPQA", "SST2", "TREC", "MRPC"),
+}
 
 
 def tuned(objective: str, backbone: str = BERT) -> Preset:
@@ -63,60 +57,29 @@ def tuned(objective: str, backbone: str = BERT) -> Preset:
 
 
 def trained(
-    scale: Scale,
-    objective: str,
-    backbone: str = BERT,
-    changed: Mapping[str, float | str] | None = None,
+    scale: Scale, objective: str, changed: Mapping[str, float | str] | None = None
 ) -> list[PaperJob]:
-    """Return the trainings with one loss, a job for each seed.
+    """Return the trainings with one loss on BERT-base, or what stands for it; a job for each seed.
 
     Args:
         scale: of the training.
         objective: its name in the registry.
-        backbone: column of table 2.
-        changed: hyperparameters other than those of the table.
+        changed: hyperparameters other than those of table 2.
     """
-    preset = tuned(objective, backbone)
-    values = {**preset.values, **(changed or {})}
-    if backbone == BERT:
-        presets = {BERT: dataclasses.replace(preset, values=values)}
-        return TableLoss(NAMES[objective], objective, objective, presets).jobs(scale)
-    return text_jobs(scale, objective, values, **_own(backbone, preset))
-
-
-def longer(scale: Scale, objective: str) -> list[PaperJob]:
-    """Return trainings that are long enough to overfit, a job for each seed.
-
-    At the paper's scale those of table 1. At ``cpu`` six passes over the sentences instead of one,
-    after which all losses still get better; not scored but looked at, on sentences trained on.
-    """
-    if scale != "cpu":
-        return trained(scale, objective)
-    settings: dict[str, Any] = {"max_steps": 600, "keep_every": 100}
-    settings |= {"looks": ["dev", "probes"], "held_from": "trained"}
-    return text_jobs(scale, objective, tuned(objective).values, scored=False, **settings)
+    preset = tuned(objective)
+    training: dict[str, Any] = {
+        "looks": ["dev", "probes"],
+        "scores": ["sts", *_TRANSFER[scale]],
+        "mode": "full" if scale == "paper" else "prototyping",
+    }
+    if scale == "paper":
+        training |= {"batch_size": preset.batch_size, "learning_rate": preset.learning_rate}
+    return text_jobs(scale, objective, {**preset.values, **(changed or {})}, **training)
 
 
 def with_margin(scale: Scale, margin: float) -> list[PaperJob]:
     """Return the trainings with MPT at a margin; that of table 2 is table 1's."""
-    return trained(scale, "mpt", changed={"margin": margin})
-
-
-def untrained(scale: Scale, backbone: str = BERT) -> list[PaperJob]:
-    """Return the job that scores an encoder before any training (metrics ``... first``)."""
-    if backbone == BERT:
-        return shared.untrained(scale)
-    preset = tuned("infonce", backbone)
-    first = {"looks": ["dev"], "ends": ["first"], "max_steps": 1, "keep_every": 1}
-    return text_jobs(scale, "infonce", preset.values, seeds=[0], **_own(backbone, preset) | first)
-
-
-def _own(backbone: str, preset: Preset) -> dict[str, Any]:
-    return {
-        "encoder": BACKBONES[backbone],
-        "learning_rate": preset.learning_rate,
-        "batch_size": preset.batch_size,
-    }
+    return trained(scale, "mpt", {"margin": margin})
 
 
 def end(scale: Scale) -> str:

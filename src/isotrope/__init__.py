@@ -14,7 +14,7 @@ _HOME = {
     "audit": "isotrope.verbs",
     "compare": "isotrope.verbs",
     "decompose": "isotrope.paradigm.decompose",
-    "diagnose": "isotrope.diagnostics.target",
+    "diagnose": "isotrope.verbs",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.training",
     "fit_images": "isotrope.training",
@@ -73,7 +73,6 @@ if TYPE_CHECKING:
     from isotrope.core.softplus import softplus as softplus
     from isotrope.core.terms import Terms as Terms
     from isotrope.core.views import Views as Views
-    from isotrope.diagnostics.target import diagnose as diagnose
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.evaluation import search as search
@@ -88,6 +87,7 @@ if TYPE_CHECKING:
     from isotrope.training import fit_images as fit_images
     from isotrope.verbs import audit as audit
     from isotrope.verbs import compare as compare
+    from isotrope.verbs import diagnose as diagnose
     from isotrope.verbs import report as report
     from isotrope.verbs import sweep as sweep
 

@@ -1,4 +1,4 @@
-"""The functions ``audit``, ``report``, ``compare`` and ``sweep`` of the package's root.
+"""The functions ``audit``, ``compare``, ``diagnose``, ``report`` and ``sweep`` of the root.
 
 They are thin: the work is done in the packages below, which are imported when a verb is called.
 """
@@ -6,7 +6,7 @@ They are thin: the work is done in the packages below, which are imported when a
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
     from isotrope.diagnostics.audit.result import Audit
     from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+    from isotrope.diagnostics.findings import Diagnosis
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.evaluation.embed import Encoder
     from isotrope.paradigm.objective import Objective
     from isotrope.training.dev_score import DevMetric
     from isotrope.training.settings import RunSettings
 
-__all__ = ["EvaluationOptions", "audit", "compare", "report", "sweep"]
+__all__ = ["EvaluationOptions", "audit", "compare", "diagnose", "report", "sweep"]
 
 Folder = str | os.PathLike[str]
 """A run or model folder; an outcome of ``isotrope.fit`` is one."""
@@ -222,6 +223,55 @@ def audit(
         contents["audit.html"] = page(audited).encode("utf-8", "replace")
         write_all(Path(output), contents)
     return audited
+
+
+def diagnose(
+    target: Folder,
+    *,
+    data: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    objective: "str | Objective | None" = None,
+    objective_settings: Mapping[str, float | str] | None = None,
+    plugins: Sequence[str | Path] = (),
+) -> "Diagnosis":
+    """Return what is wrong with a run or a model, the root cause first, and what to change.
+
+    Of a run its log, dev scores, settings and saved model are examined, and the diagnosis is also
+    written to ``diagnosis.json`` in its folder, where ``isotrope.report`` finds it. Of a model
+    there is what its embeddings of some data show, and of a model of text with ``data`` also what
+    Li et al. (2024) measure and what whitening uncovers (``Diagnosis.model``).
+
+    Args:
+        target: run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
+        data: text, pairs or images to embed, instead of a run's own; of a model without data, pairs
+            of docstrings of Python's own library.
+        columns: of tables of text.
+        objective: whose components are examined, for a model; a run has its own.
+        objective_settings: of an objective that is given by its name.
+        plugins: Python files with objectives of your own. Code that only a run names is not run.
+
+    Raises:
+        InputError: no run and no model there, or data that cannot be read.
+    """
+    from isotrope.diagnostics.target import diagnose as examined
+
+    diagnosis = examined(
+        target,
+        data=data,
+        columns=columns,
+        objective=objective,
+        objective_settings=objective_settings,
+        plugins=plugins,
+    )
+    if not diagnosis.model or data is None:
+        return diagnosis
+    from isotrope.diagnostics.audit.rows import read_rows
+    from isotrope.encoders.sentence import SentenceEncoder
+    from isotrope.evaluation.uncover import uncover_records
+
+    rows = read_rows(Path(data), columns=columns, views="auto")
+    found = uncover_records(SentenceEncoder.load(os.fspath(target)), rows.texts, rows.views)
+    return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
 
 
 def _audit_page() -> "Callable[[Audit], str]":

@@ -46,8 +46,10 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
     assert "no such file" in run("audit", tmp_path / "none.tsv", *asked).err
     found = run("audit", pairs, *asked, "--output", pairs)
     assert (found.code, "is a file; give a folder" in found.err) == (2, True)
+    found = run("audit", f"qa={pairs}", f"nli={pairs}", *asked)
+    assert (found.code, "audit takes one file; found 2" in found.err) == (2, True)
     (tmp_path / "one.txt").write_text("one text\n")
-    found = run("audit", tmp_path / "one.txt", *asked)
+    found = run("audit", f"qa={tmp_path / 'one.txt'}", *asked)
     assert (found.code, "too few to compare" in found.err) == (2, True)
     found = run("audit", pairs, *asked, "--objective", "barlowtwins")
     assert (found.code, "compares coordinates" in found.err) == (2, True)

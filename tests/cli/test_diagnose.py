@@ -122,3 +122,18 @@ def test_the_help_teaches(run) -> None:
     assert found.code == 0
     for word in ("RUN_OR_MODEL", "--data", "--json", "diagnosis.json", "docs/diagnosis.md"):
         assert word in found.out
+
+
+def test_of_a_model_and_text_there_are_the_statistics_of_li_et_al(run, model: Path) -> None:
+    asked = ["diagnose", model / "model", "--data", model / "texts.txt"]
+    found = json.loads(run(*asked, "--json").out)["model"]
+    assert 0 < found["positive_angle"][0] < found["negative_angle"][0]
+    low, middle, high = found["negative_cosine"]
+    assert low < middle < high < found["positive_cosine"][1]
+    assert 0 < found["hardest_share"] < 1
+    assert found["ratios"]["arccon"] > 1
+    assert found["uncovered"]["kind"] in ("raw", "covered", "trained", "unknown")
+    printed = " ".join(run(*asked).out.split())
+    for words in ("- angles with positives 0.", "- hardest negative: ", "- encoder "):
+        assert words in printed
+    assert "model" not in json.loads(run("diagnose", model / "model", "--json").out)

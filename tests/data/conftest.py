@@ -43,8 +43,12 @@ Make = Callable[..., TokenStore]
 def make(tmp_path: Path) -> Make:
     """Build a store from texts, pairs and None (end of document)."""
 
-    def made(texts: Sequence[str | tuple[str, ...] | None], **settings: Any) -> TokenStore:
+    def made(
+        texts: Sequence[str | tuple[str, ...] | None], groups: Sequence[str] = (), **settings: Any
+    ) -> TokenStore:
         settings = {"vocabulary": VOCABULARY, "max_length": 16} | settings
-        return build(tmp_path / "store", records(*texts), tokenize, **settings)
+        made = records(*texts)
+        made[: len(groups)] = [r._replace(group=g) for r, g in zip(made, groups, strict=False)]
+        return build(tmp_path / "store", made, tokenize, **settings)
 
     return made

@@ -82,7 +82,7 @@ def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> Non
     lines = str(diagnose(case())).splitlines()
     assert lines[0] == "verdict: healthy"
     assert "- dead early 0.1 of the anchors (fault if above 0.9)" in lines
-    assert "- hardest times uniform 18.9 times uniform (fault if below 1.5)" in lines
+    assert "- hardest times uniform 18.9 (fault if below 1.5)" in lines
 
 
 @pytest.mark.parametrize("outcome", ["worse", "not known", "within noise"])
@@ -344,7 +344,7 @@ def test_what_is_wrong_is_named_first(given: dict[str, Any], verdict: str, chang
         {"kind": "images", "start": {"positive_mean": 1.4}},
         # two images may look alike
         {"kind": "images", "false_negatives": 0.9},
-        # paper 000 is about sentences; on images these are the rule
+        # Li et al. 2024 is about sentences; on images these are the rule
         {"kind": "images", "objective": "barlowtwins", "dissipation": 1.0},
         # 1 on hard batches, but not on an ideal one
         {"dissipation": 1.0},

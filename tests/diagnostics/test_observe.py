@@ -55,7 +55,7 @@ def test_the_parts_of_the_gradient_are_autograds(objective: Objective) -> None:
 
 
 def test_the_parts_of_infonce_are_the_printed_ones() -> None:
-    """Paper 001, eq. 7; and of the push the length of the sum, not the sum of the lengths."""
+    """Nie et al. 2023, eq. 7; and of the push the length of the sum, not the sum of the lengths."""
     anchors, positives = batch()
     h, other, tau, n = unit(anchors), unit(positives), 0.4, len(anchors)
     pull = push = 0.0

@@ -1,6 +1,5 @@
 """The pages of the objectives: generated, complete, and committed as they are generated."""
 
-import runpy
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -56,27 +55,6 @@ def test_the_committed_index_and_nothing_else() -> None:
     assert (COMMITTED / "README.md").read_text(encoding="utf-8") == index(NAMES)
     stems = {f.stem for f in COMMITTED.iterdir()} - {"README"}
     assert stems == set(NAMES), "pages of objectives that are gone"
-
-
-def test_what_the_guide_says_of_table_3_was_measured() -> None:
-    build = runpy.run_path(str(ROOT / "docs" / "build.py"))
-    text = (ROOT / "docs" / "guide" / "reproduce.md").read_text(encoding="utf-8")
-    assert build["reproduced"](text) == text, "out of date: make docs"
-    _, rows = build["measured"]("unified-gradient/table3.csv")
-    word = {row[0]: row[-1] for row in rows}
-    assert {name for name, verdict in word.items() if verdict == "loses"} == {"MHE"}
-    lines = (ROOT / "docs/results/reproduce/unified-gradient/table3.csv").read_text().splitlines()
-    for verdict in ("holds", "fails"):
-        assert sum(line.startswith(f"{verdict},") for line in lines) == 3
-    gain = {name: float(shown.split()[0]) for name, _, shown, *_ in rows}
-    assert gain["MHS"] > gain["mMHS"]
-    assert gain["ArcCon"] > gain["InfoNCE"]
-    assert gain["MET"] > gain["MPT"]
-    _, rows = build["measured"]("unified-gradient/table4.csv")
-    lost = {row[0]: float(row[-2].split()[0]) for row in rows if row[0] != "untrained"}
-    assert all(change < 0 for change in lost.values())
-    changed = {"mMHE", "mMHS", "mB", "mV"}
-    assert max(lost[n] for n in lost if n not in changed) < min(lost[n] for n in changed)
 
 
 def test_the_same_class_gives_the_same_bytes(tmp_path: Path) -> None:

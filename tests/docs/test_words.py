@@ -10,7 +10,7 @@ PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "guide").glob("*.md")),
     *(ROOT / "docs" / f"{n}.md" for n in ("api", "benchmarks", "faq", "index", "install")),
-    *(ROOT / "docs" / f"{n}.md" for n in ("reliability", "reproduce")),
+    *(ROOT / "docs" / f"{n}.md" for n in ("errata", "reliability", "replication", "reproduce")),
 ]
 # what a pattern finds: code, links, comments and indented blocks are left out
 NOT_PROSE = re.compile(

@@ -1,4 +1,5 @@
 import copy
+import math
 
 import pytest
 import torch
@@ -6,6 +7,7 @@ from torch import nn
 
 from isotrope.core.errors import InputError
 from isotrope.encoders import ImageEncoder, MLPHead, cut_initialize
+from isotrope.encoders.cut_initialize import first_turn
 from isotrope.encoders.projectors import DINOHead, projector
 
 
@@ -109,3 +111,16 @@ def test_the_name_is_the_function_whatever_was_imported_before():
     import isotrope.encoders.cut_initialize
 
     assert isotrope.encoders.cut_initialize is cut_initialize
+
+
+def test_a_cut_turns_the_first_step_by_its_square():
+    """A norm behind the layer: the gradient is orthogonal to the weights and inverse to them."""
+    turns = []
+    for c in (1.0, 3.0):
+        torch.manual_seed(0)
+        module = nn.Sequential(nn.Linear(5, 4, bias=False), nn.BatchNorm1d(4, eps=1e-12))
+        cut_initialize(module, c)
+        module(torch.randn(8, 5)).pow(3).sum().backward()
+        turns.append(math.tan(first_turn(module, 0.01)))
+    assert turns[1] == pytest.approx(9 * turns[0], rel=1e-3)
+    assert first_turn(nn.Linear(2, 2), 1.0) == 0.0, "nothing has a gradient"

@@ -122,7 +122,7 @@ def test_means_over_subsets_are_rounded_once(sets, table):
 
 
 def test_alignment_and_uniformity_of_the_dev_split(sets, table):
-    """As paper 001 plots them: alignment of pairs above 4, uniformity of all sentences."""
+    """As Nie et al. 2023 plots them: alignment of pairs above 4, uniformity of all sentences."""
     dev = sets["STS-B"][1]
     dev.scores[:3] = (4.5, 5, 4)
     dev.second[0] = dev.first[1]  # a repeated sentence counts once

@@ -32,11 +32,11 @@ def ambient(loss, h):
     return torch.autograd.grad(loss(h), h)[0]
 
 
-# InfoNCE: paper 001, eq. 6, 7, 16 and C.1
+# InfoNCE: Nie et al. 2023, eq. 6, 7, 16 and C.1
 
 
 def both_parts_by_hand(a, b, tau):
-    """Eq. 6 of paper 001 before the projection: what pulls and what pushes, n x d each."""
+    """Eq. 6 of Nie et al. 2023 before the projection: what pulls and what pushes, n x d each."""
     n, e = len(a), (a @ b.T / tau).exp()
     pull, push = [], []
     for i in range(n):
@@ -47,7 +47,7 @@ def both_parts_by_hand(a, b, tau):
 
 
 def test_infonce_splits_into_a_pull_and_pushes() -> None:
-    """Paper 001, eq. 6 (with hats on h'_j, notes d24): the terms are exactly these two."""
+    """Nie et al. 2023, eq. 6 (with hats on h'_j, notes d24): the terms are exactly these two."""
     tau, (a, b) = 0.1, spread(14, 5)
     pull, push = both_parts_by_hand(a, b, tau)
     terms = InfoNCE(temperature=tau).terms(a, b)
@@ -72,7 +72,7 @@ def test_first_line_of_the_derivation() -> None:
 
 
 def test_gradient_norms_of_infonce_and_dcl() -> None:
-    """Paper 001, eq. 7, 9, 16, 18 on embeddings of norm 3 (the denominator of 7 as in d25)."""
+    """Nie et al. 2023, eq. 7, 9, 16, 18 on embeddings of norm 3 (denominator of 7 as in d25)."""
     tau, n = 0.2, 14
     a, b = spread(n, 5)
     s = a @ b.T
@@ -96,7 +96,7 @@ def test_gradient_norms_of_infonce_and_dcl() -> None:
 
 
 def test_parts_are_those_of_the_paper() -> None:
-    """Paper 004, supplement, table 2, SimCLR row, with e^{+C/tau} (notes d43)."""
+    """Manna et al. 2023, supplement, table 2, SimCLR row, with e^{+C/tau} (notes d43)."""
     tau, (a, b) = 0.5, spread(9, 5)
     s = a @ b.T
     attraction, repulsion = InfoNCE(temperature=tau).parts
@@ -183,7 +183,7 @@ def test_ntxent_gradient_by_hand() -> None:
 
 @pytest.mark.parametrize("u", [1e-3, math.pi / 18, 1.0, math.pi])
 def test_arccon_value_and_gradient_as_printed(u: float) -> None:
-    """Paper 000, eq. 2, exact in the ambient space while theta + u < pi."""
+    """Li et al. 2024, eq. 2, exact in the ambient space while theta + u < pi."""
     tau, n = 0.1, 16
     a, b = spread(n, 6)
     s = a @ b.T
@@ -208,7 +208,7 @@ def test_arccon_value_and_gradient_as_printed(u: float) -> None:
 
 
 def test_arccon_ratio_of_the_exact_fact() -> None:
-    """sin(pi/6 + pi/18) / sin(pi/6) = 1.2856 (paper 000, table 1)."""
+    """sin(pi/6 + pi/18) / sin(pi/6) = 1.2856 (Li et al. 2024, table 1)."""
     rows = [[1.0, 0.0], [math.cos(math.pi / 6), 0.5], [0.0, 1.0]]
     h = torch.tensor(rows, dtype=torch.float64)
     ratio = ArcCon().terms(h[[0, 0]], h[[1, 2]]).ratio
@@ -253,7 +253,7 @@ def test_dcl_gradient_as_printed(tau: float) -> None:
 
 
 def test_dcl_without_the_hats_and_the_bracket_is_another_loss() -> None:
-    """Paper 001 prints exp(.)/tau (notes d24): the weights would not know the temperature."""
+    """Nie et al. 2023 prints exp(.)/tau (notes d24): the weights would not know the temperature."""
     a, b = spread(12, 5)
     e = (a @ b.T).exp().fill_diagonal_(0)
     printed = (e / e.sum(dim=1, keepdim=True) @ b - b) / 0.03
@@ -299,7 +299,7 @@ def test_dclplus_is_active_where_infonce_keeps_more_than_half(tau: float) -> Non
 
 
 def test_dclplus_is_dcl_cut_at_zero() -> None:
-    """Mean over all anchors; paper 001, eq. 11 (d26: sin theta_ii', not of a negative)."""
+    """Mean over all anchors; Nie et al. 2023, eq. 11 (d26: sin theta_ii', not of a negative)."""
     n, (a, b) = 24, spread(24, 12)
     dcl = DCL(temperature=0.17).per_anchor(a, b)
     torch.testing.assert_close(DCLPlus()(a, b), dcl.clamp_min(0).sum() / n)
@@ -315,7 +315,7 @@ def test_dclplus_is_dcl_cut_at_zero() -> None:
 
 
 def test_dclplus_bounds_infonce() -> None:
-    """Paper 001, eq. 12: InfoNCE <= log 2 + DCL+, with equality where the loss is log 2."""
+    """Nie et al. 2023, eq. 12: InfoNCE <= log 2 + DCL+, with equality where the loss is log 2."""
     for tau in (0.05, 0.17, 1.0):
         a, b = spread(24, 6)
         slack = math.log(2) + DCLPlus(temperature=tau).per_anchor(a, b)

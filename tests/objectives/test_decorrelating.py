@@ -41,7 +41,7 @@ def error(found, expected, points) -> float:
 
 
 def barlow_by_hand(a, b, nu, correlated=None, compared=None):
-    """Paper 000, eq. 10: (2/N) (-A h'_i + nu sum_{j != i} (h'_i.h'_j / N) h_j)."""
+    """Li et al. 2024, eq. 10: (2/N) (-A h'_i + nu sum_{j != i} (h'_i.h'_j / N) h_j)."""
     n, d = a.shape
     c = sum(torch.outer(a[i], (b if correlated is None else correlated)[i]) for i in range(n)) / n
     matrix = torch.eye(d, dtype=torch.float64) - (1 - nu) * torch.diag(c.diagonal())
@@ -65,7 +65,7 @@ def test_barlow_gradient_as_printed(kind: str, nu: float) -> None:
     torch.testing.assert_close(found, tangent(barlow_by_hand(a, b, nu), a), rtol=1e-9, atol=1e-14)
 
 
-def test_barlow_as_paper_002_prints_it_does_not_fit() -> None:
+def test_barlow_as_the_earlier_version_prints_it_does_not_fit() -> None:
     """Notes d6, d7: the auto-correlation, and h_i.h'_j for h'_i.h'_j."""
     a, b = views()
     found = gradient(BarlowTwins(weight=0.7), a, b)
@@ -123,7 +123,7 @@ def vicreg_by_hand(h, other, nu1, nu2, gamma):
 
 
 def eleven_by_hand(h, other, nu):
-    """Paper 000, eq. 11."""
+    """Li et al. 2024, eq. 11."""
     n = len(h)
     rows = [sum((h[i] @ h[j]) / n * h[j] for j in range(n) if j != i) for i in range(n)]
     return 2 / n * (-other + nu * torch.stack(rows))
@@ -168,7 +168,7 @@ def test_equation_11_is_that_of_the_whole_moment_without_centring() -> None:
 
 
 def test_vicreg_coefficients_are_named_by_what_they_weigh() -> None:
-    """Notes d8: paper 000 swaps the letters v and c of Bardes et al."""
+    """Notes d8: Li et al. 2024 swaps the letters v and c of Bardes et al."""
     a, b = batch("random", 9, 3)
     off = ~torch.eye(3, dtype=torch.bool)
     zero = {"sim_coeff": 0.0, "cov_coeff": 0.0, "var_coeff": 0.0, "space": "raw"}
@@ -217,7 +217,7 @@ def test_barlow_twins_grad_is_the_gradient_of_barlow_twins(kind: str, nu: float)
 
 
 def released_surrogate(x, y, nu, barlow: bool):
-    """The loss that the released code of paper 000 trains in place of either, one view."""
+    """The loss that the released code of Li et al. 2024 trains in place of either, one view."""
     n = len(x)
     moment = x.T @ y / n
     pull = (1 - (1 - nu) * moment.diagonal() if barlow else 1.0) * 2 / n

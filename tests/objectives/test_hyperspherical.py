@@ -22,12 +22,12 @@ def squares(a, b):
     return torch.cdist(a, b).square()
 
 
-# AlignUniform: paper 001
+# AlignUniform: Nie et al. 2023
 
 
 @pytest.mark.parametrize("alpha", [1.0, 2.0, 3.0])
 def test_align_uniform_as_printed(alpha: float) -> None:
-    """Paper 001, eq. 2, 3 and 29: ordered pairs across the views."""
+    """Nie et al. 2023, eq. 2, 3 and 29: ordered pairs across the views."""
     n, t, lam = 9, 3.0, 0.3
     a, b = (unit(x) for x in batch("random", n, 5))
     align = sum((a[i] - b[i]).norm() ** alpha for i in range(n)) / n
@@ -41,7 +41,7 @@ def test_align_uniform_as_printed(alpha: float) -> None:
 
 
 def test_align_uniform_within_is_the_mean_of_both_views_measures() -> None:
-    """Wang and Isola, and paper 001's released code: unordered pairs within each view."""
+    """Wang and Isola, and Nie et al. 2023's released code: unordered pairs within each view."""
     a, b = batch("clustered", 12, 5)
     spread = (uniformity(a, t=6.0) + uniformity(b, t=6.0)) / 2
     expected = 0.8 * alignment(a, b) + 0.2 * spread
@@ -50,7 +50,7 @@ def test_align_uniform_within_is_the_mean_of_both_views_measures() -> None:
 
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0, 2.5, 3.0])
 def test_align_uniform_gradient_as_printed(alpha: float) -> None:
-    """Paper 001, eq. 27 and 30 on raw embeddings: projected, and divided by their norm."""
+    """Nie et al. 2023, eq. 27 and 30 on raw embeddings: projected, and divided by their norm."""
     n, t, lam = 8, 2.0, 0.4
     z, other = batch("random", n, 4)
     a, b = unit(z), unit(other)
@@ -66,7 +66,7 @@ def test_align_uniform_gradient_as_printed(alpha: float) -> None:
 
 
 def test_align_uniform_norms_of_both_parts() -> None:
-    """Paper 001, eq. 8 (per pair) and eq. 17, from the components."""
+    """Nie et al. 2023, eq. 8 (per pair) and eq. 17, from the components."""
     n, alpha, t = 7, 3.0, 2.0
     a, b = (unit(x) for x in batch("random", n, 4))
     terms = AlignUniform(alpha=alpha, t=t, balance=0.5).terms(a, b)
@@ -158,17 +158,17 @@ def test_without_negatives_there_is_the_pull_alone(objective) -> None:
     [("bert-base", 0.1), ("bert-large", 0.1), ("roberta-base", 0.2), ("roberta-large", 0.4)],
 )
 def test_align_uniform_presets(backbone: str, balance: float) -> None:
-    """Paper 001, table 2."""
+    """Nie et al. 2023, table 2."""
     assert AlignUniform(preset=backbone) == AlignUniform(alpha=2.0, t=6.0, balance=balance)
     preset = AlignUniform.presets[backbone]
     assert (preset.learning_rate, preset.batch_size) == (1e-5, 64)
 
 
-# MHE: paper 000
+# MHE: Li et al. 2024
 
 
 def test_mhe_as_printed() -> None:
-    """Paper 000, section 4.1: unordered pairs of the anchors' view, t = 1."""
+    """Li et al. 2024, section 4.1: unordered pairs of the anchors' view, t = 1."""
     n, nu = 8, 0.7
     a, b = (unit(x) for x in batch("random", n, 4))
     d = squares(a, a)
@@ -178,7 +178,7 @@ def test_mhe_as_printed() -> None:
 
 
 def mhe_by_hand(a, b, nu, unordered=True):
-    """Paper 000, eq. 7 and 8."""
+    """Li et al. 2024, eq. 7 and 8."""
     n = len(a)
     e = torch.exp(2 * a @ a.T).fill_diagonal_(0)
     total = e.sum() / 2 if unordered else e.sum()
@@ -222,11 +222,11 @@ def test_the_released_energy_is_that_of_half_the_inverse_temperature() -> None:
     assert (released - gradient(MHE(), a, b)).abs().max() > 1e-3
 
 
-# MHS: paper 000
+# MHS: Li et al. 2024
 
 
 def mhs_by_hand(a, b, nu, pick=min):
-    """Paper 000, section 4.1: values, and gradients of the anchors with negatives constant."""
+    """Li et al. 2024, section 4.1: values, and gradients of the anchors with negatives constant."""
     n, values, rows = len(a), [], []
     for i in range(n):
         j = pick((j for j in range(n) if j != i), key=lambda j: (a[i] - a[j]).norm().item())
@@ -237,7 +237,7 @@ def mhs_by_hand(a, b, nu, pick=min):
 
 
 def test_mhs_as_printed() -> None:
-    """Paper 000, eq. 7 and 9: j = arg min of the distance; arg max is not its gradient."""
+    """Li et al. 2024, eq. 7 and 9: j = arg min of the distance; arg max is not its gradient."""
     n, nu = 9, 0.7
     a, b = (unit(x) for x in batch("random", n, 4))
     values, by_hand = mhs_by_hand(a, b, nu)

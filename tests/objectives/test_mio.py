@@ -1,4 +1,4 @@
-"""The three MIO losses against paper 004 and its supplement, written out by hand."""
+"""The three MIO losses against Manna et al. 2023 and its supplement, written out by hand."""
 
 import math
 
@@ -37,7 +37,7 @@ PUSH = {MIOv1: torch.sigmoid, MIOv2: torch.sigmoid, MIOv3: torch.exp}
 
 
 def by_hand(cls, a, b, tau):
-    """Paper 004, eq. 4, 12, 18: means over T_P = 2N positives and T_N = 2N (2N - 2) negatives."""
+    """Manna et al. 2023, eq. 4, 12, 18: means over 2N positives and 2N (2N - 2) negatives."""
     n = len(a)
     z = torch.cat([a, b])
     x = z @ z.T / tau

@@ -112,7 +112,7 @@ def test_the_value_of_mixcse_depends_on_the_order_of_the_batch() -> None:
 
 
 @pytest.mark.parametrize("tau", [0.05, 0.2])
-def test_the_bounds_of_paper_001(tau: float) -> None:
+def test_the_bounds_of_nie_et_al(tau: float) -> None:
     """Eq. 50 and 51 with M = 1: their left sides are these losses."""
     n, (a, b) = 24, spread(24, 12)
     nearest = (a @ b.T).fill_diagonal_(-9).argsort(dim=1, descending=True)

@@ -55,13 +55,13 @@ def assert_gradients(objective, by_hand, a, b) -> None:
 
 
 def active(a, b, m):
-    """Paper 000, section 4.2: s_ii' - max_{k != i} s_ik' < m."""
+    """Li et al. 2024, section 4.2: s_ii' - max_{k != i} s_ik' < m."""
     s, n = a @ b.T, len(a)
     return [float(s[i, i] - max(s[i, k] for k in range(n) if k != i) < m) for i in range(n)]
 
 
 def weights(name: str, a, b, tau=TAU, total="k!=l", nearest=min):
-    """W_ij of paper 000, table 2, lower half."""
+    """W_ij of Li et al. 2024, table 2, lower half."""
     n = len(a)
     x = b if name == "mB" else a
     e = torch.exp(x @ x.T / tau)
@@ -464,7 +464,7 @@ def test_released_baseline_without_active_anchors_is_zero() -> None:
 
 
 def test_the_papers_baseline_is_the_default_with_a_margin() -> None:
-    """Paper 000, section 3.2: m = .30, tau = .05, r = 1."""
+    """Li et al. 2024, section 3.2: m = .30, tau = .05, r = 1."""
     assert Paradigm(dissipation="margin") == Paradigm(
         dissipation="margin:0.30", weight="softmax:0.05", ratio=1
     )

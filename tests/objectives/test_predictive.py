@@ -12,7 +12,7 @@ from tests.paradigm.batches import batch
 
 
 def test_negative_cosine_gradient_of_raw_embeddings() -> None:
-    """Paper 003, proposition 3.1; the gradient of -cos is minus the displayed vector (d33)."""
+    """Draganov et al. 2024, proposition 3.1; the gradient of -cos is minus what is displayed."""
     n = 7
     z, other = batch("random", n, 5)
     x = z.clone().requires_grad_()

@@ -30,7 +30,7 @@ def test_infonce_with_hard_negatives_is_cross_entropy_over_all_columns() -> None
 
 
 def test_infonce_gradient_as_printed() -> None:
-    """Paper 000, eq. 1: sum_{j != i} e_ij (h'_j - h'_i) / (tau sum_k e_ik), mean over anchors."""
+    """Li et al. 2024, eq. 1: sum_{j != i} e_ij (h'_j - h'_i) / (tau sum_k e_ik), averaged."""
     tau, n = 0.1, 12
     a, b = (unit(x) for x in batch("random", n, 5))
     e = (a @ b.T / tau).exp()
@@ -64,7 +64,7 @@ def test_infonce_has_second_derivatives() -> None:
 
 
 def test_paradigm_composes_the_empirical_baseline() -> None:
-    """Paper 000, eq. 5: GD a margin, W a softmax over the row, R static; mean over anchors."""
+    """Li et al. 2024, eq. 5: GD a margin, W a softmax over the row, R static; mean over anchors."""
     n, m, tau, r = 8, 0.3, 0.05, 1.25
     a, b = (unit(x) for x in batch("random", n, 6))
     s = a @ b.T

@@ -1,4 +1,4 @@
-"""MPT, MET and MAT against what papers 000 and 001 print, and against where they misprint."""
+"""MPT, MET and MAT against what Li et al. 2024 and Nie et al. 2023 print, misprints included."""
 
 import math
 
@@ -33,7 +33,7 @@ def gradient(objective, h, other):
 
 
 def by_hand(cls, a, b, margin, *, hardest=max, active=lambda p, n, m: n - p < m):
-    """The loss and the gradient, anchor by anchor: eq. 3 of paper 000, mean over all anchors.
+    """The loss and the gradient, anchor by anchor: eq. 3 of Li et al. 2024, mean over all anchors.
 
     ``hardest`` picks a negative by its similarity; ``active`` is the condition on rho of the
     positive, rho of that negative, and the margin.
@@ -89,7 +89,7 @@ def test_the_hardest_negative_is_the_nearest(cls) -> None:
 
 @pytest.mark.parametrize("margin", [0.0, 0.2, 0.45, 0.7])
 def test_met_is_active_while_the_negative_is_not_far_enough(margin: float) -> None:
-    """Notes d3: appendix D of paper 000 reverses the difference of the condition."""
+    """Notes d3: appendix D of Li et al. 2024 reverses the difference of the condition."""
     a, b = spread(24, 12)
     _, wrong = by_hand(MET, a, b, margin, active=lambda p, n, m: p - n < m)
     found = gradient(MET(margin=margin), a, b)
@@ -105,8 +105,8 @@ def test_met_is_active_while_the_negative_is_not_far_enough(margin: float) -> No
         (MAT, lambda p, n, m: p - n < m),
     ],
 )
-def test_conditions_that_paper_001_misprints(cls, printed) -> None:
-    """Notes d27: eq. 20-22 of paper 001."""
+def test_conditions_that_nie_et_al_misprint(cls, printed) -> None:
+    """Notes d27: eq. 20-22 of Nie et al. 2023."""
     a, b = spread(24, 12)
     _, wrong = by_hand(cls, a, b, cls().margin, active=printed)
     assert (gradient(cls(), a, b) - tangent(wrong, a)).norm(dim=1).max() * len(a) > 0.3
@@ -121,7 +121,7 @@ def test_conditions_that_paper_001_misprints(cls, printed) -> None:
     ],
 )
 def test_gradient_norms_of_both_parts(cls, attraction, repulsion) -> None:
-    """Paper 001, eq. 20-22 and 39-40, with the condition the right way round (notes d27, d28)."""
+    """Nie et al. 2023, eq. 20-22 and 39-40, the condition the right way round (d27, d28)."""
     a, b = spread(24, 12)
     raw = 3 * a
     s = a @ b.T
@@ -171,7 +171,7 @@ def test_clamped_pairs_neither_pull_nor_push(cls) -> None:
 
 
 def test_met_ratio_of_the_exact_fact() -> None:
-    """R = sqrt((1 - cos pi/3) / (1 - cos pi/6)) = 1.9319 (paper 000, table 1)."""
+    """R = sqrt((1 - cos pi/3) / (1 - cos pi/6)) = 1.9319 (Li et al. 2024, table 1)."""
     plane = [0.0, math.pi / 6, -math.pi / 3]
     rows = torch.tensor([[math.cos(t), math.sin(t)] for t in plane], dtype=torch.float64)
     a, b = rows[[0, 0]], rows[[1, 2]]
@@ -193,7 +193,7 @@ def test_no_active_anchor_is_zero_and_not_nan() -> None:
 
 
 def test_mpt_bounds_infonce() -> None:
-    """Paper 001, eq. 12: InfoNCE <= log 2 + MPT(tau log(N - 1)) / tau, anchor by anchor."""
+    """Nie et al. 2023, eq. 12: InfoNCE <= log 2 + MPT(tau log(N - 1)) / tau, anchor by anchor."""
     tau = 0.05
     for n in (2, 3, 17, 64):
         a, b = spread(n, 6)

@@ -33,7 +33,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list:
         for job in jobs:
             if store.find(job) is None:
                 done.append(job)
-                dev = 2.0 * (job.settings["learning_rate"] == protocol.RATES[2])
+                dev = 2.0 * (job.settings["learning_rate"] == protocol.rates("raw")[2])
                 scores = {"dev best": dev, "average best": 40.0 + job.seed}
                 store.keep(job, Result("text", "x", scores))
         return {}
@@ -50,8 +50,8 @@ def test_a_loss_in_a_file_gets_four_rates_and_seeds_at_the_best(trained, tmp_pat
     arguments = [str(file), "--set", "temperature=0.1", "--seeds", "3", "--results", str(tmp_path)]
     assert bench.run(arguments) == 0
     rates = [(job.settings["learning_rate"], job.seed) for job in trained]
-    assert rates[:4] == [(rate, 0) for rate in protocol.RATES]
-    assert rates[4:] == [(protocol.RATES[2], seed) for seed in (1, 2, 3)]
+    assert rates[:4] == [(rate, 0) for rate in protocol.rates("raw")]
+    assert rates[4:] == [(protocol.rates("raw")[2], seed) for seed in (1, 2, 3)]
     assert {job.settings["objective.temperature"] for job in trained} == {0.1}
     assert all(job.settings["plugin"] == [str(file)] for job in trained)
     row = capsys.readouterr().out.splitlines()[-1]

@@ -47,7 +47,7 @@ def test_without_a_paper_the_list(run, toys: Path) -> None:
 def test_what_it_prints_and_writes(run, toys: Path) -> None:
     found = run("toys", "--output", toys)
     assert found.code == 0, found.err
-    for said in ("values | of toys", "1.0    1.00 ± 0.00", "holds     values rise (2 of 2)"):
+    for said in ("values | of toys", "1.0    1.00 ± 0.00", "replicated: values rise (2 of 2)"):
         assert said in found.out
     names = {file.name for file in (toys / "toys").iterdir()}
     assert names == {"figure2.csv", "figure2.md", "figure2.svg", "table1.csv", "table1.md"}
@@ -83,7 +83,7 @@ def test_show_measures_nothing_and_says_what_is_missing(run, toys: Path) -> None
     found = run("toys", "table1", "--show", "--output", toys)
     assert found.code == 0
     assert "1.0    not run" in found.out
-    assert "not run   values rise (0 of 2)" in found.out
+    assert "undecided: values rise (0 of 2)" in found.out
     assert asked_for(toys) == []
     ASKED["cpu"] = [{"value": 1.0}]
     run("toys", "table1", "--output", toys)
@@ -97,14 +97,14 @@ def test_a_claim_that_fails_is_no_error(run, toys: Path) -> None:
     ASKED["cpu"] = [{"value": 3.0}, {"value": 1.0}]
     found = run("toys", "table1", "--output", toys)
     assert found.code == 0
-    assert "fails     values rise" in found.out
+    assert "contradicted: values rise" in found.out
 
 
 def test_json_is_all_that_is_printed(run, toys: Path) -> None:
     found = run("toys", "--json", "--output", toys)
     figure, table = json.loads(found.out)
     assert table["tables"][0]["rows"] == [["1.0", "1.00 ± 0.00"], ["2.5", "2.50 ± 0.00"]]
-    assert table["verdicts"][0]["verdict"] == "holds"
+    assert table["verdicts"][0]["verdict"] == "replicated"
     assert table["scale"] == "cpu"
     assert str(toys / "toys" / "figure2.svg") in figure["files"]
 
@@ -123,8 +123,8 @@ def test_numbers_of_smoke_scale_mean_nothing_and_say_so(run, toys: Path) -> None
 def test_all_verdicts_are_one_page(run, toys: Path) -> None:
     assert run("--all", "--output", toys).code == 0
     page = (toys / "verdicts.md").read_text()
-    assert "| [toys table1](toys/table1.md) | values rise | holds | 2 of 2 |" in page
-    assert "no verdict | an illustration: there is nothing to test |" in page
+    assert "| [toys table1](toys/table1.md) | values rise | replicated | 2 of 2 |" in page
+    assert "has no verdict: an illustration: there is nothing to test" in page
 
 
 def test_a_cell_that_fails_is_one_line_after_the_tables(run, toys: Path) -> None:

@@ -79,7 +79,7 @@ def test_the_parts_make_the_gradient_again(kind, shape, against, loss) -> None:
 
 
 def fraction(s):
-    """Paper 000, table 1: GD of InfoNCE, and its softmax over the negatives."""
+    """Li et al. 2024, table 1: GD of InfoNCE, and its softmax over the negatives."""
     n = len(s)
     off = (s / TAU).masked_fill(torch.eye(n, dtype=torch.bool), -torch.inf)
     return 1 / (1 + (s.diagonal() / TAU).exp() / off.exp().sum(1)), off.softmax(1)
@@ -148,7 +148,7 @@ def test_more_rows_than_dimensions_fit_anything_and_say_so() -> None:
 
 
 def test_a_triplet_loss_by_hand() -> None:
-    """GD is the indicator, W the hardest negative, R = 1 (paper 000, table 1, MPT)."""
+    """GD is the indicator, W the hardest negative, R = 1 (Li et al. 2024, table 1, MPT)."""
     a, b = (unit(x) for x in batch("random", 16, 4))
     a = unit(b + 0.5 * a)
     parts = decompose(triplet, a, b, of="similarities")
@@ -165,7 +165,7 @@ def test_a_triplet_loss_by_hand() -> None:
 
 
 def test_arccon_by_hand_has_its_ratio() -> None:
-    """R = sin(theta + u) / sin theta (paper 000, table 1)."""
+    """R = sin(theta + u) / sin theta (Li et al. 2024, table 1)."""
     a, b = (unit(x) for x in batch("random", 10, 6))
     parts = decompose(arccon, a, b, of="similarities")
     theta = (a * b).sum(1).acos()

@@ -56,7 +56,7 @@ def test_a_normaliser_of_nan_leaves_no_weight() -> None:
 
 
 def test_ratios_at_the_papers_angles() -> None:
-    """Paper 000, table 1: ArcCon at pi/6, u = 10 degrees; MET at (pi/6, pi/3)."""
+    """Li et al. 2024, table 1: ArcCon at pi/6, u = 10 degrees; MET at (pi/6, pi/3)."""
     seen = at_angles(math.pi / 6, math.pi / 3)
     assert float(ArcRatio()(seen)[0]) == pytest.approx(1.2856, abs=5e-5)
     assert float(MetricRatio()(seen)[0]) == pytest.approx(1.9319, abs=5e-5)

@@ -53,7 +53,7 @@ def with_its_own_column(_: Objective, pairs: Pairs, terms: Terms) -> Terms:
 
 
 def of_the_other_moment(objective: BarlowTwins, pairs: Pairs, terms: Terms) -> Terms:
-    """As paper 002 prints it."""
+    """As the earlier version of Li et al. 2024 prints it."""
     n, views = len(pairs.views.anchors), pairs.views
     weight = 2 * objective.weight / n**2 * (views.anchors @ views.own.T)
     return replace(terms, weight=weight.fill_diagonal_(0))

@@ -202,7 +202,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
         "final std 0.0012 below 0.01",
         "rank 1.5 directions \N{EN DASH}",
         "above not finite above 1,500",
-        "paper 000, figure 9",
+        "Li et al. 2024, figure 9",
         "Healthy: well. Nothing was found.",
         "Not diagnosed yet: no one looked.",
     ):

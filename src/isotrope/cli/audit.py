@@ -7,6 +7,7 @@ from pathlib import Path
 
 from isotrope.cli.arguments import Parser, check_readable, dotted
 from isotrope.core.errors import InputError
+from isotrope.data.text.datasets import by_dataset
 
 EPILOG = """\
 examples:
@@ -15,6 +16,7 @@ examples:
   isotrope audit sentences.txt --encoder path/to/model --objective mpt --objective.margin 0.3
   isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --mine 2 --output audits/pairs
   isotrope train audits/pairs/cleaned.jsonl --output runs/cleaned
+  isotrope train audits/pairs/grouped.jsonl --groups label --output runs/grouped
   isotrope train audits/pairs/mined.jsonl --output runs/mined
 
 Nothing is trained: the encoder embeds every text once, cut as training cuts it. The output says how
@@ -23,8 +25,8 @@ pairs of rows push each other as rows that belong together do (likely false nega
 have a positive that is far away or a text that is cut, or occur twice; and whether whitening helps.
 
 Rows are named by their lines in the file, counted from 1. With --output a folder gets the page
-audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for ObjectiveLoss with groups=True, in the
-trainer of sentence-transformers) and, with --mine, mined.jsonl.
+audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for `train --groups label`, and for
+ObjectiveLoss with groups=True in sentence-transformers' trainer) and, with --mine, mined.jsonl.
 """
 
 
@@ -33,7 +35,13 @@ def run(arguments: Sequence[str]) -> int:
     flags, others = dotted(arguments, "objective")
     settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
     options = _parsed(others)
-    check_readable(options.data, *options.plugin)
+    if len(options.data) > 1:
+        raise InputError(
+            f"audit takes one file; found {len(options.data)}: a batch of a training is of one "
+            "data set, so audit each by itself"
+        )
+    ((file,),) = by_dataset(options.data).values()  # of NAME=FILE, as train takes it
+    check_readable(Path(file), *options.plugin)
     if options.dev not in (None, "auto", "none"):
         check_readable(Path(options.dev))
     if not options.plugin:
@@ -46,7 +54,7 @@ def run(arguments: Sequence[str]) -> int:
     from isotrope.verbs import audit
 
     audited = audit(
-        options.data,
+        file,
         encoder=options.encoder,
         objective=options.objective,
         objective_settings=settings,
@@ -80,7 +88,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("data", metavar="DATA", type=Path, help="one file of texts or pairs, as for `train`")
+    add("data", metavar="DATA", nargs="+", help="one file of texts or pairs, as for `train`")
     add("--encoder", metavar="NAME", required=True, help="what training will begin with")
     add(
         "--objective",

@@ -14,6 +14,8 @@ examples:
   isotrope train docs/ --views adjacent --dev auto --output runs/docs
   isotrope train pairs.tsv --query-prompt "query: " --passage-prompt "passage: " --output runs/p
   isotrope train wiki.txt --objective barlowtwins --objective.dissipation margin:0.3 --output runs/b
+  isotrope train pairs.tsv --objective.temperature auto --head none --output runs/audited
+  isotrope train audits/pairs/grouped.jsonl --groups label --output runs/grouped
   isotrope train wiki.txt --devices 4 --batch-size 1024 --output runs/wide
   isotrope train wiki.txt --batch-size 4096 --micro-batch 64 --output runs/large
   isotrope train user/dataset --streaming 1000000 --max-steps 20000 --output runs/streamed
@@ -22,6 +24,7 @@ examples:
 
 Flags and the YAML file are the same thing: --batch-size 64 is `batch-size: 64`, and
 --objective.temperature 0.05 is `objective.temperature: 0.05`. A flag wins over the file.
+--objective.temperature auto takes what `isotrope audit` recommends for the data and the encoder.
 
 The same flags give the same training on one device and on several: --batch-size is that of all
 devices together, and the loss sees all of it. On several machines, start torchrun --nnodes 2
@@ -47,8 +50,9 @@ def run(arguments: Sequence[str]) -> int:
     if parsed is None:
         return 0
     settings, resume = parsed
-    from isotrope.training.early_checks import check_early
+    from isotrope.training.early_checks import as_begun, check_early
 
+    settings = as_begun(settings) if resume else settings
     check_early(settings, resume=resume)
     from isotrope.training.text import summary, train
 

@@ -14,7 +14,7 @@ def cross_moment(views: Views) -> Tensor:
 
     Li et al., 2024, section 4.1 (the cross-correlation without batch normalisation).
     """
-    return views.anchors.T @ views.own / len(views.anchors)
+    return views.anchors.T @ views.own / views.anchors.shape[0]
 
 
 def gram(x: Tensor) -> Tensor:

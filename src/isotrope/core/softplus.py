@@ -1,6 +1,7 @@
 """Computes softplus, log(1 + e^x), with exact first and second derivatives."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 __all__ = ["softplus"]
@@ -9,7 +10,7 @@ __all__ = ["softplus"]
 def softplus(x: Tensor) -> Tensor:
     """Return log(1 + e^x) elementwise, twice differentiable; the value at -inf is 0.
 
-    ``torch.nn.functional.softplus`` returns x itself above 20, where its first derivative becomes
-    exactly 1 and its second 0.
+    By itself ``torch.nn.functional.softplus`` returns x above 20, where its first derivative is
+    exactly 1 and its second 0: here it does so only where e^x would not be finite.
     """
-    return torch.logaddexp(x, x.new_zeros(()))
+    return F.softplus(x, threshold=700.0 if x.dtype == torch.float64 else 80.0)

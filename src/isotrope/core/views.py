@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
 
-__all__ = ["Views", "standard", "unit"]
+__all__ = ["Views", "across_unit", "lengths", "standard", "unit"]
 
 
 def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
@@ -19,16 +20,21 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
     """
     if torch._C._are_functorch_transforms_active():
-        return x / _lengths(x, eps)  # torch.func differentiates every operation itself
+        return x / lengths(x, eps)  # torch.func differentiates every operation itself
     return apply(_Unit, tuple[Tensor, Tensor], x, eps)[0]
 
 
-def _lengths(x: Tensor, eps: float) -> Tensor:
-    norm: Tensor = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    dead = norm <= max(eps, torch.finfo(x.dtype).tiny)
+def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
+    """Return what :func:`unit` divides the rows of ``x`` by, n x 1: infinity for a dead row."""
+    norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).nan_to_num(torch.nan, torch.nan)
     # a dead row is divided by infinity, and so is its gradient
-    lengths: Tensor = norm.masked_fill(norm > torch.finfo(x.dtype).max, torch.nan)
-    return lengths.masked_fill(dead, torch.inf)
+    return torch.threshold(norm, max(eps, torch.finfo(x.dtype).tiny), torch.inf)
+
+
+def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
+    """Return the gradient by x from that by ``unit``, which is x over its ``norm``."""
+    along = (gradient * unit).sum(dim=-1, keepdim=True)
+    return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
 
 class _Unit(torch.autograd.Function):
@@ -41,7 +47,7 @@ class _Unit(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        norm = _lengths(x, eps)
+        norm = lengths(x, eps)
         result = (x / norm, norm)
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*result)
@@ -58,8 +64,7 @@ class _Unit(torch.autograd.Function):
         # second derivatives alone ask for the norms
         gradient = None if by_norm is None else unit * by_norm
         if by_unit is not None:
-            along = (by_unit * unit).sum(dim=-1, keepdim=True)
-            across = torch.addcmul(by_unit, unit, along, value=-1).div_(norm)
+            across = across_unit(by_unit, unit, norm)
             gradient = across if gradient is None else gradient + across
         return gradient, None
 
@@ -76,8 +81,7 @@ def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
     It is batch normalisation without learnt scale and shift: the variance divides by n, and
     ``eps`` is added to it. A constant column becomes 0.
     """
-    centred = x - x.mean(dim=0)
-    return centred * (centred.square().mean(dim=0) + eps).rsqrt()
+    return F.batch_norm(x, None, None, training=True, eps=eps)
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,13 @@ class Views:
                 f"{tuple(self.anchors.shape)} and {tuple(self.positives.shape)}"
             )
         n, d = self.anchors.shape
+        m = self.positives.shape[0]
         if n == 0 or self.offset < 0:
             raise ValueError(
                 f"views need at least one anchor and an offset of 0 or more; found {n} anchors, "
                 f"offset {self.offset}"
             )
-        if self.positives.shape[1] != d or len(self.positives) < self.offset + n:
+        if self.positives.shape[1] != d or m < self.offset + n:
             raise ValueError(
                 "anchors (n x d) and positives (m x d, m >= offset + n) must fit; found "
                 f"{tuple(self.anchors.shape)}, {tuple(self.positives.shape)}, offset {self.offset}"
@@ -131,9 +136,9 @@ class Views:
                 f"negatives must be q x {d}, as the anchors are; "
                 f"found {tuple(self.negatives.shape)}"
             )
-        if self.groups is not None and self.groups.shape != (len(self.positives),):
+        if self.groups is not None and self.groups.shape != (m,):
             raise ValueError(
-                f"groups must hold one integer for each of the {len(self.positives)} positives; "
+                f"groups must hold one integer for each of the {m} positives; "
                 f"found shape {tuple(self.groups.shape)}"
             )
         if not self.anchors.is_floating_point():
@@ -153,7 +158,8 @@ class Views:
     @property
     def own(self) -> Tensor:
         """The positive of each anchor, n x d."""
-        return self.positives[self.rows]
+        square = self.anchors.shape[0] == self.positives.shape[0]
+        return self.positives if square else self.positives[self.rows]  # a slice is a copy backward
 
     @property
     def own_groups(self) -> Tensor | None:

@@ -32,7 +32,9 @@ def diagnose(case: RunEvidence) -> Diagnosis:
     rephrased = tuple(for_trainer(finding, case) for finding in findings)
     remark = None if findings else spreading(case)
     remarks = () if remark is None else (remark,)
-    return Diagnosis(rephrased, case.notes, numbers, case.judgement, case.losses, remarks)
+    return Diagnosis(
+        rephrased, case.notes, numbers, case.judgement, case.losses, remarks, case.model
+    )
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:

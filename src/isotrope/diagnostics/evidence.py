@@ -57,6 +57,7 @@ class RunEvidence:
         judgement: whether training helped; None if the run kept no scores to judge by.
         losses: for a user's own training, the recognised properties of each loss: ``name``,
             ``family``, ``temperature``, ``misfit``, ``negatives``.
+        model: of a model with data of its own, what ``model_geometry`` has measured.
         notes: the evidence that was examined, and that could not be.
     """
 
@@ -70,6 +71,7 @@ class RunEvidence:
     start: Row | None = None
     judgement: Judgement | None = None
     losses: tuple[Mapping[str, Any], ...] = ()
+    model: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     def series(self, column: str) -> list[float]:

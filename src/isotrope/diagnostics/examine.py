@@ -14,9 +14,13 @@ from isotrope.core.doctor_folder import recorded
 from isotrope.core.errors import InputError
 from isotrope.data.text.datasets import by_dataset
 from isotrope.diagnostics.evidence import Row, RunEvidence, is_run, of_run
+from isotrope.diagnostics.model_geometry import model_geometry
+from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.probe import (
     ROWS,
     Texts,
+    embed_views,
+    measure_plain,
     probe_images,
     probe_texts,
     read_texts,
@@ -93,8 +97,11 @@ def _of_model(
     texts = _docstrings() if data is None else read_texts([data], columns=columns)
     encoder = load_encoder(target)
     assert isinstance(encoder, SentenceEncoder)
-    probe = probe_texts(encoder, texts, objective=objective, max_length=_TOKENS)
-    return RunEvidence(kind="text", objective=objective, probe=probe, notes=(_texts_note(texts),))
+    views, plain = embed_views(encoder, texts, max_length=_TOKENS)
+    probe = measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
+    model = {} if data is None else model_geometry(views)
+    notes = (_texts_note(texts),)
+    return RunEvidence(kind="text", objective=objective, probe=probe, model=model, notes=notes)
 
 
 def _docstrings() -> Texts:

@@ -5,9 +5,10 @@ import json
 import math
 import textwrap
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
+from isotrope.diagnostics.model_geometry import geometry_lines
 from isotrope.measures.judgement import Judgement
 
 __all__ = ["HEALTHY", "VERDICTS", "Diagnosis", "Evidence", "Finding", "together"]
@@ -93,6 +94,8 @@ class Diagnosis:
         judgement: whether training helped, by the dev set; None if that is unknown.
         remarks: on a healthy run, what looks like a fault and is none.
         losses: for a user's own training, the recognised properties of each loss.
+        model: of a model and data, its statistics (``isotrope.diagnostics.model_geometry``) and,
+            under ``uncovered``, what whitening uncovers; else empty.
     """
 
     findings: tuple[Finding, ...]
@@ -101,6 +104,7 @@ class Diagnosis:
     judgement: Judgement | None = None
     losses: tuple[Mapping[str, Any], ...] = ()
     remarks: tuple[Finding, ...] = ()
+    model: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def verdict(self) -> tuple[str, ...]:
@@ -129,6 +133,8 @@ class Diagnosis:
         }
         if self.remarks:
             record["remarks"] = [_plain(asdict(remark)) for remark in self.remarks]
+        if self.model:
+            record["model"] = _plain(dict(self.model))
         if self.losses:
             losses = [_plain(dict(loss)) for loss in self.losses]
             record["loss"] = losses[0] if len(losses) == 1 else losses
@@ -150,6 +156,8 @@ class Diagnosis:
         blocks += ["\n".join(f"- {number}" for number in self.numbers)] if self.numbers else []
         blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
         blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
+        if self.model:
+            blocks.append("\n".join(_wrapped(f"- {line}") for line in geometry_lines(self.model)))
         blocks += [_wrapped("examined: " + "; ".join(self.notes))] if self.notes else []
         return "\n\n".join(blocks)
 

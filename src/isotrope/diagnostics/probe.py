@@ -30,7 +30,16 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.mean_cosine import mean_cosine
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["ROWS", "Texts", "probe_images", "probe_texts", "read_texts", "texts_of"]
+__all__ = [
+    "ROWS",
+    "Texts",
+    "embed_views",
+    "measure_plain",
+    "probe_images",
+    "probe_texts",
+    "read_texts",
+    "texts_of",
+]
 
 T = TypeVar("T")
 
@@ -137,6 +146,29 @@ def probe_texts(
         encoder: the encoder whose embeddings, before any normalisation, are measured.
         texts: the texts to embed.
         objective: an objective whose components are measured, too.
+        dropout: see :func:`embed_views`.
+        max_length: see there.
+        guarded: see there.
+    """
+    views, plain = embed_views(
+        encoder, texts, dropout=dropout, max_length=max_length, guarded=guarded
+    )
+    return measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
+
+
+def embed_views(
+    encoder: SentenceEncoder,
+    texts: Texts,
+    *,
+    dropout: float | None = None,
+    max_length: int | None = None,
+    guarded: bool = False,
+) -> tuple[Views, Tensor]:
+    """Return both views of texts, and the anchors without dropout.
+
+    Args:
+        encoder: its modes and weights are restored afterwards.
+        texts: the texts to embed.
         dropout: rate that training put in place of the encoder's own; 0 makes equal views.
         max_length: the most tokens of a text; None is the encoder's own.
         guarded: near-identical texts are not negatives of each other, as in our training.
@@ -160,9 +192,7 @@ def probe_texts(
     finally:
         for module, mode in modes:
             module.training = mode
-    groups = _groups(texts) if guarded else None
-    measured = measure(objective, Views(views[0], views[1], groups=groups))
-    return measured | _besides(plain) | {"copies": texts.copies}
+    return Views(views[0], views[1], groups=_groups(texts) if guarded else None), plain
 
 
 def probe_images(
@@ -186,7 +216,7 @@ def probe_images(
         crops = [a.apply(images, a.draw(len(images), generator)) for a in augments[:2]]
         views = [torch.cat([encoder(x) for x in crop.split(_PIECE)]) for crop in crops]
     measured = measure(objective, Views(views[0], views[1]))
-    return measured | _besides(views[0]) | {"copies": None}
+    return measured | measure_plain(views[0]) | {"copies": None}
 
 
 def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
@@ -197,7 +227,8 @@ def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
     return torch.cat(rows).float().cpu()
 
 
-def _besides(embeddings: Tensor) -> dict[str, float | None]:
+def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
+    """Return the numbers that only a probe has, of embeddings without dropout."""
     return {
         "mean_cosine": float(mean_cosine(embeddings)),
         "count": float(len(embeddings)),

@@ -1,4 +1,4 @@
-"""``isotrope.diagnose``: diagnoses a run or a model by its name, and saves a run's diagnosis."""
+"""Diagnoses a run or a model by its name, and saves a run's diagnosis."""
 
 import os
 import sys
@@ -26,24 +26,7 @@ def diagnose(
     objective_settings: Mapping[str, float | str] | None = None,
     plugins: Sequence[str | Path] = (),
 ) -> Diagnosis:
-    """Return what is wrong with a run or a model, the root cause first, and what to change.
-
-    Of a run its log, dev scores, settings and saved model are examined, and the diagnosis is also
-    written to ``diagnosis.json`` in its folder, where ``isotrope.report`` finds it. Of a model
-    there is what its embeddings of some data show.
-
-    Args:
-        target: run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
-        data: text, pairs or images to embed, instead of a run's own; of a model without data, pairs
-            of docstrings of Python's own library.
-        columns: of tables of text.
-        objective: whose components are examined, for a model; a run has its own.
-        objective_settings: of an objective that is given by its name.
-        plugins: Python files with objectives of your own. Code that only a run names is not run.
-
-    Raises:
-        InputError: no run and no model there, or data that cannot be read.
-    """
+    """Return the diagnosis of a run or a model; see :func:`isotrope.verbs.diagnose`."""
     for plugin in plugins:
         registry.load_plugin(Path(plugin))
     if isinstance(objective, str):

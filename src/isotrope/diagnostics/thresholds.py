@@ -211,7 +211,7 @@ THRESHOLDS: dict[str, Threshold] = {
     ),
     "hardest_times_uniform": Threshold(
         1.5,
-        "times uniform",
+        "",
         "below",
         "negatives-not-hard: share of the weight on the hardest negative times their number",
         "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value " + ZOO,

@@ -8,7 +8,10 @@ from isotrope.core.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["cut_initialize"]
+__all__ = ["TURN", "cut_initialize", "first_turn"]
+
+TURN = 0.02
+"""Radians: where the first step turns cut weights by more, the cut did harm (docs/LOG.md)."""
 
 
 def cut_initialize(
@@ -20,6 +23,9 @@ def cut_initialize(
     initial weights make the first embeddings short, where the gradient is large. In a layer that
     is followed by a normalisation only the effective learning rate changes; the other layers
     shorten the embeddings.
+
+    It is experimental: in our trainings it helps at a thirtieth of a recipe's learning rate and
+    does harm at the recipe's own (docs/LOG.md). :func:`first_turn` tells the two apart.
 
     Args:
         module: an encoder or its heads, of text or images, before any momentum copy is made.
@@ -52,3 +58,22 @@ def cut_initialize(
     for parameter in chosen:
         parameter.data.div_(c)
     return len(chosen)
+
+
+def first_turn(module: "nn.Module", learning_rate: float) -> float:
+    """Return by which angle a step of gradient descent turns the weights of ``module``, in radians.
+
+    Weights that a normalisation follows have a gradient orthogonal to themselves, so that their
+    direction alone matters and a step turns it by atan(rate ||gradient|| / ||weights||). Dividing
+    them by c divides the weights and multiplies the gradient: the turn grows with c squared.
+
+    Args:
+        module: with gradients; parameters without one, vectors and scalars are left out.
+        learning_rate: of the step.
+    """
+    matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
+    squares = [
+        math.fsum(float(x.detach().float().square().sum()) for x in side)
+        for side in ([p.grad for p in matrices if p.grad is not None], matrices)
+    ]
+    return math.atan2(learning_rate * math.sqrt(squares[0]), math.sqrt(squares[1]))

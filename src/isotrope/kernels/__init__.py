@@ -9,5 +9,6 @@ negatives; ``mixtures`` are averages of the columns that ``topk`` finds. Where a
 statistics (``statistics`` records which), ``fused`` computes value and gradients together, in
 ``one_pass`` or in ``two_passes`` over the blocks, depending on the ``coupling`` that the objective
 declares. Where only anchors move, ``surrogate_sums`` serves both directions with one pass.
+``small_batch`` computes what most formulas use of a small batch as one node of autograd, and
 ``choose`` picks the backend and explains its choice.
 """

@@ -1,7 +1,7 @@
 """Chooses the backend that computes the row statistics, and gives the reason.
 
 Value and gradients together (``kernels.fused``) are quickest in blocks from about 180 rows on;
-below, the calls count, of which one matrix and autograd need fewer (benchmarks/small.py). A
+below, the calls count, of which one matrix and autograd need fewer (benchmarks/peers.py). A
 formula that cannot be computed so asks for statistics one by one, and those are quickest from one
 matrix as long as there is room for it.
 

@@ -193,8 +193,8 @@ def _plain(temperature: float | Tensor) -> float:
     return float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
 
 
-# by formula: objectives are values, and recording costs what a batch of 64 does
-_REMEMBERED: dict[tuple[Formula, torch.dtype], Questions] = {}
+# by formula: objectives are values, and recording costs what a batch of 64 does; text: why not
+_REMEMBERED: dict[tuple[Formula, torch.dtype], Questions | str] = {}
 _MOST = 64
 
 
@@ -209,23 +209,34 @@ def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -
     Raises:
         Unfused: it wants more than statistics, or a gradient of another tensor.
     """
-    if (formula, dtype) in _REMEMBERED:
-        return _REMEMBERED[formula, dtype]
+    if (remembered := _REMEMBERED.get((formula, dtype))) is not None:
+        if isinstance(remembered, str):
+            raise Unfused(remembered)
+        return remembered
     recorder = _Recorder(dtype, learnt)
-    positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
-    with torch.enable_grad():
-        value = formula(StatisticsOnly(positive, recorder))
     questions = recorder.questions
+    positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
+    try:
+        with torch.enable_grad():
+            value = formula(StatisticsOnly(positive, recorder))
+    except Unfused as why_not:
+        if questions.lasting:
+            _remember(formula, dtype, str(why_not))
+        raise
     questions.several = value.ndim > 0
     if value.requires_grad:
         questions.lasting = False
         if _leaves(value) - {learnt}:
             raise Unfused("the formula has more tensors that want a gradient")
     if questions.lasting:
-        if len(_REMEMBERED) >= _MOST:
-            _REMEMBERED.clear()
-        _REMEMBERED[formula, dtype] = questions
+        _remember(formula, dtype, questions)
     return questions
+
+
+def _remember(formula: Formula, dtype: torch.dtype, recorded: Questions | str) -> None:
+    if len(_REMEMBERED) >= _MOST:
+        _REMEMBERED.clear()
+    _REMEMBERED[formula, dtype] = recorded
 
 
 def _leaves(value: Tensor) -> set[Tensor | None]:

@@ -108,13 +108,16 @@ class VICReg(
         x = h - h.mean(dim=0)
         c = gram(x) / (len(h) - 1)
         variance = c.diagonal()
-        covariances = (c.square().sum() - variance.square().sum()) / h.shape[1]
+        # products: the gradient of a power takes twice as long
+        covariances = ((c * c).sum() - (variance * variance).sum()) / h.shape[1]
         shortfall = (self.gamma - self._deviation(variance)).clamp_min(0).mean()
         return self.cov_coeff * covariances + self.var_coeff * shortfall
 
     def _deviation(self, variance: Tensor) -> Tensor:
         """Return D standard deviations; at variance 0, where the root has no slope, it is 0."""
         variance = variance + self.epsilon
+        if self.epsilon > 0:
+            return variance.sqrt()
         return variance.where(variance > 0, 1.0).sqrt() * (variance > 0)
 
     def components(self, pairs: Pairs) -> Terms:

@@ -15,12 +15,13 @@ from isotrope.core.errors import NoPerAnchor, NoTerms, WrongCoupling, nearest
 from isotrope.core.hyper import check
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, standard
+from isotrope.kernels import small_batch
 from isotrope.kernels.choose import SHARED_BYTES, choose
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.statistics import Unfused
+from isotrope.kernels.statistics import Unfused, record
 
 if TYPE_CHECKING:
     # A circle: objectives offer modify(), symmetric() and parts as methods, and what these return
@@ -266,13 +267,32 @@ class Objective:
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views`` (raw embeddings)."""
         with _as_given(views):
+            if backend == "auto" and not self.pairwise:
+                backend = "eager"  # no row is compared with another: no matrix is formed
+            elif backend == "auto" and self.space == "sphere" and small_batch.takes(views):
+                with contextlib.suppress(Unfused):
+                    return self._reduced(self._small_batch(views))
             name, _ = choose(views, backend)
             if self.space == "sphere" and name != "eager":
                 with contextlib.suppress(Unfused):
                     return self._fused(views, name)
-            values = [self.formula(pairs) for pairs in self._directions(views, backend)]
-            reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
-            return reduced[0] if len(reduced) == 1 else torch.stack(reduced).mean()
+            return self._reduced(self._directions(views, backend))
+
+    def _reduced(self, directions: list[Pairs]) -> Tensor:
+        """The scalar of one direction or of two."""
+        values = [self.formula(pairs) for pairs in directions]
+        reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
+        return reduced[0] if len(reduced) == 1 else (reduced[0] + reduced[1]) / 2
+
+    def _small_batch(self, views: Views) -> list[Pairs]:
+        """The statistics of each direction, all of them one node of autograd.
+
+        Raises:
+            Unfused: the formula uses others.
+        """
+        prepared = _single(self.prepare(views))
+        questions = record(self.formula, prepared.anchors.dtype, self._learnt())
+        return small_batch.directions(prepared, questions, both=self.two_directions)
 
     def _fused(self, views: Views, backend: str) -> Tensor:
         """The loss with its gradients already computed.
@@ -390,7 +410,7 @@ class Objective:
                 f"{type(self).__name__} has no place for further negatives; "
                 "found some: leave them out or choose an objective with negatives (InfoNCE)"
             )
-        if len(views.anchors) < self.least_rows and views.negatives is None:
+        if views.anchors.shape[0] < self.least_rows and views.negatives is None:
             raise ValueError(
                 f"{type(self).__name__} compares rows of a batch; found {len(views.anchors)} row"
             )

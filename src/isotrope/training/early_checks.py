@@ -14,7 +14,25 @@ from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import by_dataset, check_declared
 from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
 
-__all__ = ["check_early", "check_folder"]
+__all__ = ["AUTO", "as_begun", "check_early", "check_folder"]
+
+AUTO = "auto"
+"""The temperature of an objective that the audit of the data is to find."""
+
+
+def as_begun(settings: TrainSettings) -> TrainSettings:
+    """Return settings with the temperatures of the run in their folder instead of ``auto``.
+
+    Raises:
+        InputError: the folder holds a run with other kinds of settings.
+    """
+    config, own = Path(settings.output) / "config.yaml", settings.objective_settings
+    if AUTO not in own.values() or not config.is_file():
+        return settings
+    before = TrainSettings.read(read_yaml(config), source=str(config)).objective_settings
+    given = {key: value for key, value in own.items() if value != AUTO}
+    found = {k: v for k, v in before.items() if k.rpartition(".")[2] == "temperature"}
+    return settings.model_copy(update={"objective_settings": {**found, **given}})
 
 
 def check_early(settings: RunSettings, *, resume: bool) -> None:
@@ -46,7 +64,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
                     if file not in local:
                         check_known(Path(file))
                 if local:
-                    next(read(local, columns=settings.columns or None))
+                    next(read(local, columns=settings.columns or None, groups=settings.groups))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
         if settings.encoder != "scratch":

@@ -35,6 +35,7 @@ class TextOptions(TypedDict, total=False):
     objective_settings: Mapping[str, float | str]
     plugin: str | Path | list[str | Path]
     columns: str | list[str]
+    groups: str | None
     views: Literal["auto", "dropout", "adjacent", "pairs"]
     query_prompt: str
     passage_prompt: str
@@ -126,7 +127,8 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
         output = Path(options["output"])
         stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
         written = {**options, "files": _files(sources, stored), "columns": []}
-        with _written({stored[name]: memory[name] for name in stored}, checked.columns, output):
+        tables = {stored[name]: memory[name] for name in stored}
+        with _written(tables, checked.columns, checked.groups, output):
             return train(TrainSettings.read(written, python=True), resume=resume)
 
 
@@ -181,13 +183,16 @@ def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[
 
 
 @contextmanager
-def _written(files: Mapping[Path, object], columns: list[str], output: Path) -> Iterator[None]:
+def _written(
+    files: Mapping[Path, object], columns: list[str], groups: str | None, output: Path
+) -> Iterator[None]:
     """Write data to the run folder; where no run comes of it, the folder is left as it was."""
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
     try:
         with exclusive_lock(output, f"training in {output}"):
-            wrote += [file for file, data in files.items() if write_records(data, columns, file)]
+            for file, data in files.items():
+                wrote += [file] if write_records(data, columns, file, groups=groups) else []
         yield
     except BaseException:
         if wrote and is_effectively_empty(output):

@@ -39,9 +39,11 @@ from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset
 from isotrope.paradigm.objective import Objective
+from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
+from isotrope.training.early_checks import as_begun
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.held_out import MOST_HELD_OUT, held_out_losses
 from isotrope.training.loop import TrainingTask
@@ -96,6 +98,8 @@ def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False)
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
+    settings = as_begun(settings) if resume else settings
+    settings = with_temperature(settings, encoder_of, _records, resume=resume)
     return run(settings, _train, resume=resume, lines=lines)
 
 
@@ -120,6 +124,11 @@ def check(
         registry.load_plugin(Path(plugin))
     objectives = objectives_of(settings)
     for objective in objectives.values():
+        if settings.groups is not None and not objective.pairwise:
+            raise InputError(
+                f"objective {objective.name} does not push rows apart, so --groups has no effect: "
+                "leave it out, or choose infonce"
+            )
         try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
     for name in settings.datasets:  # the first record: what is wrong with the files shows early
@@ -372,7 +381,7 @@ def _records(settings: TrainSettings, name: str) -> Iterator[Record]:
     with named_errors(name):
         files = [Path(file) for file in settings.datasets[name]]
         columns, streaming = settings.columns or None, settings.streaming is not None
-        yield from read(files, columns=columns, streaming=streaming)
+        yield from read(files, columns=columns, groups=settings.groups, streaming=streaming)
 
 
 def store_of(
@@ -407,6 +416,7 @@ def store_of(
             holdout=settings.held_out,
             seed=settings.seed,
             views=settings.views,
+            grouped=settings.groups is not None,
             progress=done,
         )
 

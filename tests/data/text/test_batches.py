@@ -135,6 +135,22 @@ def test_groups_of_pairs_join_by_either_side_and_across(make: Make) -> None:
     )
 
 
+def test_groups_of_the_data_join_records_in_every_part(make: Make) -> None:
+    """Also with what texts join; a record without a group is alone."""
+    texts = [("a", "p"), ("b", "q"), ("c", "r"), ("d", "Q"), ("e", "s"), ("f", "t")]
+    store = make(texts, grouped=True, groups=["x", "y", "x", "", "", "x"])
+    indices = np.arange(6)
+    groups = collate(store, indices, pad_id=PAD, overhead=64).groups
+    assert groups[0] == groups[2] == groups[5]
+    assert groups[1] == groups[3]  # q = Q
+    assert len(set(groups.tolist())) == 3
+    parts = [
+        collate(store, indices, pad_id=PAD, overhead=64, part=p).groups
+        for p in (slice(0, 2), slice(2, 6))
+    ]
+    assert np.concatenate(parts).tolist() == groups.tolist()
+
+
 def test_parts_make_the_whole_batch(make: Make) -> None:
     """Groups join across parts, and a hard negative of one may be there already in another."""
     store = make([("a", "p", "Q!"), ("b", "P", "n"), ("c", "r", "N."), ("d", "q", "m")])

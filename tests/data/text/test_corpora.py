@@ -273,3 +273,40 @@ def test_a_header_of_a_tsv_is_not_read_as_a_record(tmp_path: Path) -> None:
     ]
     with pytest.raises(InputError, match=r"'Reply'.*; columns are named in the first line"):
         list(read([file], columns=["Question", "Reply"]))
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".tsv"])
+def test_groups_are_a_column_beside_the_texts(suffix: str, tmp_path: Path) -> None:
+    rows = [(*pair, group) for pair, group in zip(PAIRS, ("7", "", "7"), strict=True)]
+    file = tmp_path / f"rows{suffix}"
+    names = ("anchor", "positive", "topic")
+    write(file, [names, *rows] if suffix == ".tsv" else rows, names)
+    columns = names[:2] if suffix == ".tsv" else None
+    found = [*read([file], columns=columns, groups="topic")]
+    assert [record.texts for record in found] == PAIRS
+    assert [record.group for record in found] == ["7", "", "7"]
+    assert texts_of([file], columns=names[:2]) == PAIRS
+    with pytest.raises(InputError, match="no column 'topics'"):
+        next(read([file], columns=columns, groups="topics"))
+
+
+def test_groups_are_text_or_integers(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    for group, expected in ((17, "17"), ("x", "x"), (None, "")):
+        file.write_text(json.dumps({"text": "a", "label": group}))
+        assert [record.group for record in read([file], groups="label")] == [expected]
+    for group in (0.5, True, [1]):
+        file.write_text(json.dumps({"text": "a", "label": group}))
+        with pytest.raises(InputError, match="column 'label' holds"):
+            [*read([file], groups="label")]
+    file.write_text(json.dumps({"text": 17, "label": 1}))
+    with pytest.raises(InputError, match="column 'text' holds 17 \\(int\\), not text"):
+        [*read([file], groups="label")]
+
+
+@pytest.mark.parametrize("suffix", [".txt", ".tsv"])
+def test_groups_need_columns_with_names(suffix: str, tmp_path: Path) -> None:
+    file = tmp_path / f"rows{suffix}"
+    file.write_text("one\ntwo\n")
+    with pytest.raises(InputError, match="has no named columns, so none of groups"):
+        read([file], groups="label")

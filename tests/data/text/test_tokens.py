@@ -270,3 +270,25 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     # kilobytes; what stays is one bucket of hashes (a megabyte at this size, 40 at most), while
     # the texts of 180,000 more lines are 9 MB, and as Python objects 20
     assert peaks[1] - peaks[0] < 8_000
+
+
+def test_groups_are_kept_beside_held_out_and_repeated_records(make: Make) -> None:
+    texts = [("a " * (1 + i % 7) + "b " * (1 + i // 7), f"p {i}") for i in range(40)]
+    groups = [f"g{i % 5}" for i in range(40)]
+    plain = make(texts, holdout=0.3).report
+    store = make([*texts, texts[0]], groups=groups, grouped=True, holdout=0.3)
+    kept = [ids(anchor) for anchor, _ in texts]
+    numbers = [kept.index(row) for row in stored(store)]
+    assert len(store) == plain.kept < 40
+    (labels,) = store.labels(np.arange(len(store)))
+    for i, a in zip(numbers, labels, strict=True):
+        assert [groups[j] == groups[i] for j in numbers] == (labels == a).tolist()
+    assert store.report.fingerprint != plain.fingerprint
+    other = make([*texts, texts[0]], groups=groups[::-1], grouped=True, holdout=0.3)
+    assert other.report.fingerprint != store.report.fingerprint
+    assert make(texts).labels(np.arange(3)) == []
+
+
+def test_adjacent_texts_have_no_groups(make: Make) -> None:
+    with pytest.raises(InputError, match=r"t\.txt, line 1: a group is of one record"):
+        make(["a", "b", "c"], groups=["x"], views="adjacent", grouped=True)

@@ -56,7 +56,9 @@ def test_files_are_what_a_training_reads() -> None:
 def test_flags_and_arguments_are_of_the_recommended_values() -> None:
     plain = audited(InfoNCE(temperature=0.2))
     (chosen,) = plain.recommendations
-    flags = f"--objective infonce --objective.temperature {chosen.value:g} --batch-size 64"
+    flags = (
+        f"--objective infonce --objective.temperature {chosen.value:g} --batch-size 64 --head none"
+    )
     assert plain.flags == flags
     scale = f"MultipleNegativesRankingLoss(model, scale={1 / chosen.value:.4g})"
     assert plain.sentence_transformers.startswith(scale)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.audit.rows import embed_rows, read_rows
+from isotrope.data.text.corpora import Record
+from isotrope.diagnostics.audit.rows import embed_rows, pair_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.diagnostics.audit.handmade import of
 from tests.training.conftest import sentences
@@ -88,3 +89,16 @@ def test_rows_that_share_a_text_are_a_group(encoder: SentenceEncoder) -> None:
     rows = read_rows([("one text", "x y"), ("another", "X, y!"), ("third", "z")])
     groups = embed_rows(encoder, rows, max_length=8).groups
     assert groups[0] == groups[1] != groups[2]
+
+
+def test_rows_are_drawn_among_all_of_them() -> None:
+    records = [Record((f"a {i}", f"p {i}"), Path("t"), i + 1, i == 0) for i in range(300)]
+    counts = np.zeros(300)
+    for seed in range(200):
+        drawn = pair_rows(iter(records), name="t", most=30, seed=seed)
+        assert len(set(drawn.lines.tolist())) == len(drawn) == 30
+        assert all(drawn.texts[k] == records[i - 1].texts for k, i in enumerate(drawn.lines))
+        counts[drawn.lines - 1] += 1
+    thirds = counts.reshape(3, 100).sum(axis=1)
+    assert abs(thirds - 2000).max() < 150  # 2,000 of each third, deviation 35
+    assert len(pair_rows(iter(records), name="t", most=400)) == 300

@@ -40,7 +40,7 @@ class Idle(Objective, register=False):
 
 @pytest.mark.parametrize("common", [True, False])
 def test_half_of_the_gradient_is_gone_where_the_papers_figures_say(common: bool) -> None:
-    """Figures 2 and 10 of paper 000 at mu_pos = pi/6, to .01 rad."""
+    """Figures 2 and 10 of Li et al. 2024 at mu_pos = pi/6, to .01 rad."""
     angles = Angles(positive=[SIXTH], negative=np.linspace(0.05 * np.pi, np.pi, 100))
     found = dissipation(FOUR, angles, common=common)
     crossings = [landscape.crossing(SIXTH) for landscape in found]
@@ -151,7 +151,7 @@ TAUS = (0.3, 0.1, 0.05, 0.03, 0.01, 0.005)
 
 
 def test_the_hardest_negative_without_a_gate() -> None:
-    """Figure 3 of paper 000 as its text describes it: at tau = .1 the share stays under .07."""
+    """Figure 3 of Li et al. 2024 as the text has it: at tau = .1 the share stays under .07."""
     angles = Angles([0.5], np.linspace(0.05 * np.pi, np.pi, 25), batches=200)
     found = hardest_share([InfoNCE(temperature=t) for t in TAUS], angles)
     peaks = [landscape.value.max() for landscape in found]

@@ -13,7 +13,7 @@ from isotrope.paradigm.registry import build
 
 
 def test_the_papers_hyperparameters() -> None:
-    """Table 2 of paper 001, BERT-base; u is 10 degrees."""
+    """Table 2 of Nie et al. 2023, BERT-base; u is 10 degrees."""
     built = {panel.title: build(panel.name, panel.settings) for panel in FIGURES["norm"]}
     assert built["DCL"].temperature == 0.03
     assert built["DCL+"].temperature == 0.17

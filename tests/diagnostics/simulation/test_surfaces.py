@@ -70,7 +70,7 @@ def infonce(k: int) -> np.ndarray:
 
 @pytest.mark.parametrize("k", [1, 64, 300])
 def test_norms_of_infonce(k: int) -> None:
-    """Paper 001, eq. 7 and 16, with all negatives at one angle."""
+    """Nie et al. 2023, eq. 7 and 16, with all negatives at one angle."""
     angles = Angles(negatives=k)
     (alignment,) = gradient_norm([InfoNCE(temperature=TAU)], angles)
     np.testing.assert_allclose(alignment.value, infonce(k) * np.sin(P) / TAU, rtol=1e-9)
@@ -82,7 +82,7 @@ def test_norms_of_infonce(k: int) -> None:
 
 
 def test_norms_of_infonce_tend_to_those_of_dcl() -> None:
-    """Paper 001, eq. 9: sin(theta_ii') / tau, whatever the negatives do; figure 2a."""
+    """Nie et al. 2023, eq. 9: sin(theta_ii') / tau, whatever the negatives do; figure 2a."""
     angles = [Angles(negatives=k) for k in (4, 64, 512, 4096)]
     (dcl,) = gradient_norm([DCL(temperature=TAU)])
     np.testing.assert_allclose(dcl.value, np.broadcast_to(np.sin(P) / TAU, (100, 100)))
@@ -103,7 +103,7 @@ def test_norms_of_infonce_tend_to_those_of_dcl() -> None:
 
 
 def test_norms_of_the_triplet_losses() -> None:
-    """Paper 001, eq. 20 and 21 with the gap the right way round; cos(theta/2) of a distance."""
+    """Nie et al. 2023, eq. 20 and 21, the gap the right way round; cos(theta/2) of a distance."""
     mpt, met = gradient_norm([MPT_, MET_])
     near = np.cos(P) - np.cos(Q) < 0.23
     np.testing.assert_allclose(mpt.value, near * np.sin(P))
@@ -117,7 +117,7 @@ def test_norms_of_the_triplet_losses() -> None:
 
 
 def test_norms_of_dcl_and_its_truncation() -> None:
-    """Paper 001, eq. 11, 18 and 19: active while log k + (cos neg - cos pos)/tau > 0."""
+    """Nie et al. 2023, eq. 11, 18 and 19: active while log k + (cos neg - cos pos)/tau > 0."""
     k, tau = 64, 0.17
     angles = Angles(negatives=k)
     active = np.log(k) + (np.cos(Q) - np.cos(P)) / tau > 0
@@ -132,7 +132,7 @@ def test_norms_of_dcl_and_its_truncation() -> None:
 
 
 def test_norms_of_mat() -> None:
-    """Paper 001, eq. 22: 1 while the nearest angle exceeds the positive's by less than m."""
+    """Nie et al. 2023, eq. 22: 1 while the nearest angle exceeds the positive's by less than m."""
     m = 0.151 * np.pi  # at .15 pi some cells of the grid lie on the edge itself
     for part in ("alignment", "uniformity"):
         (found,) = gradient_norm([MAT(margin=m)], part=part)
@@ -143,7 +143,7 @@ def test_norms_of_mat() -> None:
 
 @pytest.mark.parametrize("alpha", [1.0, 2.0, 3.0])
 def test_norms_of_alignment_and_uniformity(alpha: float) -> None:
-    """Paper 001, eq. 8 (of one anchor: the loss is the mean of N) and 17."""
+    """Nie et al. 2023, eq. 8 (of one anchor: the loss is the mean of N) and 17."""
     k, t = 7, 6.0
     p, q = np.linspace(0.2, 1.5, 4), np.linspace(0.2, 3, 5)
     objective = AlignUniform(alpha=alpha, t=t, balance=0.25)

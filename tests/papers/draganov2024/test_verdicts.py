@@ -95,9 +95,10 @@ def test_table2() -> None:
         return Results(found)
 
     as_printed = table2.render("cpu", every(0.05, 0.25, 0.01, 0.0, 0.1))
-    assert [v.holds for v in as_printed.verdicts] == [True, True, True, True]
+    assert {v.holds for v in as_printed.verdicts} == {True}
+    assert len(as_printed.verdicts) == 7
     turned = table2.render("cpu", every(0.25, 0.05, 0.04, 0.001, 0.1))
-    assert [v.holds for v in turned.verdicts] == [False, False, False, False]
+    assert {v.holds for v in turned.verdicts} == {False}
     assert as_printed.tables[0].rows[0][2] == "2 (ImageNet-100), 11 (CIFAR-100)"
 
 
@@ -166,7 +167,7 @@ def test_figure3(factor: float, holds: bool) -> None:
     for name in CUT:
         found |= decays(name, norm=[0.1, 1, 1, 1, factor] if holds else [2, 1, 1, 1, factor])
     shown = figure3.render("cpu", Results(found))
-    assert [v.holds for v in shown.verdicts] == [holds] * 3
+    assert [v.holds for v in shown.verdicts] == [holds] * 8
 
 
 def test_figure4() -> None:
@@ -207,7 +208,5 @@ def test_figure5() -> None:
 
     for slope, holds in ((3.0, True), (-3.0, False)):
         shown = figure5.render("cpu", every(slope))
-        first = [v for v in shown.verdicts if "thirtieth" in v.claim]
-        assert [v.holds for v in first] == [holds] * 4
-        assert {v.holds for v in shown.verdicts if v not in first} == {None}
+        assert [v.holds for v in shown.verdicts] == [holds] * 6
     assert said(shown, "degrades gracefully").evidence.startswith("SimCLR, c = 1/3: 30")

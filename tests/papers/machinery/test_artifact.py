@@ -20,6 +20,7 @@ from papers.machinery.artifact import (
     find_artifacts,
     no_jobs,
 )
+from papers.machinery.kinds import UnmatchedKind, with_kinds
 from papers.machinery.verdicts import Answer, Spread, Verdict
 from tests.papers.machinery.toy import job
 
@@ -99,10 +100,31 @@ def test_mean_and_deviation_of_what_was_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("holds", "word"), [(True, "holds"), (False, "fails"), ("undecided",) * 2, (None, "not run")]
+    ("holds", "word"),
+    [(True, "replicated"), (False, "contradicted"), ("undecided",) * 2, (None, "undecided")],
 )
 def test_a_verdict_has_a_word(holds: Answer, word: str) -> None:
     assert Verdict("claim", holds).word == word
+    assert Verdict("claim", holds, erratum="E7").word == "erratum E7"
+    assert Verdict("claim", holds, untestable="no data").word == "not testable here"
+
+
+def test_checks_are_of_this_software() -> None:
+    words = [Verdict("ours", holds, check=True).word for holds in (True, False, None)]
+    assert words == ["check passes", "check fails", "check not run"]
+
+
+def test_kinds_are_of_claims_that_are_there() -> None:
+    """Errata at every scale; what cannot be tested at that of a CPU alone."""
+    found = [Verdict("MoCo v2 gains", None), Verdict("MoCo v3", None), Verdict("DINO", None)]
+    for cpu in (True, False):
+        words = {v.word for v in with_kinds("cosine-pitfalls table4", found, cpu=cpu)}
+        assert words == {"not testable here" if cpu else "undecided"}
+    with pytest.raises(UnmatchedKind, match="align-uniform figure4: 'right as printed' is in 0"):
+        with_kinds("align-uniform figure4", found, cpu=False)
+    twice = [Verdict("right as printed", False)] * 2
+    with pytest.raises(UnmatchedKind, match="is in 2 claims"):
+        with_kinds("align-uniform figure4", twice, cpu=False)
 
 
 def test_text_markdown_and_csv_say_the_same() -> None:
@@ -115,12 +137,12 @@ def test_text_markdown_and_csv_say_the_same() -> None:
     text = pages.as_text(TOY, shown)
     assert text.startswith("p, table 1: toys\n\nfirst | table\na|b   ours\n")
     assert "z     not run" in text
-    assert "holds     x is more (1.00)\nnot run   z is\nnote: a note" in text
+    assert "replicated: x is more (1.00)\nundecided: z is\nnote: a note" in text
     page = pages.as_markdown(TOY, shown, about, ["t"])
     for line in (
         "| a\\|b | ours |",
         "| z | not run |",
-        "- **holds**: x is more (1.00)",
+        "- **replicated**: x is more (1.00)",
         "![t](t.svg)",
         "- a note",
         "- command: python -m papers p t",
@@ -129,7 +151,7 @@ def test_text_markdown_and_csv_say_the_same() -> None:
     rows = list(csv.reader(io.StringIO(pages.as_csv(shown))))
     assert rows[0] == ["table", "a|b", "ours"]
     assert rows[1:3] == [["first | table", "x, y", "1.00"], ["first | table", "z", "not run"]]
-    assert ["holds", "x is more", "1.00"] in rows
+    assert ["replicated", "x is more", "1.00"] in rows
     assert ["note", "a note"] in rows
 
 
@@ -162,10 +184,17 @@ def test_where_numbers_come_from() -> None:
 
 def test_a_page_of_all_claims_leaves_none_out() -> None:
     own = Rendered(verdicts=[Verdict("a | b", True, "1"), Verdict("c", False), Verdict("d", None)])
-    reasoned = pages.with_notes(Rendered(notes=["there is nothing to test"]), "smoke", Results())
-    page = pages.summary([(TOY, own), (TOY, reasoned)], "smoke")
-    assert "1 holds, 1 fails, 0 undecided, 1 not run." in page
+    others = [Verdict("e", False, erratum="E2"), Verdict("f", True, check=True)]
+    silent = Rendered(notes=[pages.MEANINGLESS, "there is nothing to test"])
+    rest = Rendered(verdicts=[*others, Verdict("g", False, untestable="no data")])
+    page = pages.summary([(TOY, own), (TOY, rest), (TOY, silent)], "smoke")
+    assert "4 claims: 1 replicated, 1 undecided, 1 contradicted, 1 not testable here." in page
+    assert "1 further ones are proven wrong" in page
+    assert "1 of 1 checks of this software pass" in page
     assert pages.MEANINGLESS in page
-    assert "| [p t](p/t.md) | a \\| b | holds | 1 |" in page
-    assert "| [p t](p/t.md) | table 1: toys | no verdict | there is nothing to test |" in page
+    claims, errata = page.split("## Errata")
+    assert "| [p t](p/t.md) | a \\| b | replicated | 1 |" in claims
+    assert "| [p t](p/t.md) | g | not testable here | no data |" in claims
+    assert "| e | [erratum E2](../../errata.md#E2) |  |" in errata
+    assert "[p t](p/t.md) has no verdict: there is nothing to test" in page
     assert pages.MEANINGLESS not in pages.summary([(TOY, own)], "cpu")

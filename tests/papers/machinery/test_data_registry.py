@@ -8,6 +8,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.data.text.sts_sets import TASKS
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
+from papers.draganov2024 import flowers_tail
 from papers.machinery import data_registry as module
 from papers.machinery.data_registry import DataRegistry
 
@@ -76,6 +77,22 @@ def test_what_is_missing_says_what_it_is(data: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"cifar10: there is no .*; see docs/reproduce\.md"):
         here.images("cifar10")
     assert without.images("digits") == "digits"
+
+
+def test_the_long_tail_of_flowers_is_made_of_flowers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = DataRegistry(tmp_path, tmp_path / "made")
+    assert "flowers102" in str(places.missing("flowers102-long-tailed"))
+    (tmp_path / "flowers102").mkdir()
+    assert places.missing("flowers102-long-tailed") is None
+    made = []
+    monkeypatch.setattr(
+        flowers_tail, "write_long_tail", lambda source, folder: made.append((source, folder))
+    )
+    folder = places.images("flowers102-long-tailed")
+    assert made == [(tmp_path / "flowers102", tmp_path / "made" / "flowers102-long-tailed")]
+    assert folder == str(made[0][1])
 
 
 def test_encoders_are_folders_installed_or_of_the_hub(

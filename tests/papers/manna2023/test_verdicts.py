@@ -49,22 +49,23 @@ def test_figure2_counts_and_minds_the_noise() -> None:
     assert [row[2] for row in shown.tables[0].rows] == ["13 ± 0", "17 ± 0", "9 ± 0"]
     assert all(v.holds for v in shown.verdicts)
     swapped = figure2.render("cpu", last({**some, "MIOv1": some["MIOv2"], "MIOv2": some["MIOv1"]}))
-    assert verdict(swapped, "fewer flat").holds is False
+    assert verdict(swapped, "MIOv1 leaves fewer flat").holds is False
+    assert verdict(swapped, "MIOv3 leaves fewer flat").holds
     assert verdict(swapped, "more negative eigenvalues than MIOv1").holds
     # other batches of the same weights differ by as much as the losses
     batches = [
         spectrum(of(below=34, flat=f, above=66 - f), seeds=[s]) for s, f in ((1, 4), (2, 14))
     ]
     noisy = figure2.render("cpu", last(some, MIOv3=batches))
-    assert verdict(noisy, "fewer flat").holds is False
-    assert "standard deviation over batches 5" in verdict(noisy, "fewer flat").evidence
+    assert verdict(noisy, "MIOv3 leaves fewer flat").holds is False
+    assert "standard deviation over batches 5" in verdict(noisy, "MIOv3 leaves").evidence
     assert verdict(noisy, "more negative eigenvalues than MIOv1").holds
     assert [row[0] for row in noisy.tables[2].rows] == ["batch 1", "batch 2", "batch 3"]
     # and so do its seeds: 9, 4, 14 against 13
     some["MIOv3"] = [of(below=34, flat=f, above=66 - f) for f in (9, 4, 14)]
     scattered = figure2.render("cpu", last(some))
-    assert verdict(scattered, "fewer flat").holds == "undecided"
-    assert "MIOv3 9.0 ± 5.0, MIOv1 13 ± 0" in verdict(scattered, "fewer flat").evidence
+    assert verdict(scattered, "MIOv3 leaves fewer flat").holds == "undecided"
+    assert "MIOv3 9.0 ± 5.0, MIOv1 13 ± 0" in verdict(scattered, "MIOv3 leaves").evidence
     assert scattered.tables[0].rows[2] == ["MIOv3", "10", "9.0 ± 5.0", "34 ± 0"]
     missing = figure2.render("cpu", last({"MIOv3": some["MIOv3"]}))
     assert {v.holds for v in missing.verdicts} == {None}
@@ -78,7 +79,7 @@ def test_variants_are_named_and_do_not_count_as_batches() -> None:
     assert [row[0] for row in shown.tables[2].rows] == ["batch 1", "batch norm running"]
     row = shown.tables[1].rows[0]
     assert row[4] == "5 ± 0", "the spectrum is the one that was asked as usual"
-    assert "standard deviation" not in verdict(shown, "fewer flat").evidence
+    assert "standard deviation" not in verdict(shown, "MIOv3 leaves").evidence
 
 
 def test_figure3_reach_and_minimum() -> None:
@@ -236,25 +237,23 @@ def accuracies(**own: tuple[float, float, float]) -> Results:
 
 def test_table2_order() -> None:
     shown = table2.render("cpu", accuracies(MIOv3=(41, 41.5, 42), MIOv1=(38, 38.5, 39)))
-    assert verdict(shown, "predecessors").holds
+    for other in ("MIOv1", "MIOv2", "SimCLR", "DCLW", "Barlow Twins"):
+        assert verdict(shown, f"ahead of {other}").holds
     assert verdict(shown, "MIOv2 falls behind").holds
-    assert verdict(shown, "contrastive").holds
-    assert verdict(shown, "Barlow Twins").holds
     assert verdict(shown, "BYOL is ahead").holds is False
     assert shown.tables[0].rows[-1] == ["MIOv3 over the best contrastive", "+1.23", "+5.50"]
     # by as much as seeds differ, but in all of them
     alike = table2.render("cpu", accuracies(MIOv3=(36, 37, 38)))
-    assert verdict(alike, "contrastive").holds is True
+    assert verdict(alike, "ahead of SimCLR").holds is True
     near = table2.render("cpu", accuracies(MIOv3=(37, 36, 37)))
-    assert verdict(near, "contrastive").holds == "undecided"
-    assert verdict(near, "predecessors").holds == "undecided"
+    assert verdict(near, "ahead of SimCLR").holds == "undecided"
 
 
 def test_table2_with_a_single_seed() -> None:
     one = {trained("cpu", n)[0]: accuracy(40.0 + (n == "MIOv3")) for n in NAMES if n != "DCL"}
     shown = table2.render("cpu", Results(one))
-    assert verdict(shown, "predecessors").holds == "undecided"
-    assert verdict(shown, "contrastive").holds is None
+    assert verdict(shown, "ahead of MIOv1").holds == "undecided"
+    assert [v.holds for v in shown.verdicts if v.claim.endswith("ahead of DCL")] == [None]
     assert shown.tables[0].rows[2] == ["DCL", "84.97", None]
 
 
@@ -267,26 +266,8 @@ def reduced(large: Values, small: Values, sizes=(1000, 500)) -> Results:
     return Results(jobs)
 
 
-@pytest.mark.parametrize(
-    ("small", "word", "holds"),
-    [
-        ([-1.0, 0.0, 2.0, 3.0], "H0 rejected", True),
-        ([0.0, 2.0, 2.0, 3.0], "H0 rejected", True),
-        ([1.0, 2.0, 2.0, 3.0], "H0 stands", False),
-        ([*[[-1.0, 0.0, 2.0, 3.0]] * 2, [1.0, 2.0, 2.0, 3.0]], "H0 rejected", False),
-    ],
-)
-def test_table3_hypotheses(small, word, holds) -> None:
-    shown = table3.render("cpu", reduced([-1.0, 0.0, 2.0, 3.0], small))
-    found = verdict(shown, "CIFAR-10, MIOv3")
-    assert found.holds is holds
-    assert found.evidence.startswith(word)
-    assert verdict(shown, "CIFAR-10, BYOL").holds is None
-
-
-def test_table3_rejects_nothing_where_positive_ones_stay() -> None:
+def test_table3_counts() -> None:
     shown = table3.render("cpu", reduced([-1.0, 0.0, 0.0, 3.0], [1.0, 2.0, 3.0, 3.0]))
-    assert verdict(shown, "CIFAR-10, MIOv3").holds is False
     counts = shown.tables[1].rows
     assert counts[0] == [
         *("MIOv3", "resnet18", "1,000"),
@@ -304,6 +285,6 @@ def test_table3_accuracy_of_all_seeds() -> None:
         ):
             jobs[job] = result(spectrum([-1.0, 2.0]), knn=value + 4 * (name == "MIOv3"))
     shown = table3.render("cpu", Results(jobs))
-    assert verdict(shown, "cost all four").holds
-    assert verdict(shown, "MIOv3 is ahead").holds
+    assert {v.holds for v in shown.verdicts} == {True}
+    assert len(shown.verdicts) == 4 + 3
     assert shown.tables[0].rows[0][-3:] == ["41.00 ± 1.00", "34.33 ± 0.29", "-6.67"]

@@ -1,4 +1,4 @@
-"""The inequalities of paper 001, and that what was printed wrongly does fail."""
+"""The inequalities of Nie et al. 2023, and that what was printed wrongly does fail."""
 
 import math
 

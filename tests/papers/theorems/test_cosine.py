@@ -1,4 +1,4 @@
-"""The results of paper 003 against autograd and real steps; the printed slips do fail."""
+"""The results of Draganov et al. 2024 against autograd and real steps; printed slips fail."""
 
 import math
 import sys

@@ -1,4 +1,4 @@
-"""Lemma 1 of paper 000: both bounds, against steps that are really taken."""
+"""Lemma 1 of Li et al. 2024: both bounds, against steps that are really taken."""
 
 import math
 
@@ -128,7 +128,7 @@ def test_who_counts() -> None:
 
 
 def test_a_larger_ratio_satisfies_it_more_often_for_small_steps() -> None:
-    """Paper 000, figure 8a: with a step of .1 the upper bound is out of reach."""
+    """Li et al. 2024, figure 8a: with a step of .1 the upper bound is out of reach."""
     torch.manual_seed(0)
     centre = torch.randn(1, 64).double()
     a = centre + 0.7 * torch.randn(64, 64).double()

@@ -1,4 +1,4 @@
-"""Paper 004: mutual information, curvature and convergence; what is printed wrongly does fail."""
+"""Manna et al. 2023: mutual information, curvature, convergence; what is printed wrongly fails."""
 
 import numpy as np
 import pytest

@@ -278,3 +278,26 @@ def test_heads_are_cut_with_their_averages_and_the_encoder_is_not() -> None:
         divided = a.ndim > 1 and "model" not in name
         assert torch.equal(b, a / 4 if divided else a)
     assert any(n.startswith("target.") and "model" not in n for n, _ in cut.named_parameters())
+
+
+def test_a_cut_that_will_do_harm_is_told_before_the_first_step(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    made = method("simclr")
+    optimizer = made.configure_optimizers()
+    for parameter in made.parameters():
+        parameter.grad = parameter.detach() * 1e-3 / made.plan.learning_rate
+    made.on_before_optimizer_step(optimizer)
+    assert capsys.readouterr().err == "", "not cut"
+    made.cut_heads(1.5)
+    made.on_before_optimizer_step(optimizer)
+    assert capsys.readouterr().err == "", "a turn of a thousandth"
+    for parameter in made.parameters():
+        parameter.grad = parameter.detach() / made.plan.learning_rate
+    made.on_before_optimizer_step(optimizer)
+    told = capsys.readouterr().err
+    assert "warning: --cut 1.5 is experimental" in told
+    assert "turns these weights by 0.79 radians, and above 0.02 a cut did harm" in told
+    made.step = 1
+    made.on_before_optimizer_step(optimizer)
+    assert capsys.readouterr().err == ""

@@ -51,7 +51,7 @@ def test_the_docstring_has_its_parts_in_order(name: str, part: str) -> None:
         ("infonce", "mocov3", 0.2),
     ],
 )
-def test_temperatures_of_paper_004(objective: str, method: str, expected: float) -> None:
+def test_temperatures_of_manna_et_al(objective: str, method: str, expected: float) -> None:
     settings = find_method(method).settings_of(objective, options_of(method))
     assert registry.build(objective, settings).temperature == expected
 

@@ -92,7 +92,7 @@ class Batch:
         sizes: rows of each view: n anchors, n positives and, for records with hard negatives, up
             to n negatives.
         groups: int64 (n), equal for records that are not negatives of each other; derived from
-            the texts, so that it means the same in every process.
+            the texts and the records' own groups, so that it means the same in every process.
         dataset: the name of the data set, where there are several.
         number: which batch of its data set it is; None for the number of the step.
     """
@@ -152,7 +152,7 @@ def collate(
         chunks=chunks,
         inverse=inverse,
         sizes=[len(view) for view in views],
-        groups=joined_groups(np.stack([*groups, *inputs], axis=1))[part],
+        groups=joined_groups(np.stack([*groups, *inputs, *store.labels(indices)], axis=1))[part],
     )
 
 

@@ -62,18 +62,21 @@ class Record(NamedTuple):
         path: the file.
         line: line number in it, from 1 (of a parquet file the row).
         opens: whether a document starts here, because of a new file or a blank line before it.
+        group: what it has in the column of groups; empty if there is none.
     """
 
     texts: tuple[str, ...]
     path: Path
     line: int
     opens: bool
+    group: str = ""
 
 
 def read(
     paths: Sequence[Path | str],
     *,
     columns: Sequence[str] | None = None,
+    groups: str | None = None,
     limit: int | None = None,
     streaming: bool = False,
 ) -> Iterator[Record]:
@@ -82,6 +85,7 @@ def read(
     Args:
         paths: files, folders, and names of data sets of the hub.
         columns: one, two or three column names of tables, in the order of a record's texts.
+        groups: the column of tables that says which group a record belongs to: text or an integer.
         limit: the largest number of records.
         streaming: keep no copy of a data set of the hub.
 
@@ -100,26 +104,32 @@ def read(
             "(anchor, positive, hard negative)"
         )
     files = corpus_files(paths)
+    for path in files if groups is not None else ():
+        if _format(path) == ".txt" or (_format(path) == ".tsv" and columns is None):
+            raise InputError(
+                f"{place(path)}: has no named columns, so none of groups ({groups}); give a .csv, "
+                ".jsonl or .parquet file, or a .tsv with a header and --columns"
+            )
     if columns is not None and all(_format(path) == ".txt" for path in files):
         raise InputError(
             f"{place(files[0])}: has no columns to choose ({', '.join(columns)}): every line of a "
             ".txt file is one text; leave the columns out"
         )
-    return islice(_records(files, columns, streaming), limit)
+    return islice(_records(files, columns, groups, streaming), limit)
 
 
 def _records(
-    files: Sequence[Path], columns: Sequence[str] | None, streaming: bool
+    files: Sequence[Path], columns: Sequence[str] | None, groups: str | None, streaming: bool
 ) -> Iterator[Record]:
     first: Record | None = None
     for path in files:
         opens, has_text = True, False
-        for line, found_texts in _file_rows(path, columns, streaming):
-            texts = tuple(map(visible, found_texts))
+        for line, cells in _file_rows(path, columns, groups, streaming):
+            texts = tuple(map(visible, cells if groups is None else cells[:-1]))
             if not any(texts):
                 opens = True
                 continue
-            record = Record(texts, path, line, opens)
+            record = Record(texts, path, line, opens, "" if groups is None else cells[-1])
             first = first or record
             if len(texts) != len(first.texts):
                 raise InputError(
@@ -138,26 +148,32 @@ def _kind(texts: Sequence[str]) -> str:
 
 
 def _file_rows(
-    path: Path, columns: Sequence[str] | None, streaming: bool
+    path: Path, columns: Sequence[str] | None, groups: str | None, streaming: bool
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
-    suffix = _format(path)
+    """Yield the line and the texts of each row; the group comes last, if there are any."""
+    suffix, last = _format(path), () if groups is None else (groups,)
     if suffix == ".txt":
         return ((line, (text.strip(),)) for line, text in lines(path))
     if suffix == ".tsv":
-        return _tab_separated(path, columns)
+        return _tab_separated(path, None if columns is None else (*columns, *last))
     names: list[str] = []
 
     def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
-        names[:] = (named(columns) if columns else usual_columns)(path, header)
+        chosen = (named(columns) if columns else usual_columns)(path, header)
+        names[:] = [*chosen, *named(last)(path, header)]
         return names
+
+    def cell(value: object, line: int, place: int) -> str:
+        if place == len(names) - len(last) and type(value) is int:
+            return str(value)
+        return cell_text(value, path, line, names[place])
 
     if suffix == _HUB:
         rows = hub_rows(path, choose, streaming=streaming)
     else:
         rows = {**TABLE_READERS, ".arrow": arrow_rows}[suffix](path, choose)
     return (
-        (line, tuple(cell_text(cell, path, line, names[i]) for i, cell in enumerate(cells)))
-        for line, cells in rows
+        (line, tuple(cell(value, line, i) for i, value in enumerate(cells))) for line, cells in rows
     )
 
 

@@ -97,13 +97,16 @@ def _library(data: object) -> str:
     return first if first in _TABLES else ""
 
 
-def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
+def write_records(
+    data: object, columns: Sequence[str], file: Path, *, groups: str | None = None
+) -> bool:
     """Write data as the records of ``file``; an existing file must hold the same records.
 
     Args:
         data: for which :func:`is_in_memory` holds.
         columns: of a table, in the order of a record's texts; empty for the usual ones.
         file: to write.
+        groups: the column of groups of a table, which is written, too.
 
     Returns:
         Whether the file was written: False where it held these records already.
@@ -112,7 +115,11 @@ def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
         InputError: what is not text, records of different kinds, no records, or other records in
             the file.
     """
-    lines = map(record_line, text_records(data, columns))
+    records = text_records(data, columns)
+    lines: Iterator[str] = map(record_line, records)
+    if groups is not None:
+        values = _column(data, groups)
+        lines = (record_line(r, {groups: v}) for r, v in zip(records, values, strict=True))
     if file.exists():
         with file.open(encoding="utf-8") as handle:
             if any(line != other for line, other in zip_longest(lines, handle)):
@@ -129,10 +136,10 @@ def write_records(data: object, columns: Sequence[str], file: Path) -> bool:
     return True
 
 
-def record_line(record: Sequence[str | None]) -> str:
-    """Return one record as a line of JSON, with its line end."""
+def record_line(record: Sequence[str | None], more: Mapping[str, object] | None = None) -> str:
+    """Return one record as a line of JSON, with its line end; ``more`` comes after the texts."""
     names = ("text",) if len(record) == 1 else PAIR[: len(record)]
-    return json.dumps(dict(zip(names, record, strict=True))) + "\n"
+    return json.dumps({**dict(zip(names, record, strict=True)), **(more or {})}) + "\n"
 
 
 def text_records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | None, ...]]:
@@ -192,6 +199,25 @@ def _rows(data: object, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
                 f"record {number} of the data is {brief(record)} ({type(record).__name__}); give "
                 "texts, or tuples of texts"
             )
+
+
+def _column(data: object, name: str) -> list[object]:
+    """Return a column of a table.
+
+    Raises:
+        InputError: a list, no such column, or one that is called as one of text is.
+    """
+    library = _library(data)
+    if not library:
+        raise InputError(f"groups {name}: a list has no columns; leave groups out, or give a table")
+    if name in (*PAIR, *TEXT):
+        raise InputError(f"groups {name}: {name!r} is what a column of text is called; rename it")
+    table: Any = data["train"] if isinstance(data, Mapping) else data
+    found = table.column_names if library == "datasets" else list(map(str, table.columns))
+    named((name,))(_DATA, found or ())
+    if library == "datasets":
+        return [row[name] for row in table.select_columns([name])]
+    return list(table[name].to_list())
 
 
 def _table(data: object, library: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:

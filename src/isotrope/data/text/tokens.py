@@ -9,7 +9,8 @@ A store is a folder:
 - ``groups.bin``: uint64 for each text, equal for near-identical texts (see
   :func:`isotrope.data.text.repeats.near_identical`);
 - ``rows.bin``: int64 (records x columns), the texts of each record that is trained on, in file
-  order; an adjacent text is stored once although it is in two records;
+  order; an adjacent text is stored once although it is in two records; where records have groups,
+  one more column with a hash of the group;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
 - ``manifest.json``: what the rest is, with a digest of each file, written last.
 """
@@ -61,6 +62,7 @@ class StoreReport:
         truncated_share: share of the texts cut at ``max_length``.
         max_length: the most tokens of a text.
         fingerprint: 16 hexadecimal digits that change with any record or their order.
+        grouped: whether records have groups of their own.
     """
 
     views: str
@@ -76,6 +78,7 @@ class StoreReport:
     truncated_share: float
     max_length: int
     fingerprint: str
+    grouped: bool = False
 
 
 def joined(reports: Sequence[StoreReport]) -> StoreReport:
@@ -113,7 +116,8 @@ class TokenStore:
         self._tokens = _mapped(folder / "tokens.bin", dtype, (report.tokens,))
         self._offsets = _mapped(folder / "offsets.bin", "int64", (report.texts + 1,))
         self._groups = _mapped(folder / "groups.bin", "uint64", (report.texts,))
-        self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, report.columns))
+        width = report.columns + report.grouped
+        self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, width))
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = False) -> "TokenStore":
@@ -159,6 +163,10 @@ class TokenStore:
         groups: NDArray[np.uint64] = self._groups[self._rows[indices, column]]
         return groups
 
+    def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
+        """Return one hash per record, equal for records of a group; none if there are no groups."""
+        return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
+
     def held_out(self) -> Iterator[tuple[str, ...]]:
         """Yield the texts of the records never trained on, in file order, without prompts."""
         with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
@@ -190,6 +198,7 @@ def build(
     holdout: float = 0.0,
     seed: int = 0,
     views: ViewsName = "auto",
+    grouped: bool = False,
     progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
     """Tokenise a corpus once, in constant memory, and open the store.
@@ -207,6 +216,7 @@ def build(
         views: ``"dropout"``: a text is its own positive; ``"adjacent"``: the next text of the same
             document is; ``"pairs"``: the record says; ``"auto"``: pairs if the first record
             is one, else dropout.
+        grouped: whether the records have groups.
         progress: called with the number of records read since the last call.
 
     Raises:
@@ -224,7 +234,7 @@ def build(
     dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
     with atomic_replace(folder) as temporary:
         temporary.mkdir()
-        with _Writer(temporary, tokenize, max_length, dtype, prompts) as writer:
+        with _Writer(temporary, tokenize, max_length, dtype, prompts, grouped) as writer:
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
         report = asdict(_finish(temporary, columns, former, writer))
@@ -258,7 +268,9 @@ class _Writer:
         max_length: int,
         dtype: str,
         prompts: tuple[str, str],
+        grouped: bool,
     ) -> None:
+        self.grouped = grouped
         self.tokenize, self.max_length, self.dtype = tokenize, max_length, dtype
         self.prompts = prompts
         self.records = self.texts = self.tokens = self.truncated = 0
@@ -287,12 +299,17 @@ class _Writer:
         self.records += 1
         self._hashes.append(hash64("\0".join(record.texts).encode()))
         if record.held:
-            self._rows.append((-1,) * len(record.texts))
+            row: tuple[int, ...] = (-1,) * len(record.texts)
             self._files[_HELD].write(json.dumps(record.texts).encode() + b"\n")
         elif record.continues and self.prompts[0] == self.prompts[1]:
-            self._rows.append((self.texts - 1, self._add_text(record.texts[1], 1)))
+            row = (self.texts - 1, self._add_text(record.texts[1], 1))
         else:
-            self._rows.append(tuple(self._add_text(t, c) for c, t in enumerate(record.texts)))
+            row = tuple(self._add_text(t, c) for c, t in enumerate(record.texts))
+        if self.grouped:
+            # a record without a group shares one with those of its anchor alone
+            mark = record.group.encode() or near_identical(record.texts[0])
+            row += (hash64(mark, b"group" if record.group else b"") >> 1,)  # fits into an int64
+        self._rows.append(row)
         if len(self._hashes) >= _BATCH_TEXTS or self._characters >= _BATCH_CHARACTERS:
             self.flush()
 
@@ -327,7 +344,7 @@ class _Writer:
 def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> StoreReport:
     """Write rows.bin and holdout.jsonl without repetitions, and remove the working files."""
     hashes, rows, held_all = folder / _HASHES, folder / _ROWS, folder / _HELD
-    repeated_file = folder / "repeated.all"
+    repeated_file, width = folder / "repeated.all", columns + writer.grouped
     mark_repeated(hashes, repeated_file, writer.records)
     fingerprint = hashlib.blake2b(digest_size=8)
     kept = held_out = duplicates = 0
@@ -339,13 +356,15 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         for start in range(0, writer.records, CHUNK):
             fingerprint.update(read_part(hashes, np.uint64, start, CHUNK).tobytes())
             repeated = read_part(repeated_file, np.uint8, start, CHUNK) == 1
-            chunk = read_part(rows, np.int64, start * columns, CHUNK * columns)
-            chunk = chunk.reshape(-1, columns)
+            chunk = read_part(rows, np.int64, start * width, CHUNK * width)
+            chunk = chunk.reshape(-1, width)
+            fingerprint.update(chunk[:, columns:].tobytes())
             held = chunk[:, 0] < 0
             # the marks come first: zip must not take a line that belongs to the next chunk
             for again, line in zip(repeated[held], held_lines, strict=False):
                 held_file.write(b"" if again else line)
-            empty = ~repeated & ~_have_tokens(folder / "offsets.bin", chunk, held)
+            texts = chunk[:, :columns]
+            empty = ~repeated & ~_have_tokens(folder / "offsets.bin", texts, held)
             keep = ~repeated & ~held & ~empty
             kept_rows.write(chunk[keep].tobytes())
             kept += int(keep.sum())
@@ -374,6 +393,7 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         truncated_share=writer.truncated / writer.texts,
         max_length=writer.max_length,
         fingerprint=fingerprint.hexdigest(),
+        grouped=writer.grouped,
     )
 
 

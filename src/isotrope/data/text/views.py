@@ -25,11 +25,13 @@ class Formed(NamedTuple):
         texts: anchor, then positive and hard negative if it has them.
         held: whether it is never trained on.
         continues: whether its anchor is the positive of the training record before.
+        group: of the record, empty if it has none.
     """
 
     texts: tuple[str, ...]
     held: bool
     continues: bool = False
+    group: str = ""
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
@@ -83,7 +85,7 @@ class Former:
             yield from self._adjacent(complete, chosen)
         else:
             for record in complete:
-                yield Formed(record.texts, chosen(record.texts[0]))
+                yield Formed(record.texts, chosen(record.texts[0]), group=record.group)
 
     def _complete(self, record: Record) -> bool:
         complete = all(record.texts)
@@ -104,6 +106,11 @@ class Former:
         before: str | None = None
         before_chosen = before_held = before_trained = False
         for record in records:
+            if record.group:
+                raise InputError(
+                    f"{place(record.path, record.line)}: a group is of one record, and adjacent "
+                    "views are of two; use --views dropout, or leave --groups out"
+                )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False
             if before is not None and not record.opens:

@@ -6,8 +6,8 @@ read:
 - ``cleaned.jsonl``: the rows without those apart and repeated, and of each group of likely false
   negatives the first;
 - ``grouped.jsonl``: all rows with an integer ``label``, equal for rows that are likely to belong
-  together. sentence-transformers has no loss that takes a mask; it hands ``label`` to the loss, and
-  ``ObjectiveLoss(..., groups=True)`` does not push apart what shares one;
+  together: ``isotrope train --groups label`` does not push apart what shares one, and neither does
+  ``ObjectiveLoss(..., groups=True)``, to which sentence-transformers hands ``label``;
 - ``mined.jsonl``: with hard negatives, where they were asked for.
 """
 
@@ -106,10 +106,13 @@ class Audit:
 
     @property
     def flags(self) -> str:
-        """The flags of ``isotrope train`` with the recommended values."""
+        """The flags of ``isotrope train`` with the recommended values.
+
+        Without a head, which would come between the embeddings and the objective.
+        """
         name, chosen = self._chosen()
         words = [f"--objective {name}", *(f"--objective.{k} {_word(v)}" for k, v in chosen.items())]
-        return " ".join([*words, f"--batch-size {self.batch_size}"])
+        return " ".join([*words, f"--batch-size {self.batch_size} --head none"])
 
     @property
     def sentence_transformers(self) -> str:
@@ -183,7 +186,7 @@ class Audit:
         cleaned = np.setdiff1d(first, dropped)
         lines = {"cleaned.jsonl": [record_line(texts[i]) for i in cleaned]}
         lines["grouped.jsonl"] = [
-            json.dumps({**json.loads(record_line(record)), "label": int(group)}) + "\n"
+            record_line(record, {"label": int(group)})
             for record, group in zip(texts, self.groups, strict=True)
         ]
         if self.mined is not None:

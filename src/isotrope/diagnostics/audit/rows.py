@@ -26,7 +26,7 @@ from isotrope.data.text.repeats import hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
-__all__ = ["Embedded", "PairedRows", "embed_rows", "read_rows"]
+__all__ = ["Embedded", "PairedRows", "embed_rows", "pair_rows", "read_rows"]
 
 _PIECE = 64  # texts of one forward pass with dropout
 
@@ -115,15 +115,42 @@ def read_rows(
         if path.is_dir():
             raise InputError(f"{path} is a folder; give one file: rows are named by their lines")
         name, records = path.name, read([path], columns=columns)
+    return pair_rows(records, name=name, views=views)
+
+
+def pair_rows(
+    records: Iterator[Record],
+    *,
+    name: str,
+    views: ViewsName = "auto",
+    most: int | None = None,
+    seed: int = 0,
+) -> PairedRows:
+    """Pair records as training pairs them.
+
+    Args:
+        records: of one file, in its order.
+        name: of the file.
+        views: how a positive is made, as in training.
+        most: how many rows, drawn among all of them; None for all.
+        seed: of the draw.
+
+    Raises:
+        InputError: anything wrong with the records; fewer than two rows.
+    """
     first = next(records, None)
     if first is None:
         raise InputError(f"{name} holds no text; give at least two records")
-    former, lines = Former(resolve(views, first), holdout=0.0, seed=0), []
-    texts = []
+    former, draw = Former(resolve(views, first), holdout=0.0, seed=0), np.random.default_rng(seed)
+    texts: list[tuple[str, ...]] = []
+    lines: list[int] = []
     seen = _Remembered(records, first)
-    for formed in former.form(seen):
-        texts.append(formed.texts)
-        lines.append(seen.last.line)
+    for count, formed in enumerate(former.form(seen), start=1):
+        if most is None or len(texts) < most:
+            texts.append(formed.texts)
+            lines.append(seen.last.line)
+        elif (place := int(draw.integers(count))) < most:
+            texts[place], lines[place] = formed.texts, seen.last.line
     if len(texts) < 2:
         raise InputError(
             f"{name}: {len(texts)} row with text is too few to compare; give at least 2"

@@ -10,8 +10,8 @@ time. The values to begin with follow three rules:
 - the smallest margin that leaves at most 30% of the anchors done;
 - the smallest ratio with which 95% of the live anchors are above the bound.
 
-The rules say at which setting an objective is neither done nor blind at the first step. That the
-score after training is highest there has not been shown.
+The rules say at which setting an objective is neither done nor blind at the first step. Whether the
+score after training is highest there has been measured for temperatures (benchmarks/tuning.py).
 """
 
 import dataclasses

@@ -21,7 +21,7 @@ from isotrope.core.hyper import check
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
 from isotrope.data.images.batches import ImageBatch
-from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.cut_initialize import TURN, cut_initialize, first_turn
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
@@ -30,6 +30,7 @@ from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.images.measures import measure
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
+from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
 from isotrope.training.step import step_loss, step_seed
 
@@ -118,6 +119,7 @@ class ImageMethod(L.LightningModule, ABC):
         self.guard = NonFiniteGuard()
         self.measured: dict[str, float | None] = {}
         self.gradient_norm: Tensor | None = None
+        self.cut = 1.0
         self._features: Tensor | None = None
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(seed, 0, _HEADS))
@@ -177,6 +179,7 @@ class ImageMethod(L.LightningModule, ABC):
             c: see :func:`isotrope.encoders.cut_initialize.cut_initialize`.
             what: see there.
         """
+        self.cut = c
         _cut_heads(self, c, what)
 
     def features(self, crops: Tensor) -> Tensor:
@@ -247,8 +250,18 @@ class ImageMethod(L.LightningModule, ABC):
             self.after_step()
 
     def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
-        """Set the rates of this step."""
+        """Set the rates of this step; before the first, warn of a cut that will do harm."""
         set_rates(optimizer, self.plan, self.step)
+        rate = self.plan.learning_rate
+        if self.step or self.cut <= 1 or self.plan.optimizer != "sgd":
+            return
+        turn = first_turn(self, rate)
+        if turn > TURN:
+            warn(
+                f"warning: --cut {self.cut:g} is experimental: a step at --learning-rate {rate:g} "
+                f"turns these weights by {turn:.2g} radians, and above {TURN:g} a cut did harm. "
+                f"Train without it, or try --learning-rate {rate * TURN / turn:.1g}"
+            )
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""

@@ -1,4 +1,4 @@
-"""What paper 000 measures of models: angles, shares of the hardest negative, dynamic ratios."""
+"""What Li et al. 2024 measure of models: angles, shares of the hardest negative, dynamic ratios."""
 
 import math
 

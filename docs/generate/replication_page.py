@@ -1,0 +1,263 @@
+"""The page that says whether the papers replicate, and its forest plot: docs/replication.md.
+
+Written by `make docs` from papers/claims.toml and from what has been measured.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import get_args
+
+from docs.generate.errata_page import errata
+from docs.generate.objective_pages import grid
+from isotrope.core.files import atomic_replace
+from papers import image_claims, text_protocol
+from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
+from papers.machinery.rule import ClaimJudgement, Word
+from papers.machinery.store import JobStore
+
+__all__ = [
+    "claims_page",
+    "forest_plot",
+    "judged_claims",
+    "other_encoders",
+    "replication_page",
+    "write_replication_page",
+]
+
+Judged = Sequence[tuple[Claim, ClaimJudgement]]
+
+ROOT = Path(__file__).parents[2]
+_TEXT = ROOT / "papers" / "results" / "text"
+_IMAGES = ROOT / "docs" / "results" / "reproduce" / "cells"
+_TABLES = {
+    "Draganov et al. 2024, table 2": "results/reproduce/cosine-pitfalls/table2.md",
+    "Draganov et al. 2024, table 3": "results/reproduce/cosine-pitfalls/table3.md",
+    "Manna et al. 2023, table 2": "results/reproduce/mio/table2.md",
+}
+_REASONS: dict[str, str] = {
+    "undecided": "the interval holds both no effect and one that matters",
+    "contradicted": "the effect that matters is outside the interval",
+    "same direction, weaker": "less than a quarter of the paper's effect is within the interval",
+    "replicated": "at least a quarter of the paper's effect",
+}
+
+_PAGE = """# Do the papers replicate?
+
+![The measured effects over the papers' effects, with 90% intervals](replication.svg)
+
+{counts}
+
+{headline}
+
+A difference is taken seed by seed and has Student's 90% interval; n is the number of seeds. It is
+*replicated* where the whole interval is at a quarter of the paper's effect or more, *same
+direction, weaker* where it is above 0 and reaches below that, *contradicted* where it is all below
+a quarter, and *undecided* otherwise ([the rule](../papers/machinery/rule.py),
+[the claims](../papers/claims.toml)). Rows about text were committed before their trainings; those
+about images (†) are younger than theirs.
+
+## What it was measured on
+
+- **Text**: BERTs made from scratch by `python -m papers encoder`, which have never seen a pair of
+  sentences; the verdicts are of `{encoder}`. Every loss has the same tuning budget
+  ([protocol](reproduce.md#sentence-embeddings-on-raw-encoders)).
+- **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
+{others}
+## Behind it
+
+- [All {total} claims](results/claims.md) that trainings decide.
+- [Errata](errata.md): {errata} places where a paper, or its code, is proven wrong; not counted.
+- [Tables and figures](results/reproduce/verdicts.md): claims on formulas, simulations and small
+  image trainings, and the checks of this software.
+- `python -m papers bench my_loss.py`:
+  [a loss of your own](reproduce.md#sentence-embeddings-on-raw-encoders) beside those of the papers.
+"""
+_ALL = """# All claims that trainings decide
+
+Written by `make docs`; [the claims that the papers are read for](../replication.md) are on one
+screen. {counts}
+
+{every}
+"""
+
+
+def judged_claims() -> Judged:
+    """Return every claim with its verdict on what there is."""
+    images = image_claims.measured(JobStore(_IMAGES).find)
+    text = _judged_on(reference_encoder(), _TEXT)
+    return [
+        (claim, text[claim.id] if claim.on == "text" else judge_claim(claim, images))
+        for claim in claims()
+    ]
+
+
+def _judged_on(encoder: str, results: Path) -> dict[str, ClaimJudgement]:
+    measured = text_protocol.measured(encoder, JobStore(results / encoder / "cells").find)
+    return {claim.id: judge_claim(claim, measured) for claim in claims() if claim.on == "text"}
+
+
+def other_encoders(results: Path) -> str:
+    """Return the headline claims on the other encoders that were trained; nothing without any.
+
+    Args:
+        results: holds a folder for each encoder.
+    """
+    names = sorted(cells.parent.name for cells in results.glob("*/cells"))
+    judged = {n: _judged_on(n, results) for n in names if n != reference_encoder()}
+    judged = {n: of for n, of in judged.items() if any(j.change for j in of.values())}
+    if not judged:
+        return ""
+    rows = [
+        [
+            claim.headline,
+            *(f"{_measured(of[claim.id])}: {of[claim.id].word}" for of in judged.values()),
+        ]
+        for claim in claims()
+        if claim.headline and claim.on == "text"
+    ]
+    return f"\n## On other encoders\n\n{grid(['claim', *judged], rows).rstrip()}\n"
+
+
+def replication_page(judged: Judged) -> str:
+    """Return the page in Markdown."""
+    return _PAGE.format(
+        total=len(judged),
+        counts=_counts(judged),
+        headline=_table([row for row in judged if row[0].headline]),
+        encoder=reference_encoder(),
+        errata=len(errata()),
+        others=other_encoders(_TEXT),
+    )
+
+
+def claims_page(judged: Judged) -> str:
+    """Return the page of all claims in Markdown."""
+    return _ALL.format(counts=_counts(judged), every=_table(judged, "../"))
+
+
+def _counts(judged: Judged) -> str:
+    words = Counter(judgement.word for _, judgement in judged)
+    open_ = sum(j.change is None and not c.untestable for c, j in judged)
+    counted = ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
+    waiting = f" ({open_} of these not measured yet)" if open_ else ""
+    return f"Of {len(judged)} claims: {counted.replace('undecided', f'undecided{waiting}')}."
+
+
+def _table(judged: Judged, up: str = "") -> str:
+    header = ["claim", "printed in", "paper", "ours (90% interval)", "n", "verdict", "why"]
+    return grid(header, [_row(claim, judgement, up) for claim, judgement in judged]).rstrip()
+
+
+def _row(claim: Claim, judgement: ClaimJudgement, up: str) -> list[str]:
+    change = judgement.change
+    where = f"{claim.paper}, {claim.where}"
+    link = next((page for table, page in _TABLES.items() if where.startswith(table)), "")
+    return [
+        claim.says + " †" * (claim.on == "images"),
+        f"[{where}]({up}{link})" if link else where,
+        f"{claim.effect:+.2f}" if claim.printed and claim.effect is not None else "-",
+        _measured(judgement),
+        str(change.count if change is not None else 0),
+        judgement.word,
+        _why(claim, judgement),
+    ]
+
+
+def _measured(judgement: ClaimJudgement) -> str:
+    change = judgement.change
+    if change is None:
+        return "-"
+    low, high = change.interval
+    interval = f" ({low:+.2f} to {high:+.2f})" if change.count > 1 else ""
+    return f"{change.mean:+.2f}{interval}"
+
+
+def _why(claim: Claim, judgement: ClaimJudgement) -> str:
+    if claim.untestable:
+        return claim.untestable
+    if judgement.change is None:
+        return "not measured yet"
+    if judgement.change.count < 2:
+        return "one seed has no interval"
+    if claim.margin is not None:
+        return f"not behind by more than {claim.margin:g}"
+    return _REASONS[judgement.word]
+
+
+_COLOURS: dict[str, str] = {
+    "replicated": "#1a7f37",
+    "same direction, weaker": "#9a6700",
+    "undecided": "#6e7781",
+    "contradicted": "#cf222e",
+}
+_WIDTH, _LEFT, _LINE, _TOP = 860, 420, 26, 34
+_ENDS = -1.0, 3.0  # of the axis: our effect over the paper's
+
+
+def forest_plot(judged: Judged) -> str:
+    """Return the headline claims with an effect as SVG: ours over the paper's, with intervals."""
+    rows = [(c, j) for c, j in judged if c.headline and c.printed and c.effect]
+    bottom = _TOP + _LINE * len(rows)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 44}" '
+        'font-family="sans-serif" font-size="13">',
+        f'<rect width="{_WIDTH}" height="{bottom + 44}" fill="#ffffff"/>',
+        f'<text x="{_x(0) + 6:.0f}" y="18" fill="#1f2328">our effect over the paper\'s</text>',
+    ]
+    for value, name in ((0, "0"), (0.25, "0.25"), (1, "1: the paper's"), (2, "2")):
+        dashes = ' stroke-dasharray="3 4"' if value else ""
+        parts += [
+            f'<line x1="{_x(value):.1f}" x2="{_x(value):.1f}" y1="{_TOP - 8}" y2="{bottom}" '
+            f'stroke="#8c959f"{dashes}/>',
+            f'<text x="{_x(value):.1f}" y="{bottom + 18}" text-anchor="middle" '
+            f'fill="#1f2328">{name}</text>',
+        ]
+    for place, (claim, judgement) in enumerate(rows):
+        parts += _drawn(claim, judgement, _TOP + _LINE * place + _LINE / 2)
+    parts.append(
+        f'<text x="8" y="{bottom + 36}" fill="#57606a">bars: 90% intervals; green: replicated, '
+        "brown: weaker, grey: undecided, red: contradicted; 0.25: the smallest effect of interest"
+        "</text>"
+    )
+    return "\n".join([*parts, "</svg>"]) + "\n"
+
+
+def _x(value: float) -> float:
+    low, high = _ENDS
+    inside = min(max(value, low), high)
+    return _LEFT + (inside - low) / (high - low) * (_WIDTH - _LEFT - 16)
+
+
+def _drawn(claim: Claim, judgement: ClaimJudgement, y: float) -> list[str]:
+    colour, change = _COLOURS.get(judgement.word, "#6e7781"), judgement.change
+    name = f"{claim.headline} ({claim.paper})"
+    text = f'<text x="8" y="{y + 4:.0f}" fill="#1f2328">{escape(name)}</text>'
+    if change is None or claim.effect is None:
+        return [
+            text,
+            f'<text x="{_x(0) + 6:.0f}" y="{y + 4:.0f}" fill="{colour}">not measured yet</text>',
+        ]
+    ends = sorted(end / claim.effect for end in change.interval if math.isfinite(end))
+    parts = [text]
+    if ends:
+        parts.append(
+            f'<line x1="{_x(ends[0]):.1f}" x2="{_x(ends[-1]):.1f}" y1="{y:.0f}" y2="{y:.0f}" '
+            f'stroke="{colour}" stroke-width="3"/>'
+        )
+    mean = _x(change.mean / claim.effect)
+    return [*parts, f'<circle cx="{mean:.1f}" cy="{y:.0f}" r="5" fill="{colour}"/>']
+
+
+def write_replication_page(folder: Path) -> None:
+    """Write replication.md, its picture and results/claims.md into a folder."""
+    judged = judged_claims()
+    for name, text in (
+        ("replication.md", replication_page(judged)),
+        ("replication.svg", forest_plot(judged)),
+        ("results/claims.md", claims_page(judged)),
+    ):
+        with atomic_replace(folder / name) as temporary:
+            temporary.write_text(text, encoding="utf-8")

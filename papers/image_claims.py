@@ -1,0 +1,49 @@
+"""The measurements behind the claims on images in claims.toml: trainings of ``make reproduce``."""
+
+from collections.abc import Callable
+
+from isotrope.core.result import Result
+from papers.draganov2024 import logged
+from papers.draganov2024.trainings import CUT, cut, slow
+from papers.machinery.artifact import Results
+from papers.machinery.job import PaperJob
+from papers.manna2023.frameworks import trained
+
+__all__ = ["measured", "trainings"]
+
+_EARLY = 2  # epochs
+
+
+def trainings(name: str) -> list[PaperJob]:
+    """Return what a name of claims.toml means, a job for each seed.
+
+    ``SimCLR`` is the method by its recipe, ``SimCLR cut`` and ``SimCLR slow`` are with and without
+    the cut at a thirtieth of its learning rate, ``SimCLR cut, recipe`` is with it at all of it.
+    """
+    method, _, way = name.partition(" ")
+    if method not in CUT or not way:
+        return trained("cpu", name)
+    ways = {
+        "cut": lambda: slow("cpu", method, CUT[method]),
+        "slow": lambda: slow("cpu", method),
+        "cut, recipe": lambda: cut("cpu", method),
+    }
+    return ways[way]()
+
+
+def measured(find: Callable[[PaperJob], Result | None]) -> Callable[[str, str], dict[int, float]]:
+    """Return what gives the values of a metric of a training by seed, as claims are decided by."""
+
+    def values(name: str, metric: str) -> dict[int, float]:
+        jobs = trainings(name)
+        results = Results({job: result for job in jobs if (result := find(job)) is not None})
+        if metric == "knn":
+            level = results.spread(jobs, "knn")
+        elif metric == "knn early":
+            level = logged.at(results, jobs, "knn", _EARLY)
+        else:
+            level = logged.first(results, jobs, "opposite_halves")
+        factor = 100 if metric == "opposite early" else 1
+        return {s: factor * v for s, v in level.by_seed.items()} if level is not None else {}
+
+    return values

@@ -1,0 +1,56 @@
+"""Kinds: tells claims of a paper from errata, from checks of this software and from what no
+measurement here can decide, by verdict_kinds.toml.
+"""
+
+import functools
+import tomllib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from papers.machinery.verdicts import Verdict
+
+__all__ = ["UnmatchedKind", "with_kinds"]
+
+_FILE = Path(__file__).with_name("verdict_kinds.toml")
+
+
+class UnmatchedKind(LookupError):
+    """A row of the file finds no verdict, or more than the one erratum it is about."""
+
+
+def with_kinds(artifact: str, verdicts: Sequence[Verdict], *, cpu: bool) -> list[Verdict]:
+    """Return the verdicts with their kinds.
+
+    Args:
+        artifact: ``PAPER NAME``.
+        verdicts: of it.
+        cpu: whether they are of that scale; at others trainings are longer or mean nothing.
+
+    Raises:
+        UnmatchedKind: the file is about a verdict that is not there.
+    """
+    kinds = _kinds()
+    changed = list(verdicts)
+
+    def change(words: str, **kind: Any) -> None:
+        at = [i for i, verdict in enumerate(changed) if words in verdict.claim]
+        if not at or ("erratum" in kind and len(at) > 1):
+            raise UnmatchedKind(f"{artifact}: {words!r} is in {len(at)} claims")
+        for i in at:
+            changed[i] = replace(changed[i], **kind)
+
+    for number, words in kinds["errata"].get(artifact, {}).items():
+        change(words, erratum=number)
+    for words in kinds["checks"].get(artifact, ()):
+        change(words, check=True)
+    for row in kinds["untestable"] if cpu else ():
+        for words in row["claims"].get(artifact, ()):
+            change(words, untestable=row["why"])
+    return changed
+
+
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    return tomllib.loads(_FILE.read_text(encoding="utf-8"))

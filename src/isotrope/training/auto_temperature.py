@@ -1,0 +1,116 @@
+"""``--objective.temperature auto``: the temperature that the audit of the data recommends.
+
+The number takes the place of the word before the run begins, so that config.yaml, the card and
+every process of a run have the number, and a resumed run goes on with it.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+
+from isotrope.core.distributed import launched_processes
+from isotrope.core.errors import InputError
+from isotrope.core.hyper import hypers
+from isotrope.data.text.corpora import Record
+from isotrope.data.text.datasets import named_errors
+from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
+from isotrope.diagnostics.audit.run import checked_objective
+from isotrope.diagnostics.audit.settings import recommend, settings_table
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.paradigm import registry
+from isotrope.paradigm.declared import by_dataset
+from isotrope.training.early_checks import AUTO, check_folder
+from isotrope.training.progress import warn
+from isotrope.training.settings import TrainSettings
+
+__all__ = ["with_temperature"]
+
+_ROWS = 2048  # embedded of each data set, or one batch if that is larger
+_RECORDS = 1_000_000  # among which they are drawn
+
+
+def with_temperature(
+    settings: TrainSettings,
+    encoder_of: Callable[[TrainSettings], SentenceEncoder],
+    records_of: Callable[[TrainSettings, str], Iterator[Record]],
+    *,
+    resume: bool,
+) -> TrainSettings:
+    """Return the settings with a number for each temperature that is ``auto``, and say why.
+
+    Args:
+        settings: of a run that has not begun.
+        encoder_of: returns the encoder that it starts from.
+        records_of: yields the records of one of its data sets.
+        resume: whether the folder may hold a run.
+
+    Raises:
+        InputError: a training whose first step the audit does not describe, an objective without
+            a temperature, or anything wrong with the folder, the encoder or the data.
+    """
+    own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
+    asked = [name for name, (_, values) in own.items() if values.get("temperature") == AUTO]
+    if not asked:
+        return settings
+    _refuse(settings)
+    check_folder(Path(settings.output), settings, resume=resume)
+    for plugin in settings.plugin:
+        registry.load_plugin(Path(plugin))
+    encoder, chosen = encoder_of(settings), dict(settings.objective_settings)
+    for name in asked:
+        with named_errors(name):
+            value = _recommended(settings, encoder, records_of(settings, name), own[name])
+        chosen[f"{name}.temperature" if name else "temperature"] = value
+    kept = {key: value for key, value in chosen.items() if value != AUTO}
+    return settings.model_copy(update={"objective_settings": kept})
+
+
+def _refuse(settings: TrainSettings) -> None:
+    """Refuse what the audit says nothing about."""
+    if settings.head != "none":
+        raise InputError(
+            f"--objective.temperature auto looks at the encoder without --head {settings.head}, "
+            "which would be trained on top: add --head none, or give a number"
+        )
+    if settings.encoder == "scratch":
+        raise InputError(
+            "--objective.temperature auto looks at an encoder that has learnt something, and one "
+            "from scratch has not: give a number"
+        )
+    if launched_processes()[0] > 1:
+        raise InputError(
+            "--objective.temperature auto is found by one process, and torchrun has started "
+            "several: run `isotrope audit` first, and give a number"
+        )
+
+
+def _recommended(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    records: Iterator[Record],
+    described: tuple[str, dict[str, float | str]],
+) -> float:
+    """Return the recommended temperature of a data set, and say why."""
+    name, values = described
+    others = {key: value for key, value in values.items() if key != "temperature"}
+    objective = checked_objective(name, others)
+    if "temperature" not in hypers(type(objective)):
+        raise InputError(f"objective {name} has no temperature to be found: leave it out")
+    rows = pair_rows(
+        islice(records, _RECORDS),
+        name="the data",
+        views=settings.views,
+        most=max(_ROWS, settings.batch_size),
+        seed=settings.seed,
+    )
+    embedded = embed_rows(
+        encoder,
+        rows,
+        max_length=settings.max_length,
+        prompts=(settings.query_prompt, settings.passage_prompt),
+        seed=settings.seed,
+    )
+    table = settings_table(embedded, objective, batch_size=settings.batch_size, seed=settings.seed)
+    (found,) = (each for each in recommend(table) if each.name == "temperature")
+    warn(f"temperature {found.value:g} for {name}: {found.reason}")
+    return found.value

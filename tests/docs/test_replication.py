@@ -1,0 +1,69 @@
+"""The page on replication and its forest plot are those of the measurements that are committed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from docs.generate.replication_page import (
+    claims_page,
+    forest_plot,
+    judged_claims,
+    other_encoders,
+    replication_page,
+)
+from papers import text_protocol
+from papers.machinery.claims import claims
+from papers.machinery.rule import judge
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_pages_are_generated() -> None:
+    judged = judged_claims()
+    for name, text in (
+        ("replication.md", replication_page(judged)),
+        ("replication.svg", forest_plot(judged)),
+        ("results/claims.md", claims_page(judged)),
+    ):
+        assert (DOCS / name).read_text(encoding="utf-8") == text, "make docs"
+    assert len(replication_page(judged).splitlines()) < 60, "one screen"
+
+
+def test_a_row_says_what_was_measured_and_why() -> None:
+    claim = replace(
+        next(c for c in claims() if c.printed and not c.untestable), headline="a short name"
+    )
+    assert claim.effect is not None
+    near = judge({seed: claim.effect + 0.01 * seed for seed in (1, 2, 3)}, claim.effect)
+    page = claims_page([(claim, near)])
+    assert page.count("| replicated | at least a quarter of the paper's effect |") == 1
+    assert "Of 1 claims: 1 replicated." in page
+    assert "| 3 | replicated |" in page
+    alone = claims_page([(claim, judge({1: claim.effect}, claim.effect))])
+    assert "| 1 | undecided | one seed has no interval |" in alone
+    nothing = claims_page([(claim, judge({}, claim.effect))])
+    assert "1 undecided (1 of these not measured yet)" in nothing
+    drawn = forest_plot([(claim, near)])
+    assert drawn.count("<circle") == 1
+    assert "not measured yet" not in drawn
+    assert "a short name (Li et al. 2024)" in drawn
+    assert "not measured yet" in forest_plot([(claim, judge({}, claim.effect))])
+
+
+def test_other_encoders_stand_beside_it_once_they_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("disturbed", "raw-2x128-pmi-seed0"):
+        (tmp_path / name / "cells").mkdir(parents=True)
+    assert other_encoders(tmp_path) == ""
+    numbers = {"modifiedmhe": 50.0, "mhe": 40.0}
+
+    def measured(encoder: str, find: object) -> object:
+        return lambda name, metric: {s: numbers[name] + s for s in (1, 2) if name in numbers}
+
+    monkeypatch.setattr(text_protocol, "measured", measured)
+    table = other_encoders(tmp_path)
+    assert "| claim | disturbed |" in table
+    assert "| MHE: all components exchanged | +10.00 (+10.00 to +10.00): replicated |" in table
+    assert "| InfoNCE over DCL | -: undecided |" in table

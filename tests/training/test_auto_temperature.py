@@ -1,0 +1,108 @@
+"""``--objective.temperature auto``: the audit's number, in the settings of the run."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import isotrope
+from isotrope.core.errors import InputError
+from isotrope.training import auto_temperature
+from isotrope.training.fit_text import fit
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text import encoder_of
+from tests.training.conftest import sentences
+from tests.training.interrupted import power_cut
+
+PAIRS = [*zip(sentences(64), sentences(64, seed=1), strict=True)]
+
+
+@pytest.fixture
+def given(quick: dict[str, Any]) -> dict[str, Any]:
+    own = {key: value for key, value in quick.items() if key != "files"}
+    own |= {"head": "none", "max_steps": 3, "checkpoint_every": 1}
+    return {**own, "files": PAIRS, "objective_settings": {"temperature": "auto"}}
+
+
+def begun(folder: Path) -> dict[str, Any]:
+    config = yaml.safe_load((folder / "config.yaml").read_text())
+    return {k: v for k, v in config.items() if k.startswith("objective.")}
+
+
+def test_it_is_the_number_of_the_audit(given: dict[str, Any], capsys) -> None:
+    outcome = fit(**given)
+    audit = isotrope.audit(
+        PAIRS, encoder=given["encoder"], batch_size=given["batch_size"], dev=None, seed=7
+    )
+    value = audit.recommended["temperature"]
+    assert begun(outcome.output) == {"objective.temperature": value}
+    (recommended,) = audit.recommendations
+    assert f"temperature {value:g} for infonce: {recommended.reason}" in capsys.readouterr().err
+    card = (outcome.output / "model" / "README.md").read_text()
+    assert f"| settings | temperature {value:g}," in card
+
+
+def test_a_resumed_run_goes_on_with_the_number(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with power_cut(2):
+        fit(**given)
+    number = begun(Path(given["output"]))
+    # another would be recommended now
+    monkeypatch.setattr(auto_temperature, "recommend", lambda table: pytest.fail("audited again"))
+    resumed = fit(**given, resume=True)
+    assert begun(resumed.output) == number
+    assert fit(**given, resume=True).result.metrics["steps"] == 3  # of a finished run
+    with pytest.raises(InputError, match="its objective_settings was"):
+        fit(**{**given, "objective_settings": {"temperature": 0.9}}, resume=True)
+
+
+def test_each_data_set_has_its_own(given: dict[str, Any]) -> None:
+    near = [(text, text + " and") for text in sentences(64, seed=3)]
+    own = {**given, "files": {"qa": PAIRS, "near": near}, "max_steps": 1}
+    found = begun(fit(**own).output)
+    assert set(found) == {"objective.qa.temperature", "objective.near.temperature"}
+    assert all(isinstance(value, float) for value in found.values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"head": "mlp"}, "looks at the encoder without head=mlp, which|without head='mlp', which"),
+        ({"encoder": "scratch"}, "one from scratch has not: give a number"),
+        ({"objective": "mpt"}, "objective mpt has no temperature to be found"),
+        ({"objective": "vicreg"}, "vicreg"),
+        ({"objective_settings": {"temperature": "car"}}, "a number; found 'car'"),
+        ({"files": PAIRS[:1]}, "too few to compare"),
+    ],
+)
+def test_what_has_no_recommendation_is_refused(
+    changed: dict[str, Any], message: str, given: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=message):
+        fit(**{**given, **changed})
+    assert not Path(given["output"]).exists()
+
+
+def test_several_processes_of_others_are_refused(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_temperature, "launched_processes", lambda: (2, 2))
+    with pytest.raises(InputError, match="torchrun has started several: run `isotrope audit`"):
+        fit(**given)
+
+
+def test_a_folder_that_is_taken_is_refused_before_anything_is_embedded(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
+    settings = TrainSettings.read({**given, "files": [str(file)]}, python=True)
+    Path(settings.output).mkdir()
+    (Path(settings.output) / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not empty"):
+        auto_temperature.with_temperature(
+            settings, lambda _: pytest.fail("loaded"), lambda *_: iter(()), resume=False
+        )
+    assert encoder_of(settings)

@@ -1,0 +1,160 @@
+"""Rows that share a group of the data's own (``--groups``) are not pushed apart, exactly."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from isotrope.core.distributed import GlobalBatch, all_gather_views
+from isotrope.core.errors import InputError
+from isotrope.core.views import Views
+from isotrope.data.text.batches import Batches
+from isotrope.paradigm import registry
+from isotrope.training import simcse
+from isotrope.training.early_checks import check_early
+from isotrope.training.fit_text import fit
+from isotrope.training.settings import TrainSettings
+from tests.training.conftest import sentences
+from tests.training.interrupted import power_cut
+
+ANCHORS, POSITIVES = sentences(32), sentences(32, seed=1)
+GROUPS = [i // 4 for i in range(32)]
+
+
+def written(file: Path, groups: list[Any] | None = None, name: str = "label") -> str:
+    rows = [{"anchor": a, "positive": p} for a, p in zip(ANCHORS, POSITIVES, strict=True)]
+    if groups is not None:
+        rows = [{**row, name: group} for row, group in zip(rows, groups, strict=True)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(file)
+
+
+@pytest.fixture
+def given(quick: dict[str, Any], tmp_path: Path) -> dict[str, Any]:
+    file = written(tmp_path / "pairs.jsonl", GROUPS)
+    return {**quick, "files": [file], "groups": "label", "max_steps": 4, "checkpoint_every": 1}
+
+
+def weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "model.safetensors")
+
+
+@pytest.fixture
+def handed(monkeypatch: pytest.MonkeyPatch) -> list[Views]:
+    """What training steps hand to their objective."""
+    views: list[Views] = []
+
+    def seen(own: Views) -> GlobalBatch:
+        views.append(own)
+        return all_gather_views(own)
+
+    monkeypatch.setattr(simcse, "all_gather_views", seen)
+    return views
+
+
+def groups_of(views: Views) -> list[int]:
+    """The groups of a whole epoch in a batch, in the order of the file's lines."""
+    assert views.groups is not None
+    order = torch.from_numpy(Batches(range(32), 32, seed=7).at(0))
+    return list(views.groups[order.argsort()].tolist())
+
+
+def test_rows_of_a_group_have_no_weight_in_the_gradient(
+    given: dict[str, Any], handed: list[Views]
+) -> None:
+    fit(**{**given, "batch_size": 32, "max_steps": 1})
+    (views,) = handed
+    of_row = torch.tensor(GROUPS)[torch.from_numpy(Batches(range(32), 32, seed=7).at(0))]
+    same = of_row[:, None] == of_row
+    infonce = registry.build("infonce")
+    weight = infonce.terms(views.anchors, views.positives, groups=views.groups).weight
+    assert weight[same].eq(0).all()
+    assert weight[~same].gt(0).all()
+    free = infonce.terms(views.anchors, views.positives).weight
+    assert free[same & ~torch.eye(32).bool()].gt(0).all()  # without groups they are pushed
+
+
+def test_groups_change_the_training_and_are_resumed_exactly(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    def own(name: str) -> dict[str, Any]:
+        return {**given, "output": str(tmp_path / name)}
+
+    whole = weights(fit(**own("whole")).output)
+    with power_cut(2):
+        fit(**own("broken"))
+    with pytest.raises(InputError, match="its groups was 'label', now None"):
+        fit(**{**own("broken"), "groups": None}, resume=True)
+    resumed = weights(fit(**own("broken"), resume=True).output)
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    without = weights(fit(**{**own("without"), "groups": None}).output)
+    assert any(not torch.equal(whole[name], without[name]) for name in whole)
+
+
+def test_groups_in_pieces_are_groups(given: dict[str, Any], tmp_path: Path) -> None:
+    """Without dropout, whose masks depend on the pieces."""
+    own = {**given, "dropout": 0.0, "max_steps": 1, "log_every": 1}
+    losses = []
+    for name, pieces in (("whole", None), ("pieces", 5)):
+        outcome = fit(**{**own, "output": str(tmp_path / name), "micro_batch": pieces})
+        losses.append(outcome.history[-1]["loss"])
+    free = fit(**{**own, "output": str(tmp_path / "free"), "groups": None}).history[-1]["loss"]
+    assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    assert losses[0] < free - 0.01  # fewer negatives in the denominator
+
+
+@pytest.mark.parametrize("library", ["datasets", "pandas", "polars"])
+def test_groups_of_a_table_in_memory(
+    library: str, given: dict[str, Any], handed: list[Views]
+) -> None:
+    columns = {"question": ANCHORS, "answer": POSITIVES, "topic": GROUPS}
+    module = pytest.importorskip(library)
+    of_set = library == "datasets"
+    table = (module.Dataset.from_dict if of_set else module.DataFrame)(columns)
+    own = {**given, "columns": ["question", "answer"], "groups": "topic", "max_steps": 1}
+    fit(**{**own, "files": table, "batch_size": 32})
+    found = groups_of(handed[0])
+    assert [found.index(group) // 4 for group in found] == GROUPS
+
+
+def test_a_row_without_a_group_is_alone(
+    given: dict[str, Any], tmp_path: Path, handed: list[Views]
+) -> None:
+    file = written(tmp_path / "some.jsonl", ["a", "b", *[None] * 28, "a", ""])
+    fit(**{**given, "files": [file], "max_steps": 1, "batch_size": 32})
+    found = groups_of(handed[0])
+    assert found[0] == found[30]
+    assert len(set(found)) == 31
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"groups": "labels"}, "no column 'labels' \\(did you mean 'label'\\?\\)"),
+        ({"objective": "vicreg"}, "vicreg does not push rows apart, so groups has no effect"),
+        ({"files": sentences(40)}, "groups label: a list has no columns; leave groups out"),
+        ({"groups": "two\nlines"}, "a name must be one line"),
+    ],
+)
+def test_what_has_no_groups_is_refused(
+    changed: dict[str, Any], message: str, given: dict[str, Any]
+) -> None:
+    with pytest.raises(InputError, match=message):
+        fit(**{**given, **changed})
+    assert not Path(given["output"]).exists()
+
+
+def test_a_table_whose_groups_are_called_as_text_is(given: dict[str, Any]) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame({"question": ANCHORS, "answer": POSITIVES, "anchor": GROUPS})
+    own = {**given, "columns": ["question", "answer"], "groups": "anchor", "files": table}
+    with pytest.raises(InputError, match="groups anchor: 'anchor' is what a column of text is"):
+        fit(**own)
+
+
+def test_a_wrong_column_is_an_error_before_torch_is_imported(given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="no column 'kind'"):
+        check_early(TrainSettings.read({**given, "groups": "kind"}), resume=False)
