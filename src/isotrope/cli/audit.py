@@ -26,7 +26,8 @@ have a positive that is far away or a text that is cut, or occur twice; and whet
 
 Rows are named by their lines in the file, counted from 1. With --output a folder gets the page
 audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for `train --groups label`, and for
-ObjectiveLoss with groups=True in sentence-transformers' trainer) and, with --mine, mined.jsonl.
+ObjectiveLoss with groups=True in the trainer of sentence-transformers) and, with --mine,
+mined.jsonl.
 """
 
 
