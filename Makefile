@@ -63,7 +63,7 @@ test-lowest: $(VENV)-lowest/.ready ## losses and their components with the oldes
 test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody for anything
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/docs/test_notebooks.py tests/docs/test_site.py
 
-test-triton: $(VENV)/.ready-triton ## the kernels for GPUs, interpreted on a CPU and compiled (minutes)
+test-triton: $(VENV)/.ready-gpu ## the kernels for GPUs, interpreted on a CPU and compiled (minutes)
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
 		-m "$(MARKS)" tests/kernels/test_triton.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
@@ -114,7 +114,7 @@ bench: $(READY) ## the cost of every loss, training and STS, beside the peers (h
 	$(BIN)/python benchmarks/throughput.py
 	$(BIN)/python benchmarks/sts.py
 
-bench-gpu: $(VENV)/.ready-triton ## the losses on an NVIDIA GPU, beside the peers (an hour or two)
+bench-gpu: $(VENV)/.ready-gpu ## the losses on an NVIDIA GPU, beside the peers (an hour or two)
 	$(BIN)/python benchmarks/gpu.py
 
 clean: ## remove the environment, caches and the demo's output; runs/ stays
@@ -151,7 +151,7 @@ $(VENV)-lowest/.ready: requirements/lowest.txt pyproject.toml
 	@$(VENV)-lowest/bin/python -m pip install -qq --no-deps -e .
 	@touch $@
 
-# what one target needs alone: mteb 62 MB, docs 40 MB, package 20 MB, triton 0.7 GB on disk
+# what one target needs alone: mteb 62 MB, docs 40 MB, package 20 MB, gpu 0.7 GB on disk
 $(VENV)/.ready-%: requirements/%.txt $(READY)
 	@echo "what requirements/$*.txt pins"
 	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r $<
@@ -171,11 +171,11 @@ lock: ## write what requirements/ pins anew, but torch (UPGRADE=--upgrade: newer
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
 	$(COMPILE) --extra dev --build-deps-for editable --output-file requirements/lock.txt
-	for extra in mteb docs package triton; do $(COMPILE) --extra $$extra \
+	for extra in mteb docs package gpu; do $(COMPILE) --extra $$extra \
 		--output-file requirements/$$extra.txt \
-		$$([ $$extra = triton ] && echo --upgrade-package triton==$(TRITON)) \
+		$$([ $$extra = gpu ] && echo --upgrade-package triton==$(TRITON)) \
 		--constraint requirements/lock.txt --unsafe-package isotrope \
 		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt) \
 		|| exit 1; done
-	for lock in lock mteb docs package triton; do \
+	for lock in lock mteb docs package gpu; do \
 		sed -i.old -e '/^# WARNING/,$$d' requirements/$$lock.txt && rm requirements/$$lock.txt.old; done

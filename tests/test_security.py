@@ -224,7 +224,7 @@ def test_code_in_a_model_folder_needs_a_flag(tmp_path: Path) -> None:
         (folder / name).write_text(json.dumps({**kept, **told, "model_type": "mine"}))
     modules[1]["type"] = "sentence_transformers.models.Pooling"
     (folder / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(InputError, match="is no model that can be loaded"):
+    with pytest.raises(InputError, match="is not a model that can be loaded"):
         SentenceEncoder.load(folder)
     assert not mark.exists()
     assert config["model_type"] == "bert"

@@ -53,7 +53,7 @@ def test_a_history_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file: nothing was logged"):
         History.read(tmp_path / "metrics.csv")
     (tmp_path / "metrics.csv").write_text("step,loss\n0,high\n")
-    with pytest.raises(InputError, match=r"is no log of a run .*was it edited"):
+    with pytest.raises(InputError, match=r"is not the log of a run .*was it edited"):
         History.read(tmp_path / "metrics.csv")
 
 
@@ -95,7 +95,7 @@ def test_plot(outcome: Any) -> None:
     ]
     assert figure._repr_png_().startswith(b"\x89PNG")
     assert len(outcome.plot().axes) == 4
-    with pytest.raises(InputError, match=r"no picture of 'los' \(did you mean 'loss'\?\)"):
+    with pytest.raises(InputError, match=r"there is no picture of 'los' \(did you mean 'loss'\?\)"):
         outcome.plot("los")
 
 

@@ -1,4 +1,4 @@
-"""isotrope: train, evaluate and explain embedding models by the gradients of their objectives.
+"""isotrope: fine-tune text and image embedding models, and see what a loss does to them.
 
 Importing the package imports nothing heavy; a name loads its package when it is first used.
 """

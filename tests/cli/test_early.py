@@ -5,12 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import FORM_NAMES, check_declared, declared
+from isotrope.training.early_checks import check_early
+from isotrope.training.settings import TrainSettings
 
 CASES = {
     "train nowhere.txt --output new": "nowhere.txt: no such file",
@@ -89,3 +92,19 @@ def test_the_message_is_the_registry_s(name: str, settings: dict[str, float]) ->
             check(name, settings)
         messages.append(str(caught.value))
     assert messages[0] == messages[1]
+
+
+def test_a_data_set_that_nobody_knows_is_refused_within_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(self: object, name: str, repo_type: str, timeout: float) -> None:
+        raise OSError(f"no {repo_type} called {name}")
+
+    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", unknown)
+    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
+    settings = TrainSettings.read({"files": ["nobody/pairs"], "output": str(tmp_path / "run")})
+    message = r"^nobody/pairs: no such file here; .*be reached: no dataset called nobody/pairs$"
+    with pytest.raises(InputError, match=message):
+        check_early(settings, resume=False)
+    (tmp_path / "cache/nobody___pairs").mkdir(parents=True)
+    check_early(settings, resume=False)

@@ -89,7 +89,7 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     asked = ["--sts", files["own"], "--retrieval", files["pairs"], "--csv", tmp_path / "table.csv"]
     found = run("evaluate", "--compare", models[0], models[1], models[0], *asked)
     assert found.code == 0, found.err
-    first, second = found.out.split("\n\ndifferences to ")
+    first, second = found.out.split("\n\ndifferences from ")
     lines = [line.split() for line in first.splitlines()]
     assert lines[0][:2] == ["model", "own.tsv"]
     assert lines[1] == ["Spearman"]  # of the file; the others' names are their metrics
@@ -123,7 +123,7 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
         ((models[0],), "nothing to evaluate: give --sts DIR, --transfer DIR"),
         (own, "no model given"),
         (("--compare", models[0], *own), "--compare needs at least two models"),
-        ((models[0], "--compare", *models, *own), "stands before --compare"),
+        ((models[0], "--compare", *models, *own), "is before --compare"),
         ((models[0], "--knn", *own), "need the labelled texts: --labels FILE"),
         ((models[0], "--labels-test", files["test"], *own), "need the labelled texts"),
         ((models[0], "--sts", tmp_path / "none"), "no such folder of STS sets"),
@@ -172,11 +172,11 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     moved = run("evaluate", runs[1], "--knn", "--labels", data)
     assert moved.code == 0, moved.err
     for arguments, message in (
-        ((runs[0],), "takes images; ask for --knn or --linear, on the run's own images or on"),
-        ((*runs[:1], "--labels-test", data), "takes images; ask for --knn or --linear"),
+        ((runs[0],), "takes images; add --knn or --linear, on the run's own images or on"),
+        ((*runs[:1], "--labels-test", data), "takes images; add --knn or --linear"),
         ((runs[0], "--sts", files["own"]), "takes pictures, and sts are of text"),
         (("--compare", runs[0], models[0], "--knn"), "need the labelled texts"),
-        ((runs[0] / "model", "--knn"), "is no run folder, so it has no pictures of its own"),
+        ((runs[0] / "model", "--knn"), "is not a run folder, so it has no pictures of its own"),
     ):
         refused = run("evaluate", *arguments)
         assert (refused.code, refused.out) == (2, "")

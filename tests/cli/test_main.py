@@ -75,15 +75,6 @@ def test_unknown_verb_names_the_nearest(run) -> None:
     )
 
 
-def test_a_verb_of_an_earlier_version_names_its_place(run) -> None:
-    found = run("reproduce", "mio")
-    assert found.code == 2
-    assert found.err == (
-        "isotrope: error: there is no verb 'reproduce' any more: the papers' tables are "
-        "`python -m papers`, in a checkout of isotrope\n"
-    )
-
-
 @pytest.mark.parametrize(
     "arguments",
     [

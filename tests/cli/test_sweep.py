@@ -169,7 +169,7 @@ def test_without_a_package_nothing_is_written(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "a sweep is of one of train, train-images; found ''"),
+        ([], "a sweep repeats one of train, train-images; found ''"),
         (["trian"], "found 'trian' (did you mean 'train'?)"),
         (["train", "t.txt", "--output", "o"], "nothing to vary: give --vary NAME=VALUES"),
         (["train", "t.txt", *VARIED], "--output is missing"),

@@ -22,5 +22,5 @@ def test_every_yes_leads_somewhere() -> None:
         )
         if link:
             assert (PAGE.parent / link[2]).is_file(), f"{feature}: {link[2]}"
-    assert sum(cell == "no" for cell in ours.values()) >= 4
+    assert sum(cell == "no" for cell in ours.values()) >= 3, "what it lacks is listed, too"
     assert {len(row) for row in rows} == {7}

@@ -10,6 +10,7 @@ import huggingface_hub
 import pytest
 from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 
+from isotrope.core import hub
 from isotrope.core.errors import InputError
 from isotrope.encoders import names
 from isotrope.encoders.names import is_image, resolve
@@ -22,11 +23,11 @@ def online(monkeypatch, tmp_path):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setenv("SENTENCE_TRANSFORMERS_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(names, "ONLINE_WITHIN", 0.5)
+    monkeypatch.setattr(hub, "ONLINE_WITHIN", 0.5)
 
 
 def answer(monkeypatch, behaviour):
-    monkeypatch.setattr(huggingface_hub.HfApi, "model_info", behaviour)
+    monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", behaviour)
 
 
 @pytest.mark.parametrize("name", ["./no/such", "/no/such", "runs/x/model", "../x", "a..b", "no/"])
@@ -80,7 +81,7 @@ def test_a_misspelt_name(written, meant, tmp_path, monkeypatch):
 
 
 def test_an_id_while_the_hub_cannot_be_reached(monkeypatch, online):
-    def refuse(self, name, timeout):
+    def refuse(self, name, repo_type, timeout):
         raise ConnectionError("no route to host\nand more")
 
     answer(monkeypatch, refuse)
@@ -89,7 +90,7 @@ def test_an_id_while_the_hub_cannot_be_reached(monkeypatch, online):
 
 
 def test_a_hub_that_does_not_answer_is_given_up(monkeypatch, online):
-    answer(monkeypatch, lambda self, name, timeout: time.sleep(3))
+    answer(monkeypatch, lambda self, name, repo_type, timeout: time.sleep(3))
     start = time.monotonic()
     with pytest.raises(InputError, match=r"cannot be reached: no answer within 0\.5 s"):
         resolve("some/model")
@@ -97,7 +98,7 @@ def test_a_hub_that_does_not_answer_is_given_up(monkeypatch, online):
 
 
 def test_an_id_that_the_hub_does_not_know(monkeypatch, online):
-    def unknown(self, name, timeout):
+    def unknown(self, name, repo_type, timeout):
         raise RepositoryNotFoundError("401 Client Error", response=_Response())
 
     answer(monkeypatch, unknown)
@@ -122,7 +123,7 @@ def test_a_model_of_the_hub_is_downloaded_without_pickles(monkeypatch, online, f
         asked.update(patterns, name=name)
         return str(folder)
 
-    def known(self, name, timeout):
+    def known(self, name, repo_type, timeout):
         if "/" not in name:
             raise RepositoryNotFoundError("404", response=_Response())
 

@@ -352,13 +352,15 @@ class TestLoad:
     def test_a_configuration_of_another_model(self, folder, change):
         config = json.loads((folder / "config.json").read_text()) | change
         (folder / "config.json").write_text(json.dumps(config))
-        with pytest.raises(InputError, match=r"^.*is no model that can be loaded: .*$") as caught:
+        with pytest.raises(
+            InputError, match=r"^.*is not a model that can be loaded: .*$"
+        ) as caught:
             SentenceEncoder.load(folder)
         assert "\n" not in str(caught.value)
 
     def test_a_tokenizer_that_is_none(self, folder):
         (folder / "tokenizer.json").write_text("{}")
-        with pytest.raises(InputError, match="is no model that can be loaded"):
+        with pytest.raises(InputError, match="is not a model that can be loaded"):
             SentenceEncoder.load(folder)
 
     def test_code_that_comes_with_a_model_is_not_run(self, folder):
@@ -366,7 +368,7 @@ class TestLoad:
         modules[1]["type"] = "own_code.Pooling"
         (folder / "own_code.py").write_text("raise SystemExit('was run')\n")
         (folder / "modules.json").write_text(json.dumps(modules))
-        with pytest.raises(InputError, match="is no model that can be loaded"):
+        with pytest.raises(InputError, match="is not a model that can be loaded"):
             SentenceEncoder.load(folder)
 
     def test_a_tokenizer_of_another_model(self, tiny, folder):

@@ -43,7 +43,7 @@ def test_an_encoder_without_options_that_returns_lists_will_do():
 
 
 def test_something_that_is_no_encoder():
-    with pytest.raises(InputError, match="dict is no encoder: it has no method encode"):
+    with pytest.raises(InputError, match="dict is not an encoder: it has no method encode"):
         embed({}, ["a"])
 
 

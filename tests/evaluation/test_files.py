@@ -96,7 +96,7 @@ def test_search_among_embeddings() -> None:
 
 
 def test_searches_that_are_refused() -> None:
-    with pytest.raises(InputError, match="at least 1 result must be asked for; found 0"):
+    with pytest.raises(InputError, match="the number of results must be at least 1; found 0"):
         files.search(Table(), ["mill"], "river", top=0)
     for corpus in ([], np.empty((0, 2))):
         with pytest.raises(InputError, match="the corpus is empty, so there is nothing to search"):
@@ -104,7 +104,7 @@ def test_searches_that_are_refused() -> None:
     for shape in ((4, 3), (4,)):
         with pytest.raises(InputError, match="table gives 2 numbers for each of 4 texts; encode"):
             files.search(Table(), np.ones(shape), "river")
-    with pytest.raises(InputError, match="the query is no UTF-8 text"):
+    with pytest.raises(InputError, match="the query is not UTF-8 text"):
         files.search(Table(), WORDS, "\ud800")
 
 
@@ -136,7 +136,7 @@ def test_stored_embeddings_are_used_and_recognised(
     with pytest.raises(InputError, match=r"have shape \(17, 128\) but .* for each of 18 texts"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     stored.write_text("nothing")
-    with pytest.raises(InputError, match="is no matrix of numpy"):
+    with pytest.raises(InputError, match="is not a matrix that numpy has saved"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
 
 

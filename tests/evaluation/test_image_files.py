@@ -69,7 +69,7 @@ def test_an_id_of_the_hub(model, folder, tmp_path, monkeypatch):
 
 
 def test_what_is_refused(model, folder, tmp_path):
-    with pytest.raises(InputError, match="is no folder; an encoder of images takes a folder"):
+    with pytest.raises(InputError, match="is not a folder; an encoder of images takes a folder"):
         encode_file(model, folder / "b.png", tmp_path / "x.npy", device="cpu")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"holds no pictures \(\.bmp"):
@@ -91,18 +91,18 @@ def test_broken_pictures_are_left_out_and_counted(model, folder, tmp_path, monke
     np.testing.assert_allclose(np.load(tmp_path / "x.npy"), expected, atol=1e-6)
     (said,) = {record.getMessage() for record in caplog.records}
     assert said.startswith("left out 8 of 12 pictures that cannot be read, such as: ")
-    assert "0.png is no picture that can be read" in said
+    assert "0.png is not a picture that can be read" in said
 
     found = search(model, folder, str(folder / "b.png"), top=9, device="cpu")
     assert sorted(name for _, _, name in found) == NAMES
     assert found[0] == (pytest.approx(1), 4, "b.png")
-    with pytest.raises(InputError, match=r"3\.png is no picture that can be read"):
+    with pytest.raises(InputError, match=r"3\.png is not a picture that can be read"):
         search(model, folder, str(folder / "3.png"), device="cpu")
 
 
 def test_only_broken_pictures(model, tmp_path):
     (tmp_path / "pictures").mkdir()
     (tmp_path / "pictures" / "a.png").write_bytes(b"\x89PNG")
-    with pytest.raises(InputError, match=r"none of 1 files can be read: .*a\.png is no picture"):
+    with pytest.raises(InputError, match=r"none of 1 files can be read: .*a\.png is not a picture"):
         encode_file(model, tmp_path / "pictures", tmp_path / "x.npy", device="cpu")
     assert [file.name for file in tmp_path.iterdir()] == ["pictures"]

@@ -39,7 +39,7 @@ def test_either_alone():
     alone = image_scores(Sums(), data, knn=False, linear=True, probe=Probe(solver="exact"))
     assert alone.kind == "linear"
     assert alone.metrics["linear_top1"] > 0.5
-    with pytest.raises(InputError, match="nothing to score: ask for nearest neighbours"):
+    with pytest.raises(InputError, match="nothing to score: choose nearest neighbours"):
         image_scores(Sums(), data, knn=False)
 
 

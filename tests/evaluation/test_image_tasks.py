@@ -98,7 +98,9 @@ class TestOwnPictures:
         (run / "config.yaml").write_text("data: [")
         with pytest.raises(InputError, match="is not YAML"):
             own_images(run)
-        with pytest.raises(InputError, match="is no run folder, so it has no pictures of its own"):
+        with pytest.raises(
+            InputError, match="is not a run folder, so it has no pictures of its own"
+        ):
             isotrope.evaluate(run / "model", device="cpu")
 
 
@@ -163,7 +165,7 @@ class TestWhatIsAsked:
             isotrope.evaluate(ImageEncoder.build("resnet9", width=4, image_size=8), sts=tmp_path)
 
     def test_too_little(self, run, data):
-        with pytest.raises(InputError, match=r"nothing to score .*run by: ask for knn, linear"):
+        with pytest.raises(InputError, match=r"nothing to score .*run by: set knn, linear"):
             isotrope.evaluate(run, knn=False, linear=False)
         with pytest.raises(InputError, match="a test part without its training part"):
             isotrope.evaluate(run, labels_test=data)

@@ -12,7 +12,7 @@ __all__ = ["RANK", "WORKER", "kill_child"]
 
 LOST = 75
 WORKER = "a process that reads data has gone (DataLoader worker"
-RANK = " of 2 was killed (SIGKILL, often for want of memory)"
+RANK = " of 2 was killed (SIGKILL, often for lack of memory)"
 
 
 def kill_child(
@@ -45,7 +45,7 @@ def kill_child(
     assert reply.code == LOST, told
     last = reply.output.splitlines()[-1]
     assert said in last, told
-    assert "with --resume to go on from the last checkpoint" in last, told
+    assert "with --resume to continue from the last checkpoint" in last, told
     assert not torn(output), torn(output)
     again = server.run([*arguments[:2], "--resume", *arguments[2:]], folder)
     assert again.code == 0, again.output

@@ -120,13 +120,16 @@ STRIPS: dict[str, tuple[dict[str, Any], str]] = {
 }
 # raw files that claim to be .npz
 RAW: dict[str, tuple[Made, str]] = {
-    "text": (lambda path: content(path, "hello"), "no .npz file of pictures"),
-    "no bytes": (lambda path: content(path, b""), "no .npz file of pictures"),
+    "text": (lambda path: content(path, "hello"), "not an .npz file of pictures"),
+    "no bytes": (lambda path: content(path, b""), "not an .npz file of pictures"),
     "a cut archive": (
         lambda path: (npz(path, images=X), content(path, path.read_bytes()[:-40])),
-        "no .npz file of pictures",
+        "not an .npz file of pictures",
     ),
-    "an .npy file": (lambda path: content(path, header_only("(0,)")), "no .npz file of pictures"),
+    "an .npy file": (
+        lambda path: content(path, header_only("(0,)")),
+        "not an .npz file of pictures",
+    ),
     "a pickle": (lambda path: content(path, pickle.dumps({"images": 1})), "no .npz file"),
     "a pickle inside": (
         lambda path: zipped(path, **{"images.npy": pickle.dumps([1])}),
@@ -184,10 +187,10 @@ class _Code:
 
 
 PICKLES: dict[str, tuple[bytes, str]] = {
-    "text": (b"hello", "no pickle of CIFAR"),
-    "no bytes": (b"", "no pickle of CIFAR"),
-    "cut": (pickle.dumps({b"data": X, b"labels": [0]})[:50], "no pickle of CIFAR"),
-    "a list": (pickle.dumps([1, 2]), "no pickle of CIFAR (a list)"),
+    "text": (b"hello", "not a pickle of CIFAR"),
+    "no bytes": (b"", "not a pickle of CIFAR"),
+    "cut": (pickle.dumps({b"data": X, b"labels": [0]})[:50], "not a pickle of CIFAR"),
+    "a list": (pickle.dumps([1, 2]), "not a pickle of CIFAR (a list)"),
     "other keys": (pickle.dumps({b"a": 1}), "no pictures of 3,072 bytes"),
     "pictures of another size": (
         pickle.dumps({b"data": np.zeros((2, 9), np.uint8), b"labels": [0, 1]}, 2),
@@ -209,9 +212,9 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "os.system": (b"cos\nsystem\n(S'touch opened'\ntR.", "asks for os.system"),
     "a class of ours": (b"cisotrope.cli.main\nguarded\n)R.", "asks for isotrope.cli.main.guarded"),
     "a memo without end": (_memo_bomb(), "pickle of CIFAR"),
-    "a length without end": (b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7f", "no pickle of CIFAR"),
-    "billion laughs": (_laughs(), "a key that is no text"),
-    "deep": (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "no pickle of CIFAR (a list)"),
+    "a length without end": (b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7f", "not a pickle of CIFAR"),
+    "billion laughs": (_laughs(), "a key that is not text"),
+    "deep": (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "not a pickle of CIFAR (a list)"),
 }
 
 
@@ -370,7 +373,7 @@ def _tables() -> Iterator[Case]:
     yield Case("hugging face/pictures of numbers", numbers, "no encoded pictures")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
-    yield Case("hugging face/labels of lists", labels, "labels that are no numbers")
+    yield Case("hugging face/labels of lists", labels, "labels that are not numbers")
     yield Case("hugging face/a card with an address", card, "no column of pictures; found text")
     yield Case("hugging face/a script beside it", script, "no column of pictures; found text")
 
@@ -467,7 +470,7 @@ def _folders() -> Iterator[Case]:
     yield Case("pictures/pipes", piped, many)
     yield Case("pictures/devices", devices, many)
     yield Case("pictures/folder called as a picture", folder_called_picture, "no pictures")
-    yield Case("pictures/beside folders", beside, "stand beside 2 folders")
+    yield Case("pictures/beside folders", beside, "lie beside 2 folders")
     yield Case("pictures/held out without labels", unlabelled, "have no labels")
     yield Case("pictures/output inside them", inside, "choose an output folder elsewhere")
     yield Case("pictures/sides of 2 pixels", sized(2), "--image-size")
@@ -520,10 +523,10 @@ def _used() -> Iterator[Case]:
         content(room / "data/a.png", png(50_000_000, 1))
         return ["encode", bench.image, "data", "-o", "out.npy"]
 
-    yield Case("pictures/encode words", encode, "is no picture that can be read")
+    yield Case("pictures/encode words", encode, "is not a picture that can be read")
     yield Case("pictures/encode a pipe", encode_pipe, "a pipe")
-    yield Case("pictures/encode a bomb", bomb, "is no picture that can be read")
-    yield Case("pictures/encode a line of pixels", narrow, "is no picture that can be read")
+    yield Case("pictures/encode a bomb", bomb, "is not a picture that can be read")
+    yield Case("pictures/encode a line of pixels", narrow, "is not a picture that can be read")
     yield Case("pictures/search for a pipe", search_pipe, "a pipe")
     yield Case("pictures/search for a device", search_zero, "a device")
     yield Case(

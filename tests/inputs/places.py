@@ -55,12 +55,13 @@ def _resumed() -> Iterator[Case]:
         def made(room: Path, bench: Bench) -> Sequence[object]:
             import torch
 
+            from isotrope.data.text.corpora import read
             from isotrope.training.settings import TrainSettings, read_yaml
             from isotrope.training.text import encoder_of, store_of
 
             resume = _begun(room, bench)
             settings = TrainSettings.read(read_yaml(room / "run/config.yaml"))
-            store_of(settings, encoder_of(settings), room / "run/tokens")
+            store_of(settings, encoder_of(settings), room / "run/tokens", read(settings.inputs))
             file = content(room / "run/checkpoints/last.ckpt", data or b"")
             if data is None:
                 torch.save({"state_dict": {}}, file)

@@ -137,7 +137,9 @@ def test_half_a_surrogate_pair_is_no_text(tmp_path: Path, text: str) -> None:
     with pytest.raises(InputError, match=r"texts\[1\] cannot be written as UTF-8 .half of a surr"):
         encoder.encode(["fine", text])
     (tmp_path / "a.jsonl").write_text(json.dumps({"text": text}) + "\n")
-    with pytest.raises(InputError, match="line 1: column 'text' holds a character that is no text"):
+    with pytest.raises(
+        InputError, match="line 1: column 'text' holds a character that is not text"
+    ):
         list(read([tmp_path / "a.jsonl"]))
     whole = json.dumps({"text": "\U0001f468"})  # both halves
     (tmp_path / "a.jsonl").write_text(whole + "\n")

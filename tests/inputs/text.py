@@ -63,7 +63,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("objects.jsonl", '{"text": {"a": "b"}}\n', [], "not text"),
     ("two.jsonl", '{"text": "a"} {"text": "b"}\n', [], "broken JSON"),
     ("pair.jsonl", '{"anchor": "a"}\n', ["--columns", "anchor,positive"], "no column 'positive'"),
-    ("half.jsonl", '{"text": "\\udc00\\ud800"}\n', [], "a character that is no text"),
+    ("half.jsonl", '{"text": "\\udc00\\ud800"}\n', [], "a character that is not text"),
     ("wide.csv", "text," + ",".join(f"c{i}" for i in range(5000)) + "\nx\n", [], "1 fields where"),
     ("null.csv", "text\nx\0y\n", [], "NUL bytes"),
     ("cr.csv", "text\rone\rtwo\r", [], "line ends"),

@@ -32,7 +32,7 @@ def test_auto_gives_a_reason_with_the_size() -> None:
 
 
 def test_a_backend_that_was_asked_for() -> None:
-    assert choose(VIEWS, "eager") == ("eager", "asked for")
+    assert choose(VIEWS, "eager") == ("eager", "as set")
 
 
 def test_pairs_come_from_the_chosen_backend() -> None:
@@ -66,7 +66,7 @@ def test_torch_func_goes_through_the_whole_matrix() -> None:
     leaf = a.clone().requires_grad_()
     (expected,) = torch.autograd.grad(objective(leaf, b, backend="rowblock"), leaf)
     torch.testing.assert_close(torch.func.grad(objective)(a, b), expected)
-    with pytest.raises(NeedsEager, match="the rowblock backend; ask for 'eager'"):
+    with pytest.raises(NeedsEager, match="the rowblock backend; use 'eager'"):
         torch.func.grad(objective)(a, b, backend="rowblock")
 
 
@@ -80,12 +80,12 @@ def test_triton_is_asked_for_and_never_chosen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(MODULE, "_why_no_triton", lambda _: None)
     many = torch.empty(2048, 1, dtype=torch.bfloat16)
     assert choose(Views(many, many))[0] == "rowblock"
-    assert choose(Views(many, many), "triton") == ("triton", "asked for")
+    assert choose(Views(many, many), "triton") == ("triton", "as set")
 
 
 def test_triton_says_what_keeps_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(MODULE, "_installed", lambda: False)
-    with pytest.raises(MissingExtra, match=r"'triton'.* pip install '\.\[triton\]'"):
+    with pytest.raises(MissingExtra, match=r"'triton'.* pip install '\.\[gpu\]'"):
         choose(VIEWS, "triton")
     monkeypatch.setattr(MODULE, "_installed", lambda: True)
     tiles = SimpleNamespace(INTERPRETED=False)
@@ -93,9 +93,9 @@ def test_triton_says_what_keeps_it_away(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InputError, match=r"GPU; found embeddings on cpu: .*TRITON_INTERPRET"):
         choose(VIEWS, "triton")
     tiles.INTERPRETED = True
-    assert choose(VIEWS, "triton") == ("triton", "asked for")
+    assert choose(VIEWS, "triton") == ("triton", "as set")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
     found = str(MODULE._why_no_triton(somewhere(torch.float32)))
-    assert found.endswith("8.0 (Ampere) or more; found 7.5: ask for backend='rowblock'")
+    assert found.endswith("8.0 (Ampere) or more; found 7.5: use backend='rowblock'")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     assert MODULE._why_no_triton(somewhere(torch.float32)) is None

@@ -36,7 +36,7 @@ def wrong(change: Callable[[Terms], Terms]) -> Objective:
         (lambda t: replace(t, scale=1.0), f"4 times {SAME}", f"4 times {SAME}"),
         (
             lambda t: replace(t, dissipation=t.dissipation**2),
-            f"{SAME} up to a factor for each anchor: look at GD",
+            f"{SAME} up to a factor for each anchor: check GD",
             f"not {SAME}",
         ),
         (lambda t: replace(t, weight=t.weight**2), f"not {SAME}", SAME),
@@ -71,7 +71,7 @@ def test_a_wrong_view_and_a_wrong_residual_leave_something_over() -> None:
 
 
 def test_what_is_right_is_said_to_be() -> None:
-    said = ["here nothing differs: look at degenerate batches and at other settings"]
+    said = ["nothing differs here: try degenerate batches and other settings"]
     assert mistakes(InfoNCE()) == mistakes(NTXent()) == said
 
 

@@ -179,7 +179,7 @@ def test_false_declarations_are_found(invariances: set[str], found: str | None) 
         (MHE, "none", "its formula returns one number for the batch"),
         (DCLW, "none", "the loss of an anchor changes with other anchors"),
         (InfoNCE, "linear", "its value is not linear in the sums over the negatives"),
-        (InfoNCE, "total", "its value is no function of the sum of all exponentials"),
+        (InfoNCE, "total", "its value is not a function of the sum of all exponentials"),
         (DCLW, "linear", "its value is not linear in the sums over the negatives"),
     ],
 )

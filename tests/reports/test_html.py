@@ -299,7 +299,7 @@ def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
 def test_a_damaged_diagnosis(tmp_path: Path, record: object) -> None:
     run = write_diagnosis(write_run(tmp_path / "one"), record)
     with pytest.raises(
-        InputError, match=r"diagnosis\.json is no diagnosis .* diagnose .*one` again"
+        InputError, match=r"diagnosis\.json is not a diagnosis .* diagnose .*one` again"
     ):
         write_report([run], tmp_path / "x.html")
 
@@ -342,5 +342,5 @@ def test_refusals(tmp_path: Path) -> None:
 def test_a_diagnosis_nested_without_end(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "x")
     (folder / "diagnosis.json").write_text("[" * 100_000, encoding="utf-8")
-    with pytest.raises(InputError, match="is no diagnosis"):
+    with pytest.raises(InputError, match="is not a diagnosis"):
         write_report([folder], tmp_path / "r.html")

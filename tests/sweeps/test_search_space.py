@@ -74,7 +74,7 @@ def test_what_a_range_holds() -> None:
         ("learning-rate=1e-4..1e-5", "from a smaller to a larger"),
         ("learning-rate=1e-5..inf", "from a smaller to a larger"),
         ("learning-rate=-1e308..1e308", "from a smaller to a larger"),  # their difference overflows
-        ("learning-rate=1e-5..1e-4:1", "after a range stand"),
+        ("learning-rate=1e-5..1e-4:1", "a range may be followed by"),
         ("learning-rate=1e-5..1e-4:linaer", "found 'linaer'"),
         ("weight-decay=0..1:log", "begins above 0"),
         ("batch-size=1.5..3", "must be whole numbers"),

@@ -231,21 +231,6 @@ def test_a_metric_that_no_run_has_is_refused(
         sweep(spec(tmp_path, RATES, metric="dev_bets"))
 
 
-def test_a_folder_of_an_earlier_version_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = pretend(monkeypatch)
-    one = spec(tmp_path, RATES)
-    sweep(one)
-    (one.output / "shared.yaml").rename(one.output / "base.yaml")
-    (one.output / "optuna.log").unlink()
-    with pytest.raises(InputError, match=r"earlier version of isotrope: .*remove .*base\.yaml"):
-        sweep(one)
-    (one.output / "base.yaml").unlink()
-    sweep(one)
-    assert len(made) == 6  # all as it was
-
-
 def test_folders_have_names_that_any_system_takes(tmp_path: Path) -> None:
     one = spec(tmp_path, RATES)
     assert one.folder({"learning-rate": "1e-5"}, 3).name == "learning-rate=1e-5,seed=3"

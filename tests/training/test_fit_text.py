@@ -85,7 +85,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         ([], "the data holds no record"),
         ([("a", "b"), ("a",)], "record 1 of the data has 1 texts where those before have 2"),
         ([("a", "b", "c", "d")] * 9, "record 0 of the data has 4 texts; a record is one text"),
-        ([("a", 5)] * 9, r"record 0 of the data holds 5 \(int\), which is no text"),
+        ([("a", 5)] * 9, r"record 0 of the data holds 5 \(int\), which is not text"),
         ([{"text": "a"}], r"record 0 of the data is {'text': 'a'} \(dict\); give texts, or"),
         (["nowhere.txt"], "nowhere.txt: no such file"),
         (["nowhere.txt", "a text"], r"some of the list are names of files \('nowhere.txt'\) and"),
@@ -243,15 +243,19 @@ def test_a_dataset_of_the_hub(
     datasets = pytest.importorskip("datasets")
     asked: list[Any] = []
 
-    def load(name: str, split: str) -> Any:
-        asked.append((name, split))
+    def load(name: str, split: str, streaming: bool) -> Any:
+        asked.append((name, split, streaming))
         if name != "somebody/pairs":
             raise FileNotFoundError("there is none")
         return datasets.Dataset.from_dict({"anchor": TEXTS, "positive": TEXTS[::-1]})
 
     monkeypatch.setattr(datasets, "load_dataset", load)
     monkeypatch.chdir(tmp_path)
-    assert len(records(fit("somebody/pairs", **options).output)) == 40
+    outcome = fit("somebody/pairs", **options)
+    assert outcome.result.details["data"]["records"] == 40
+    assert yaml.safe_load((outcome.output / "config.yaml").read_text())["files"] == [
+        "somebody/pairs"
+    ]
     options["output"] += "-2"
     with pytest.raises(InputError, match=r"'somebody/nothing' is neither a file or folder here no"):
         fit("somebody/nothing", **options)
@@ -259,4 +263,4 @@ def test_a_dataset_of_the_hub(
     for name in ("texts/none", "somebody/pairs.txt"):  # a path that is not there stays a path
         with pytest.raises(InputError, match="no such file"):
             fit(name, **options)
-    assert asked == [("somebody/pairs", "train"), ("somebody/nothing", "train")]
+    assert {*asked} == {(f"somebody/{name}", "train", False) for name in ("pairs", "nothing")}

@@ -88,7 +88,7 @@ def test_without_a_whole_checkpoint_nothing_is_gone_on_from(runs: dict, stopped:
     with pytest.raises(CannotResume, match=r"no checkpoint can be read: .*last\.ckpt \(it is no"):
         fit(**stopped, resume=True)
     torch.save([1, 2], folder / "last.ckpt")
-    with pytest.raises(ChecksumMismatch, match="it is no checkpoint"):
+    with pytest.raises(ChecksumMismatch, match="it is not a checkpoint"):
         read_checkpoint(folder / "last.ckpt")
     with pytest.raises(ChecksumMismatch, match="Is a directory"):
         read_checkpoint(folder)

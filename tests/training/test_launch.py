@@ -136,7 +136,7 @@ def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
     with pytest.raises(
         LostProcess,
         match=r"process 1 of 2 was killed \(SIGKILL, .*memory\); run the same command with "
-        r"resume=True to go on from the last checkpoint",
+        r"resume=True to continue from the last checkpoint",
     ):
         fit(**broken)
     checkpoint = Path(broken["output"]) / "checkpoints" / "last.ckpt"
@@ -219,7 +219,7 @@ def refused(**changed: object) -> str:
 
 
 def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "--batch-size 3 leaves some of 4 processes without a row; use" in refused(
+    assert "--batch-size 3 leaves some of 4 processes without an input; use" in refused(
         devices=4, batch_size=3, device="cpu"
     )
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("cuda"))

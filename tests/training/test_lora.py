@@ -208,7 +208,7 @@ def test_the_seed_decides_the_matrices(base: Path) -> None:
         ({"encoder": "scratch"}, "one from scratch has none worth keeping"),
         ({"lora_targets": ["query,valeu"]}, r"no linear layer of this name \(did you mean 'value'"),
         ({"lora": 0}, "lora: input should be greater than or equal to 1"),
-        ({"lora_targets": ["a,,b"]}, "an empty name among them"),
+        ({"lora_targets": ["a,,b"]}, "one of the names is empty"),
     ],
 )
 def test_bad_input_leaves_nothing_behind(lora: dict, changed: dict, message: str) -> None:

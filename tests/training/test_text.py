@@ -181,7 +181,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(quick: dict, capsys) 
     last = first.output / "checkpoints" / "last.ckpt"
     last.write_bytes(b"not a checkpoint")
     again = fit(**{**quick, "progress": True}, resume=True)
-    assert "last.ckpt (it is no whole archive: File is not a zip file) is damaged" in (
+    assert "last.ckpt (it is not a whole archive: File is not a zip file) is damaged" in (
         capsys.readouterr().err
     )
     found = weights(again.output)
@@ -424,7 +424,7 @@ def test_the_backend_is_told_recorded_and_used(quick: dict, capsys, cached: bool
         losses[backend] = result.metrics["loss"]
     assert losses["bfloat16"] != pytest.approx(losses["eager"], rel=1e-6)
     assert losses["bfloat16"] == pytest.approx(losses["eager"], rel=1e-2)
-    assert result.details["backend"] == {"name": "bfloat16", "reason": "asked for"}
+    assert result.details["backend"] == {"name": "bfloat16", "reason": "as set"}
     assert yaml.safe_load((Path(output) / "config.yaml").read_text())["backend"] == "bfloat16"
 
 

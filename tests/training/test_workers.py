@@ -119,7 +119,7 @@ def test_what_is_finished_is_known_before_the_next_is_taken(jobs: int) -> None:
 
 def test_a_killed_process_is_told_and_the_other_one_finishes() -> None:
     found: list[str] = []
-    with pytest.raises(LostProcess, match=r"SIGKILL, often for want of memory: try fewer --jobs"):
+    with pytest.raises(LostProcess, match=r"SIGKILL, often for lack of memory: try fewer --jobs"):
         found.extend(item for item, _ in each(killed, ["slow", "killed", "never", "nor"], 2))
     assert found == ["slow"]
 

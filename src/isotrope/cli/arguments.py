@@ -4,13 +4,13 @@ import argparse
 import types
 import typing
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
 from isotrope.core.setting_aliases import ACCEPTED, intended_name
+from isotrope.paradigm.declared import PARTS
 
 __all__ = ["Parser", "add_fields", "check_readable", "dotted"]
 
@@ -63,7 +63,8 @@ class Parser(argparse.ArgumentParser):
 
 
 _GROUPS = {
-    "data": "files sampling columns groups views query_prompt passage_prompt max_length holdout "
+    "data": "files streaming sampling columns groups views query_prompt passage_prompt max_length "
+    "holdout "
     "data classes limit image_size augment pixels workers",
     "model": "encoder pooling head freeze dropout matryoshka lora lora_alpha lora_targets width "
     "stem cut cut_what",
@@ -153,18 +154,8 @@ def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]
         if not equals:
             value = next(waiting, "--")
         if value.startswith("--") or not value:
-            shown = _example(name, rest)
-            raise InputError(f"--{name} needs a value{shown and f', e.g. --{name} {shown}'}")
+            example = PARTS.get(name.removeprefix("objective."))
+            shown = f", e.g. --{name} {example}" if example else ""
+            raise InputError(f"--{name} needs a value{shown}")
         values[name] = value
     return values, others
-
-
-def _example(name: str, arguments: Sequence[str]) -> str:
-    """Return a value that ``objective.x`` takes; nothing of other dotted flags."""
-    prefix, _, key = name.partition(".")
-    if prefix != "objective":
-        return ""
-    from isotrope.paradigm.registry import example
-
-    after = dict(pairwise(" ".join(arguments).replace("--objective=", "--objective ").split()))
-    return example(key, after.get("--objective", ""))

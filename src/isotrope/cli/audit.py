@@ -19,14 +19,15 @@ examples:
   isotrope train audits/pairs/grouped.jsonl --groups label --output runs/grouped
   isotrope train audits/pairs/mined.jsonl --output runs/mined
 
-Nothing is trained: the encoder embeds every text once, cut as training cuts it. Printed are how the
-objective begins with each setting and which values to begin with; the pairs of rows that push each
-other as rows that belong together do (likely false negatives); rows whose positive is far, whose
-text is cut, or which are there twice; and whether whitening uncovers anything.
+Nothing is trained: the encoder embeds every text once, cut as training cuts it. The output says how
+the objective behaves at the first step with each setting, and which values to begin with; which
+pairs of rows push each other as rows that belong together do (likely false negatives); which rows
+have a positive that is far away or a text that is cut, or occur twice; and whether whitening helps.
 
-Rows are told by their lines in the file, counted from 1. With --output a folder gets the page
+Rows are named by their lines in the file, counted from 1. With --output a folder gets the page
 audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for `train --groups label`, and for
-ObjectiveLoss with groups=True in sentence-transformers' trainer) and, with --mine, mined.jsonl.
+ObjectiveLoss with groups=True in the trainer of sentence-transformers) and, with --mine,
+mined.jsonl.
 """
 
 

@@ -15,14 +15,14 @@ EPILOG = """\
 examples:
   isotrope check my_loss.py               is your loss the same in chunks, gradient-cached, on two
                                           processes, permuted, in bfloat16, and finite at the edge?
-  isotrope check my_loss.py:second_loss   the same of one of several
+  isotrope check my_loss.py:second_loss   the same for one of several losses
   isotrope check infonce                  is its gradient what its components say?
 
-A file has objectives, functions of (anchors, positives) that return a scalar, or modules of such a
-forward: all whose name contains "loss", or the one of FILE:NAME. A third parameter without a
-default gets negatives; chunk_size, mini_batch_size or margin, as a parameter or an attribute, is
-tried with several values. On two processes each calls the loss with its rows. Exit code 1 if
-something is wrong.
+The file defines objectives, functions of (anchors, positives) that return a scalar, or modules with
+such a forward. Those whose name contains "loss" are checked, or the one that FILE:NAME names. A
+third parameter without a default receives negatives; chunk_size, mini_batch_size or margin, as a
+parameter or an attribute, is tried with several values. On two processes, each calls the loss with
+its own rows. The exit code is 1 if something is wrong.
 """
 
 
@@ -30,7 +30,7 @@ def run(arguments: Sequence[str]) -> int:
     """Parse, and print the checks of an objective, or of the losses of a file."""
     parser = Parser(
         prog="isotrope check",
-        description="Check that a loss, anybody's, is the same by every way of training with it.",
+        description="Check that a loss, yours or anybody's, is the same in every way of training.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -17,17 +17,17 @@ examples:
   isotrope diagnose path/to/model --data pairs.tsv --objective infonce --objective.temperature 0.1
   isotrope diagnose path/to/image-model --data photos/
 
-Of a run its log, its dev scores, its settings and its saved model are examined; the diagnosis is
-also written to RUN/diagnosis.json, where `isotrope report` finds it. Of a model there is what its
-embeddings of some data show: --data, or pairs of docstrings of Python's own library. With --data of
-text come also the statistics of Li et al. (2024): angles, cosines, the hardest negative's share,
-Lemma 1, dynamic ratios; and the score whitened beside the score as it is, which says whether the
-encoder is raw, covered or trained. Of the
-OUTPUT_DIR of another trainer there is what isotrope.Doctor() has seen of the training.
+For a run, the log, the dev scores, the settings and the saved model are examined; the diagnosis is
+also written to RUN/diagnosis.json, where `isotrope report` finds it. For a model, its embeddings of
+--data are examined, or those of pairs of docstrings of Python's own library. With --data of text
+come the statistics of Li et al. (2024), too: angles, cosines, the hardest share, Lemma 1, and
+dynamic ratios; and the score whitened beside the score as it is, which says whether the encoder is
+raw, covered or trained. For the OUTPUT_DIR of another trainer, it is what isotrope.Doctor() saw of
+the training.
 
-The first finding is the likely root cause; what it explains is not told again. Each one has its
-numbers with their thresholds, where these come from, and one change in the words of
-`isotrope train`. All thresholds stand in docs/diagnosis.md.
+The first finding is the likely root cause; its consequences are not listed. Each finding has its
+numbers with their thresholds, the source of these, and one setting of `isotrope train` to change.
+docs/diagnosis.md lists all thresholds.
 
 exit codes: 0 whatever the verdict, 2 bad input, 1 a bug.
 """
@@ -73,7 +73,7 @@ def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Name
     add(
         "--objective",
         metavar="NAME",
-        help="look at its components on the data; settings as --objective.SETTING VALUE",
+        help="measure its components on the data; settings as --objective.SETTING VALUE",
     )
     add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
     add("--json", action="store_true", help="print JSON and nothing else")

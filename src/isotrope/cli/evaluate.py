@@ -25,33 +25,34 @@ examples:
 
 --sts: a folder with sts12/*.tsv ... sts16/*.tsv, stsb/test.tsv, sickr/test.tsv, each line
 score<TAB>sentence1<TAB>sentence2; or SentEval's folder downstream; or a file of your own (tsv, csv,
-jsonl, parquet with columns score, sentence1, sentence2). The value is 100 x Spearman's correlation
-of the cosine over all pairs of a year together ("all"), the test split of STS-B and SICK-R: the
-protocol of SimCSE. --json also has the means over subsets, Pearson's correlation, every subset, the
-dev splits, the dot product and the Euclidean and Manhattan distance.
+jsonl, parquet with columns score, sentence1, sentence2). The score is 100 x Spearman's correlation
+of the cosine, over all pairs of a year together ("all") or the test split of STS-B and SICK-R,
+which is the protocol of SimCSE. --json also has the means over subsets, Pearson's correlation,
+every subset, the dev splits, the dot product and the Euclidean and Manhattan distance.
 
 --transfer: a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier on frozen
 embeddings with the folds, seeds and early stopping of SentEval; --mode prototyping is quicker, and
-is not what papers print. --tasks MR TREC takes some of them, which then have no average.
+is not what papers print. --tasks MR TREC scores only these, without an average.
 
 --retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs.
 
 --labels: labelled texts (label<TAB>text): the training part, or all of it (a fifth of each class is
-then kept for testing), or a folder with train and test. --knn: 200 neighbours, weights
-exp(cosine/.1), and the majority; --linear: a linear probe on the frozen embeddings. Without either,
-both. An encoder of images takes labelled pictures here (a folder of classes, .npz, whatever
-train-images takes), and is scored by nothing else; a run on images needs no --labels: --knn and
---linear are then on its own training and test part, split as they were.
+then kept for testing), or a folder with train and test. --knn is the weighted majority of 200
+neighbours, with weights exp(cosine/0.1); --linear is a linear probe on the frozen embeddings;
+without either, both are measured. An encoder of images takes labelled pictures here (a folder of
+classes, .npz, whatever train-images takes) and has no other score. A run on images needs no
+--labels: --knn and --linear then use its own training and test part, split as they were.
 
---corpus: one text a line (or two, a pair): how the embeddings lie on the sphere.
+--corpus: one text a line (or two, a pair); alignment, uniformity and other measures of embeddings.
 
---compare: the models side by side, and for every number whether the later ones differ from the
-first by more than noise: a paired bootstrap over what was scored, corrected for the number of
-comparisons. It knows the noise of the test data, not that of another training seed.
+--compare shows the models side by side, and says for every number whether the later models differ
+from the first by more than noise: by a paired bootstrap over the scored items, corrected for the
+number of comparisons. It accounts for the noise of the test data, not for that of the training
+seed.
 
-Every finished task is kept at once, in RUN/evaluations or the user's cache (--results), and never
-scored again for the same weights, data and protocol: stop it, kill it, start it again. --again
-scores anew.
+Every finished task is kept, in RUN/evaluations or the user's cache (--results), and is not scored
+again for the same weights, data and protocol: you may stop the command and start it again. --again
+scores everything anew.
 """
 
 
@@ -61,7 +62,7 @@ def run(arguments: Sequence[str]) -> int:
     models = options.compare or ([options.model] if options.model else [])
     if options.compare and options.model:
         raise InputError(
-            f"the model {options.model} stands before --compare; name all models after it: "
+            f"the model {options.model} is before --compare; name all models after it: "
             "isotrope evaluate --compare A B --sts DIR"
         )
     if not models:
@@ -99,7 +100,7 @@ def _check_data(models: Sequence[str], options: argparse.Namespace) -> None:
         )
     if not options.knn and not options.linear:
         raise InputError(
-            f"nothing to evaluate: {models[0]} takes images; ask for --knn or --linear, on the "
+            f"nothing to evaluate: {models[0]} takes images; add --knn or --linear, on the "
             "run's own images or on yours (--labels FOLDER)"
         )
 

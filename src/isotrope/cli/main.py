@@ -29,24 +29,16 @@ VERBS = {
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
-    "check": "is a loss the same in chunks, cached, on two processes, permuted, in bfloat16?",
-    "simulate": "what an objective does to an anchor, over all angles",
+    "check": "check that a loss is the same in chunks, cached, on two processes, permuted, ...",
+    "simulate": "show what an objective does to an anchor at every angle",
     "audit": "say before a training what an objective will do to the data",
     "diagnose": "say what is wrong with a run or a model, and what to change",
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
-    "demo": "the whole job on the documentation installed on this machine",
+    "demo": "train, compare and diagnose on the documentation installed on this machine",
 }
 
-# verbs of earlier versions, and where to find what they did
-_MOVED = {
-    "reproduce": "the papers' tables are `python -m papers`, in a checkout of isotrope",
-    "spectrum": "isotrope.diagnostics.curvature has the Hessian of any loss, in Python",
-    "push": "`hf upload USER/NAME RUN/model`, of huggingface_hub, uploads a model with its card",
-    "demo-images": "the digits are `python examples/digits.py`, in a checkout of isotrope",
-}
-
-_SMALLER = "ask for less at a time (--batch-size, --micro-batch, --grid) or take a larger machine"
+_SMALLER = "use less at a time (--batch-size, --micro-batch, --grid) or a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
 
 EXAMPLES = """\
@@ -71,8 +63,8 @@ def _parser() -> Parser:
     parser = Parser(
         prog="isotrope",
         usage="isotrope VERB ...",
-        description="Train, evaluate and explain embedding models by the gradients of their "
-        f"objectives.\n\nverbs:\n{verbs}",
+        description="Fine-tune text and image embedding models, and see what a loss does to "
+        f"them.\n\nverbs:\n{verbs}",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -99,8 +91,6 @@ def _run(arguments: Sequence[str]) -> int:
         print(completion(shell, parser, VERBS))
         return 0
     verb, *rest = arguments
-    if verb in _MOVED:
-        raise InputError(f"there is no verb {verb!r} any more: {_MOVED[verb]}")
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}")
     module = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}")

@@ -19,7 +19,7 @@ examples:
 With --components, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0
 (it fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
 number, dynamic, matrix (one for each coordinate), or there is only the pull of the positive.
-Of a part's values (margin:0.3:dot) the last ones may be left out.
+The last of a part's values (margin:0.3:dot) may be left out.
 """
 
 

@@ -54,7 +54,8 @@ def run(arguments: Sequence[str]) -> int:
         metavar="FILE",
         action="append",
         default=[],
-        help="with the objective of a run to diagnose: code that only a run names is not run",
+        help="Python file with the objective of a run, for --diagnose (one that only the run "
+        "names is not executed)",
     )
     options = parser.parse_args(list(arguments))
     for run in options.runs:

@@ -97,12 +97,12 @@ def comparison(result: Result) -> str:
     return (
         f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
         f"{same}\n"
-        f"differences to {details['models'][0]}\n"
+        f"differences from {details['models'][0]}\n"
         f"{table(['model', 'task', 'difference', 'from', 'to', 'p', 'verdict'], differences)}\n\n"
         f"from, to: {details['level']:.0%} intervals of a paired bootstrap over the scored items "
         f"({details['resamples']:,} resamples, seed {details['seed']})\n"
         f"p: corrected by Holm's method for {details['comparisons']} comparisons; "
-        f"noise: p above {noise:.2f}; another training seed is not in it"
+        f"noise: p above {noise:.2f}; variation between training seeds is not included"
     )
 
 

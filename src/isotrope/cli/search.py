@@ -19,9 +19,9 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
-With --embeddings a search takes seconds, however long the file: the rows of the matrix are those of
-its lines. A few lines are encoded again and held against their rows, so a matrix of another model,
-file or prompt is refused.
+With --embeddings a search takes seconds, however long the file is: the matrix has a row for each of
+its lines. A few lines are encoded again and compared with their rows, so that a matrix of another
+model, file or prompt is refused.
 """
 
 
@@ -29,7 +29,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """Return the flags, with the lines of ``--queries`` among the queries."""
     parser = Parser(
         prog="isotrope search",
-        description="Find what is closest to a query, by cosine: text in a file, or pictures.",
+        description="Find the lines of a file, or pictures of a folder, nearest to a query.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

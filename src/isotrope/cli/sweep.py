@@ -50,16 +50,17 @@ the scores so far. --then begins a stage: what was best before is fixed, and the
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
 images; --metric takes another number of a run's result.json. Every setting is trained with three
 seeds (--seeds 0 takes a third of the time): a score is their mean, and the table has the standard
-deviation. Differences that are not larger may be luck.
+deviation. Smaller differences may be luck.
 
 Every run is a folder in OUTPUT/runs, as its verb makes it (`isotrope report OUTPUT/runs/*`). The
 same command continues where it was stopped, and trains nothing twice; values, seeds and trials can
-be added later. Written: OUTPUT/sweep.csv, .md, .svg, .json; printed: the best, as a command line.
-OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard OUTPUT/optuna.log` opens it. A sweep needs
-Optuna: pip install '.[sweep]' in a checkout of isotrope.
+be added later. The table is written to OUTPUT/sweep.csv, .md, .svg and .json, and the best setting
+is printed as a command line. OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard
+OUTPUT/optuna.log` opens it. A sweep needs Optuna: pip install '.[sweep]' in a checkout of isotrope.
 
-With --jobs N, N runs at a time; on a machine with GPUs each has one of them, and the default is as
-many as there are. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command continues).
+With --jobs N, N runs are trained at a time; on a machine with GPUs each run has one of them, and
+the default is their number. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command
+continues).
 """
 
 
@@ -86,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
     verb = arguments[0] if arguments else ""
     if verb not in VERBS:
         raise InputError(
-            f"a sweep is of one of {', '.join(VERBS)}; found {verb!r}{nearest(verb, VERBS)} (see "
+            f"a sweep repeats one of {', '.join(VERBS)}; found {verb!r}{nearest(verb, VERBS)} (see "
             "`isotrope sweep --help`)"
         )
     if {"-h", "--help"} & set(arguments):

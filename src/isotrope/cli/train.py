@@ -18,6 +18,7 @@ examples:
   isotrope train audits/pairs/grouped.jsonl --groups label --output runs/grouped
   isotrope train wiki.txt --devices 4 --batch-size 1024 --output runs/wide
   isotrope train wiki.txt --batch-size 4096 --micro-batch 64 --output runs/large
+  isotrope train user/dataset --streaming 1000000 --max-steps 20000 --output runs/streamed
   isotrope train --config runs/wiki/config.yaml --output runs/again
   isotrope train wiki.txt --output runs/wiki --resume
 
@@ -25,9 +26,10 @@ Flags and the YAML file are the same thing: --batch-size 64 is `batch-size: 64`,
 --objective.temperature 0.05 is `objective.temperature: 0.05`. A flag wins over the file.
 --objective.temperature auto takes what `isotrope audit` recommends for the data and the encoder.
 
-The same flags give the same training on one device and on several: --batch-size is that of all, and
-the loss sees all of it. Several machines: torchrun --nnodes 2 --nproc-per-node 4 ... -m isotrope
-train ..., without --devices, with an --output that all of them see.
+The same flags give the same training on one device and on several: --batch-size is that of all
+devices together, and the loss sees all of it. On several machines, start torchrun --nnodes 2
+--nproc-per-node 4 ... -m isotrope train ..., without --devices, with an --output that all of them
+see.
 
 exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler or by the loss of one of
 several processes (they leave a checkpoint: run the same command with --resume), 1 a bug.

@@ -18,9 +18,9 @@ examples:
   isotrope train-images --config runs/mio/config.yaml --output runs/again
   isotrope evaluate runs/mio --knn --linear
 
-What a method is trained with by default, and its options (--method.NAME), stand in docs/methods.
-The images need no labels; where there are some, and a test part, accuracy by nearest neighbours
-is measured on the way (k = 200, t = 0.1, features without the heads), and a linear probe at the
+What a method is trained with by default, and its options (--method.NAME), are in docs/methods. The
+images need no labels; where there are some, and a test part, accuracy by nearest neighbours is
+measured during training (k = 200, t = 0.1, features without the heads), and a linear probe at the
 end. Files that are no readable image are skipped and counted.
 
 exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler or by the loss of one of

@@ -37,7 +37,7 @@ def add_checksum(path: Path) -> None:
         file.seek(max(0, size - 22))
         end = file.read()
         if not end.startswith(_END) or not end.endswith(b"\0\0"):
-            raise ChecksumMismatch("it is no zip archive, or has a comment already")
+            raise ChecksumMismatch("it is not a zip archive, or it has a comment already")
         file.seek(size - 2)
         file.write(_LENGTH.to_bytes(2, "little"))
         digest = _digest(file, size)
@@ -68,7 +68,7 @@ def verify_checksum(path: Path) -> None:
             broken = archive.testzip()
     # a damaged archive makes zipfile raise half a dozen kinds of errors
     except Exception as error:
-        raise ChecksumMismatch(f"it is no whole archive: {error}") from error
+        raise ChecksumMismatch(f"it is not a whole archive: {error}") from error
     if broken is not None:
         raise ChecksumMismatch(f"{broken} in it does not match its checksum")
 

@@ -119,7 +119,7 @@ def _refusing(what: str) -> Iterator[None]:
             yield
     except Exception as error:  # damaged bytes make a decoder fail in any way
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        raise Unreadable(f"{what} is no picture that can be read: {why}") from error
+        raise Unreadable(f"{what} is not a picture that can be read: {why}") from error
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
     # JSON escapes can spell both: "\u0000" and "\ud800", half of a surrogate pair
     if "\0" in value or not _encodes(value):
         raise InputError(
-            f"{place(path, line)}: column {column!r} holds a character that is no text "
+            f"{place(path, line)}: column {column!r} holds a character that is not text "
             f"({quoted(value)}); remove it"
         )
     return value.strip()

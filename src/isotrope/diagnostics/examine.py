@@ -128,6 +128,7 @@ def _texts_of_run(
         views="auto" if data is not None else settings.get("views", "auto"),
         prompts=prompts,
         guarded=data is None,
+        streaming=data is None and "streaming" in settings,
     )
     options: dict[str, Any] = {
         "dropout": settings.get("dropout"),

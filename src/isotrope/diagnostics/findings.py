@@ -30,12 +30,12 @@ VERDICTS = {
     "never-dissipating": "no anchor is ever done: a risk of overfitting",
     "temperature-too-low": "anchors were done from the first step by a temperature that is too low",
     "nothing-left-to-learn": "most anchors were done before training began, and it gained nothing",
-    "dissipated-early": "hardly an anchor learns any more, from early on",
+    "dissipated-early": "almost no anchor learns any more, from early on",
     "losing-pull": "the pull is too weak to bring positives closer",
     "anisotropic-start": "all embeddings point the same way to begin with",
     "overfitting": "the dev score falls while training continues",
     "spreading": "healthy: both similarities fall, because the embeddings spread out",
-    "not-enough-seen": "nothing was found, and hardly anything was there to look at",
+    "not-enough-seen": "nothing was found, but there was too little to examine",
 }
 """The meaning of each verdict, root causes first."""
 

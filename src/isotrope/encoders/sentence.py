@@ -515,7 +515,7 @@ def _open(folder: Path, device: torch.device, trust_remote_code: bool) -> "Sente
         except Exception as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             what = lines[0][:300] if lines else type(error).__name__
-            raise InputError(f"{folder} is no model that can be loaded: {what}") from error
+            raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
     if report.missing:
         raise InputError(
             f"{folder} does not hold all weights of its own config.json: "

@@ -170,7 +170,7 @@ def _check_pictures(
             "neighbours or a linear probe on labelled pictures (--knn, --linear, --labels FOLDER)"
         )
     if not knn and not linear:
-        raise InputError(f"nothing to score {name} by: ask for knn, linear, or both")
+        raise InputError(f"nothing to score {name} by: set knn, linear, or both")
 
 
 def _of_pictures(

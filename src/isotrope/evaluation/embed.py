@@ -45,7 +45,7 @@ def embed(
 def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool) -> np.ndarray:
     """Call the encoder, and check what it returns for texts of which no two are equal."""
     if not isinstance(encoder, Encoder):
-        raise InputError(f"{type(encoder).__name__} is no encoder: it has no method encode")
+        raise InputError(f"{type(encoder).__name__} is not an encoder: it has no method encode")
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
     for name in ("progress", "show_progress_bar"):

@@ -229,7 +229,7 @@ def search(
 
 def _check_queries(queries: Sequence[str], top: int) -> None:
     if top < 1:
-        raise InputError(f"at least 1 result must be asked for; found {top}")
+        raise InputError(f"the number of results must be at least 1; found {top}")
     if not queries or not all(query.strip() for query in queries):
         raise InputError("the query is empty; give some words to search for")
 
@@ -242,7 +242,7 @@ def _places_and_texts(
     """Return the texts of a corpus with their lines in the file, or their indices."""
     for query in queries:
         if query.encode("utf-8", "ignore").decode("utf-8") != query:
-            raise InputError(f"the query is no UTF-8 text: {query!r:.60}; write it as UTF-8")
+            raise InputError(f"the query is not UTF-8 text: {query!r:.60}; write it as UTF-8")
     if isinstance(corpus, np.ndarray):
         places, texts = list(range(len(corpus))), [""] * len(corpus)
     elif isinstance(corpus, (str, Path)):
@@ -288,8 +288,8 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         rows = np.load(file, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
         raise InputError(
-            f"{file} is no matrix of numpy ({quoted(str(error), 80)}); write it with "
-            "`isotrope encode`"
+            f"{file} is not a matrix that numpy has saved ({quoted(str(error), 80)}); write it "
+            "with `isotrope encode`"
         ) from error
     places = np.unique(np.linspace(0, len(texts) - 1, _HELD_AGAINST).astype(np.int64))
     vectors = embed(encoder, [texts[i] for i in places])

@@ -29,7 +29,9 @@ def pictures_below(folder: Path) -> list[str]:
         InputError: no folder, or no pictures in it.
     """
     if not Path(folder).is_dir():
-        raise InputError(f"{folder} is no folder; an encoder of images takes a folder of pictures")
+        raise InputError(
+            f"{folder} is not a folder; an encoder of images takes a folder of pictures"
+        )
     names = (path.relative_to(folder) for path in Path(folder).rglob("*"))
     pictures = sorted(
         name.as_posix()

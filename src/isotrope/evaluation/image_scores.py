@@ -56,7 +56,7 @@ def image_scores(
         InputError: neither is asked for; there are no labels or no test part; bad features.
     """
     if not knn and not linear:
-        raise InputError("nothing to score: ask for nearest neighbours, a linear probe, or both")
+        raise InputError("nothing to score: choose nearest neighbours, a linear probe, or both")
     name = encoder_name(encoder)
     train, test = both_features(encoder, image_set, batch_size=batch_size, progress=progress)
     results = []

@@ -70,7 +70,7 @@ def own_images(run: str | Path) -> "ImageSet":
     run = Path(run).expanduser()
     yours = "give labelled pictures of your own: --labels FOLDER"
     if not (run / "config.yaml").is_file() or not _of_images(run):
-        raise InputError(f"{run} is no run folder, so it has no pictures of its own; {yours}")
+        raise InputError(f"{run} is not a run folder, so it has no pictures of its own; {yours}")
     settings = _settings(run)
     data = str(settings["data"])
     if data != "digits" and not Path(data).exists():

@@ -75,15 +75,15 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             + ", ".join(BACKENDS)
         )
     if backend != "eager" and transformed:
-        raise NeedsEager(f"torch.func cannot go through the {backend} backend; ask for 'eager'")
+        raise NeedsEager(f"torch.func cannot go through the {backend} backend; use 'eager'")
     if backend == "bfloat16" and views.anchors.dtype == torch.float64:
         raise ValueError(
             "the bfloat16 backend rounds to 8 bits; found float64 embeddings: give float32 ones, "
-            "or ask for backend='rowblock'"
+            "or use backend='rowblock'"
         )
     if backend == "triton" and (why_not := _why_no_triton(views.anchors)) is not None:
         raise why_not
-    return backend, "asked for"
+    return backend, "as set"
 
 
 @functools.cache
@@ -94,7 +94,7 @@ def _installed() -> bool:
 def _why_no_triton(x: Tensor) -> InputError | None:
     """What keeps Triton's kernels from these numbers."""
     if not _installed():
-        return MissingExtra("triton", extra="triton")
+        return MissingExtra("triton", extra="gpu")
     if not x.is_cuda or torch.version.hip is not None:
         from isotrope.kernels.triton.tiles import INTERPRETED  # triton need not be installed
 
@@ -102,13 +102,13 @@ def _why_no_triton(x: Tensor) -> InputError | None:
             return None
         return InputError(
             f"the triton backend computes on an NVIDIA GPU; found embeddings on {x.device.type}: "
-            "move them there, ask for backend='rowblock', or, to look at the kernels on a CPU, set "
+            "move them there, use backend='rowblock', or, to try the kernels on a CPU, set "
             "TRITON_INTERPRET=1 before Python starts"
         )
     if (capability := torch.cuda.get_device_capability(x.device)) < _AMPERE:
         return InputError(
             "the triton backend needs compute capability 8.0 (Ampere) or more; found "
-            f"{capability[0]}.{capability[1]}: ask for backend='rowblock'"
+            f"{capability[0]}.{capability[1]}: use backend='rowblock'"
         )
     return None
 

@@ -135,7 +135,7 @@ class _Ready(torch.autograd.Function):
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: this will be differentiated again
             raise NeedsEager(
-                f"the {ctx.backend} backend has no second derivatives; ask for backend='eager'"
+                f"the {ctx.backend} backend has no second derivatives; use backend='eager'"
             )
         if ctx.gradients is None:  # a second backward: the first one gave the gradients away
             _, ctx.gradients = ctx.run()

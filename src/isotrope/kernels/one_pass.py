@@ -260,7 +260,7 @@ class _OnePass:
 _REASONS = {
     "positives": "an anchor's derivatives change with the negatives of other anchors",
     "linear": "its value is not linear in the sums over the negatives",
-    "total": "its value is no function of the sum of all exponentials",
+    "total": "its value is not a function of the sum of all exponentials",
 }
 
 

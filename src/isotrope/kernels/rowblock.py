@@ -140,9 +140,7 @@ class _Reduce(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: this will be differentiated again
-            raise NeedsEager(
-                "the rowblock backend has no second derivatives; ask for backend='eager'"
-            )
+            raise NeedsEager("the rowblock backend has no second derivatives; use backend='eager'")
         anchors, positives, negatives, saved = ctx.saved_tensors
         views = replace(ctx.mask.views, anchors=anchors, positives=positives, negatives=negatives)
         mask = replace(ctx.mask, views=views)

@@ -174,8 +174,8 @@ class Judgement:
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "the judgement in result.json is none: it needs outcome, sentence and numbers; "
-                "restore the file"
+                "the judgement in result.json is incomplete: it needs outcome, sentence and "
+                "numbers; restore the file"
             )
         return cls(outcome, sentence, numbers)
 

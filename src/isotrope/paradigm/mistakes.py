@@ -52,7 +52,7 @@ def mistakes(objective: Objective) -> list[str]:
             f"negatives: against={claimed.against!r} or the residual is not right"
         )
     elif all(line.endswith("is that of the formula") for line in lines):
-        lines = ["here nothing differs: look at degenerate batches and at other settings"]
+        lines = ["nothing differs here: try degenerate batches and other settings"]
     return lines
 
 
@@ -65,7 +65,7 @@ def _relation(claimed: Tensor, right: Tensor) -> str:
         return f"{float(factor):.4g} times that of the formula"
     factors = (claimed * right).sum(dim=1, keepdim=True) / right.square().sum(dim=1, keepdim=True)
     if claimed.shape[1] > 1 and _alike(claimed, factors * right):
-        return "that of the formula up to a factor for each anchor: look at GD"
+        return "that of the formula up to a factor for each anchor: check GD"
     return "not that of the formula"
 
 

@@ -1,6 +1,5 @@
 """Finds objectives by name, builds them from settings, and loads a user's own file."""
 
-import dataclasses
 import importlib
 import importlib.util
 import sys
@@ -20,7 +19,6 @@ __all__ = [
     "as_settings",
     "build",
     "check_plugins",
-    "example",
     "find",
     "load_plugin",
     "names",
@@ -58,29 +56,6 @@ def find(name: str) -> type[Objective]:
             f"known: {', '.join(objectives)}"
         )
     return Objective.registered[name.lower()]
-
-
-def example(key: str, name: str = "") -> str:
-    """Return a value that a setting takes, as a flag says it; ``""`` where there is none.
-
-    Args:
-        key: the setting.
-        name: of the objective; a hyperparameter that it lacks is another's.
-    """
-    if key in PARTS:
-        return PARTS[key]
-    if key in FORMS and key != "preset":
-        return str(FORMS[key].choices[-1]).lower()
-    for other in [name.lower(), *names()]:
-        cls = Objective.registered.get(other)
-        if cls is not None and key == "preset" and cls.presets:
-            return next(iter(cls.presets))
-        for field in () if cls is None else dataclasses.fields(cls):
-            if field.name == key and isinstance(field.default, (bool, int, float, str)):
-                default = field.default
-                number = is_number(default) and not isinstance(default, bool)
-                return f"{default:g}" if number else str(default).lower()
-    return ""
 
 
 def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:

@@ -134,7 +134,7 @@ def read_diagnosis(folder: Path) -> StoredDiagnosis | None:
         numbers = tuple(_evidence(row) for row in record.get("numbers", ()))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
-            f"{path} is no diagnosis ({type(error).__name__}: {error}); "
+            f"{path} is not a diagnosis ({type(error).__name__}: {error}); "
             f"run `{command(folder)}` again"
         ) from error
     return StoredDiagnosis(verdict, findings, numbers)

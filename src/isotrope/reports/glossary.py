@@ -6,11 +6,11 @@ __all__ = ["explained"]
 
 # key of the picture, name, symbol, meaning
 _GLOSSARY = (
-    ("dev", "Dev score", "", "The score on held-out data during training; step 0 is the untrained "
-     "model, and the step with the highest score is the model that was saved."),
+    ("dev", "Dev score", "", "The score on held-out data during training; step 0 is the model "
+     "before training, and the step with the highest score is the model that was saved."),
     ("knn", "kNN accuracy", "", "The share of test images whose class their nearest training "
-     "images name, by the features that are kept; step 0 is the untrained encoder, and the last "
-     "step is the model that was saved: choosing a step by the test images would flatter it."),
+     "images name, by the features that are kept; step 0 is the encoder before training, and the "
+     "last step is the model that was saved: choosing a step by the test images would flatter it."),
     ("held_out_contrastive", "Held-out InfoNCE", "", "InfoNCE at temperature 0.05 on up to 512 "
      "records that are never trained on, with dropout; it falls as long as what is learnt holds "
      "for other text, too (Nie et al. 2023, figure 1)."),
@@ -23,7 +23,7 @@ _GLOSSARY = (
      "N \u2212 1 are alike."),
     ("ratio", "Ratio", "R", "How strongly an anchor is pulled to its positive for each unit of "
      "push from its negatives; above 1 the pull dominates."),
-    ("above_bound", "Bound of the ratio", "", "The ratio from which on a small step brings an "
+    ("above_bound", "Bound of the ratio", "", "The ratio above which a small step brings an "
      "anchor nearer to its positive although it is pushed by its hardest negative (Li et al. 2024, "
      "lemma 1); shown is the share of anchors above it, among those that still learn."),
     ("parts", "Pull and push", "", "The two parts of the gradient at a normalised anchor, towards "
@@ -40,7 +40,7 @@ _GLOSSARY = (
      "spikes are what gradient clipping is for."),
     ("angles", "Angles", "", "Between an anchor and its positive, and between an anchor and its "
      "negatives, in radians: their means with one standard deviation (Li et al. 2024, figure 9)."),
-    ("distance_gap", "Distance gap", "d", "By how much an anchor's negatives are farther away than "
+    ("distance_gap", "Distance gap", "d", "How much farther away an anchor's negatives are than "
      "its positive, on average; below 0 they are nearer (Nie et al. 2023, figure 3)."),
     ("opposite_halves", "Opposite halves", "", "The share of pairs whose two views lie more than a "
      "right angle apart; the further apart they are, the weaker the cosine pulls them together."),

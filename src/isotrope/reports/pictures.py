@@ -118,13 +118,14 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
     for name in quantities:
         if name not in known:
             raise InputError(
-                f"no picture of {name!r}{nearest(name, known)}; there are {', '.join(known)}"
+                f"there is no picture of {name!r}{nearest(name, known)}; "
+                f"there are {', '.join(known)}"
             )
     chosen = list(
         {known[name].key: known[name] for name in quantities or _USUAL if name in known}.values()
     )
     if not chosen:
-        raise InputError(f"{folder} has logged nothing that a picture could show yet")
+        raise InputError(f"{folder} has not logged anything yet that a picture could show")
     rows = -(-len(chosen) // _WIDE)
     figure = Drawing(figsize=(4.6 * min(len(chosen), _WIDE), 2.8 * rows), layout="constrained")
     for place, quantity in enumerate(chosen, start=1):

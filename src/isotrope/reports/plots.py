@@ -120,7 +120,10 @@ def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
             title if len(title) <= _TITLE else f"{title[: _TITLE - 1]}\N{HORIZONTAL ELLIPSIS}"
         ), quantity.note
     if _share_no_unit(quantity, runs):
-        return "Loss, scaled to 0-1", "Each run in its own range: losses share no unit."
+        return (
+            "Loss, scaled to 0-1",
+            "Each run has its own range, because losses have no common unit.",
+        )
     return quantity.title, quantity.note
 
 

@@ -155,7 +155,7 @@ _NORMS = (
     Quantity(
         "embedding_gradient",
         "Gradient on the embedding",
-        "Of an anchor's own loss; shrinks as norms grow.",
+        "The gradient of an anchor's own loss; it shrinks as norms grow.",
         (Line("embedding_gradient"),),
         floor=0.0,
         least=0.0,
@@ -223,7 +223,7 @@ _SPREAD = (
     _one(
         "std",
         "Deviation per dimension",
-        "Of the normalised embeddings; near 0 they have collapsed to a point.",
+        "Of the normalised embeddings; near 0, they have collapsed to a point.",
         floor=0.0,
     ),
 )

@@ -139,7 +139,9 @@ def _values(text: str, *, integers: bool) -> tuple[tuple[str, ...], Span | None]
         elif word.isdecimal() and len(word) < 10 and int(word) > 1:
             points = int(word)
         else:
-            raise ValueError(f"after a range stand :log, :linear, :whole or :N; found {word!r}")
+            raise ValueError(
+                f"a range may be followed by :log, :linear, :whole or :N; found {word!r}"
+            )
     if log and low <= 0:
         raise ValueError("a logarithmic range begins above 0")
     span = Span(low, high, log, integers)

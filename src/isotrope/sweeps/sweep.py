@@ -222,13 +222,7 @@ def _training(settings: RunSettings) -> Callable[..., Any]:
 
 def _same_base(spec: Sweep) -> None:
     """Refuse a folder that holds a sweep of other trainings; else write down what this one is."""
-    file, older = spec.output / "shared.yaml", spec.output / "base.yaml"
-    if older.is_file() and not file.is_file():
-        raise InputError(
-            f"{spec.output} holds a sweep of an earlier version of isotrope: choose another "
-            f"--output, or remove {older} to go on here; its runs stay, and what is asked for "
-            "again is not trained again"
-        )
+    file = spec.output / "shared.yaml"
     varied = {setting.name.replace("-", "_") for stage in spec.stages for setting in stage}
     current = spec.settings.read({**spec.base, "output": "runs", "progress": False})
     if not file.is_file():

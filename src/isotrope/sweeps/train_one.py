@@ -41,7 +41,7 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
     if outcome.exit_code == 128 + signal.SIGINT:
         raise KeyboardInterrupt
     if outcome.exit_code:
-        raise LostProcess("asked to stop; the same command continues from the checkpoint")
+        raise LostProcess("stopped on request; the same command continues from the checkpoint")
     return outcome
 
 

@@ -97,7 +97,7 @@ def _recommended(
     if "temperature" not in hypers(type(objective)):
         raise InputError(f"objective {name} has no temperature to be found: leave it out")
     rows = pair_rows(
-        islice(records, _RECORDS),
+        islice(records, settings.streaming or _RECORDS),
         name="the data",
         views=settings.views,
         most=max(_ROWS, settings.batch_size),

@@ -100,7 +100,7 @@ class Metrics(L.Callback):
         folder: Path,
         *,
         batch_size: int,
-        steps_per_epoch: int,
+        steps_per_epoch: int | None,
         timer: Timer,
         columns: Sequence[str] = COLUMNS,
         progress: Progress,
@@ -213,7 +213,7 @@ class Metrics(L.Callback):
             step,
             {
                 **module.measured,
-                "epoch": step / self.steps_per_epoch,
+                "epoch": None if self.steps_per_epoch is None else step / self.steps_per_epoch,
                 "learning_rate": module.learning_rate_at(step),
                 "gradient_norm": None if norm is None else float(norm),
                 self.columns[-1]: self.timer.steps

@@ -139,9 +139,9 @@ def model_card(
         table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows)
         evaluation = f"| | {name} |\n|---|---|\n{table}"
         if judgement is not None:
-            evaluation += f"\n\nOf the training: {judgement.sentence}."
+            evaluation += f"\n\nResult of the training: {judgement.sentence}."
     else:
-        evaluation = "No dev score was asked for in training."
+        evaluation = "No dev score was measured during training."
     base_model, base = _base_model(settings.encoder)
     return _TEMPLATE.format(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
@@ -160,7 +160,7 @@ def model_card(
         length=report.max_length,
         trained=_TRAINED[settings.freeze]
         if lora is None
-        else f"{lora_line(lora)}; merged into this model, and by themselves in `adapter/`",
+        else f"{lora_line(lora)}; merged into this model, and saved on their own in `adapter/`",
         matryoshka=f"first {', '.join(map(str, prefixes))} coordinates trained too: load with "
         f"`truncate_dim={prefixes[-1]}`"
         if prefixes

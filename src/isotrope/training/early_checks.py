@@ -9,6 +9,7 @@ from isotrope.core.lock import LOCK, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.data.text.corpora import read
 from isotrope.data.text.datasets import named_errors
+from isotrope.data.text.hub import check_known, is_hub_name
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import by_dataset, check_declared
 from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
@@ -57,8 +58,13 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
             check_declared(*own)
     if isinstance(settings, TrainSettings):
         for name, files in settings.datasets.items():
+            local = [file for file in files if not is_hub_name(Path(file))]
             with named_errors(name):
-                next(read(files, columns=settings.columns or None, groups=settings.groups))
+                for file in files:
+                    if file not in local:
+                        check_known(Path(file))
+                if local:
+                    next(read(local, columns=settings.columns or None, groups=settings.groups))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
         if settings.encoder != "scratch":

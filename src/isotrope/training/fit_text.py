@@ -14,12 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cas
 
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
-from isotrope.data.text.in_memory import (
-    hub_dataset,
-    is_in_memory,
-    named_datasets,
-    write_records,
-)
+from isotrope.data.text.in_memory import is_in_memory, named_datasets, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import RunSettings, TrainSettings
@@ -52,6 +47,7 @@ class TextOptions(TypedDict, total=False):
     micro_batch: int | None
     backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"]
     epochs: float
+    streaming: int | None
     max_steps: int | None
     learning_rate: float
     warmup: float
@@ -92,7 +88,7 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
             or of triples ``(anchor, positive, hard negative)``; a DataFrame of pandas or polars, or
             a ``datasets.Dataset``, with the columns ``text``, or ``anchor`` and ``positive``, or
             those that ``columns`` names; or ``"user/dataset"``, the training split of a dataset of
-            the Hugging Face hub. Anything but files is written to
+            the Hugging Face hub. What is in memory is written to
             ``output/data-from-python.jsonl``. A dictionary ``{"qa": ..., "nli": ...}`` of any of
             these is several data sets: a batch comes from one of them.
         resume: continue, start or do nothing, as ``--resume`` does.
@@ -116,11 +112,13 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
         memory = {name: data for name, data in sources.items() if is_in_memory(data)}
         shown = _files(sources, dict.fromkeys(memory, "-"))
         checked = TrainSettings.read({"files": shown, **options}, python=True)
-        for name in sources.keys() - memory.keys():
-            if (data := hub_dataset(sources[name])) is not None:
-                memory[name] = data
         if not memory:
             return train(checked, resume=resume)
+        if checked.streaming is not None:
+            raise InputError(
+                "streaming reads files, or a dataset of the hub by its name, so that the run can "
+                f"be resumed; found data in memory ({type(next(iter(memory.values()))).__name__})"
+            )
         if checked.columns and len(memory) < len(sources):
             raise InputError(
                 "columns are those of all data sets, and some of these are files: name the columns "

@@ -45,7 +45,7 @@ class History(Sequence[Row]):
         except FileNotFoundError:
             raise InputError(f"{file}: no such file: nothing was logged") from None
         except (OSError, ValueError, TypeError, csv.Error) as error:
-            raise InputError(f"{file} is no log of a run ({error}); was it edited?") from error
+            raise InputError(f"{file} is not the log of a run ({error}); was it edited?") from error
 
     @overload
     def __getitem__(self, which: int) -> Row: ...

@@ -51,7 +51,7 @@ _HANGS = 20.0  # seconds for the other ranks to end by themselves when one has f
 _GRACE = 30.0  # seconds for a process that is not needed any more to leave a checkpoint
 _LAUNCHER = "ISOTROPE_LAUNCHER"
 _GOES_ON = "what was finished is kept, and the same command continues"
-_STOPPED = f"asked to stop; {_GOES_ON} where it stopped"
+_STOPPED = f"stopped on request; {_GOES_ON} where it stopped"
 
 
 class Terminated(BaseException):
@@ -298,7 +298,7 @@ def _killed(code: int, remedy: str = "") -> str | None:
     if code >= 0:
         return None
     name = signal.Signals(-code).name
-    memory = f", often for want of memory{remedy}" if name == "SIGKILL" else ""
+    memory = f", often for lack of memory{remedy}" if name == "SIGKILL" else ""
     return f"was killed ({name}{memory})"
 
 
@@ -403,4 +403,4 @@ def _failure(kind: str, value: int | str) -> Exception:
     if kind == "bug":
         return RuntimeError(f"a process failed:\n{value}")
     how = _killed(value, ": try fewer --jobs") if isinstance(value, int) else None
-    return LostProcess(f"a process {how or 'has ended without being asked to'}; {_GOES_ON}")
+    return LostProcess(f"a process {how or 'has ended by itself'}; {_GOES_ON}")

@@ -75,7 +75,7 @@ class TrainingTask(ABC):
         columns: the columns of metrics.csv; the last is the rows of data a second.
         objective_name: the name of the objective.
         batch_size: rows of data in a step.
-        steps_per_epoch: steps of one pass over the data.
+        steps_per_epoch: steps of one pass over the data, if that is known.
         fingerprint: the data's fingerprint.
         clip: the largest norm of the gradient, or None.
         dev: the score that is watched.
@@ -89,7 +89,7 @@ class TrainingTask(ABC):
     columns: Sequence[str]
     objective_name: str
     batch_size: int
-    steps_per_epoch: int
+    steps_per_epoch: int | None
     fingerprint: str
     clip: float | None
     dev: Dev

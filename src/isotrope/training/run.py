@@ -145,7 +145,7 @@ class Outcome:
         steps = self.result.metrics.get("steps")
         if self.exit_code:
             return f"stopped at step {steps}"
-        return f"{steps} steps; {self.result.details.get('verdict', 'nothing is known of it')}"
+        return f"{steps} steps; {self.result.details.get('verdict', 'no result is known')}"
 
 
 _COUNT = ("dev_start", "dev_best", "dev_final", "knn_final", "loss", "dissipation", "seconds")
@@ -164,7 +164,7 @@ def stop_message(outcome: Outcome) -> str:
     steps = outcome.result.metrics["steps"]
     return (
         f"stopped{f' at step {steps}' if steps else ''}; a checkpoint is in "
-        f"{outcome.output}/checkpoints: run the same command with --resume to go on"
+        f"{outcome.output}/checkpoints: run the same command with --resume to continue"
     )
 
 
@@ -208,7 +208,9 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
             raise
         what = error if isinstance(error, LostProcess) else "another process of this run has gone"
         saved = (output / "checkpoints" / "last.ckpt").is_file()
-        then = "go on from the last checkpoint" if saved else "start again: there is no checkpoint"
+        then = (
+            "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
+        )
         raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
 
 
@@ -291,7 +293,7 @@ def _check_devices(settings: RunSettings) -> str:
         )
     if settings.rows < total:
         raise InputError(
-            f"--batch-size {settings.rows} leaves some of {total} processes without a row; "
+            f"--batch-size {settings.rows} leaves some of {total} processes without an input; "
             f"use a batch size of at least {total}"
         )
     return kind
@@ -376,7 +378,7 @@ def read_checkpoint(file: Path) -> dict[str, Any]:
         verify_checksum(file)
         state = torch.load(file, map_location="cpu", weights_only=True)
         if not isinstance(state, dict):
-            raise ChecksumMismatch("it is no checkpoint")
+            raise ChecksumMismatch("it is not a checkpoint")
         return state
     except (ChecksumMismatch, MemoryError):
         raise

@@ -106,13 +106,13 @@ class RunSettings(BaseModel, ABC):
         description="processes that share every batch, each on a GPU of its own or on its share of "
         "the CPU; the gradient is that of one (torchrun for several machines)",
     )
-    seed: int = Field(42, ge=0, lt=2**32, description="decides all that is random")
+    seed: int = Field(42, ge=0, lt=2**32, description="seed of everything that is random")
     checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
     keep_every: int | None = Field(
         None,
         ge=1,
         description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
-        "last too); default: none but the newest two",
+        "last too); default: only the newest two",
     )
     on_nan: Literal["stop", "skip"] = Field(
         "stop",
@@ -152,7 +152,7 @@ class RunSettings(BaseModel, ABC):
     def _no_switch(cls, value: object, info: ValidationInfo) -> object:
         """Reject booleans for numeric fields: a bool is an int in Python."""
         if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
-            raise ValueError("input should be another value than true or false")
+            raise ValueError("input should not be true or false")
         return value
 
     @field_validator(
@@ -333,9 +333,10 @@ class TrainSettings(RunSettings):
     files: list[str] = Field(
         min_length=1,
         description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
-        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, or Hugging Face "
-        "dataset folders (save_to_disk); NAME=FILE makes several data sets, and a batch comes from "
-        "one of them: qa=pairs.tsv nli=nli.tsv",
+        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, Hugging Face "
+        "dataset folders (save_to_disk), or user/dataset, the training split of one on the hub; "
+        "NAME=FILE makes several data sets, and a batch comes from one of them: qa=pairs.tsv "
+        "nli=nli.tsv",
     )
     encoder: str = Field(
         "all-MiniLM-L6-v2",
@@ -349,8 +350,8 @@ class TrainSettings(RunSettings):
     )
     sampling: Sampling = Field(
         "proportional",
-        description="of several data sets: every batch of each of them once an epoch, in random "
-        "order, or one batch of each in turn until the smallest has given all",
+        description="with several data sets: every batch of each of them once an epoch, in random "
+        "order, or one batch of each in turn until the smallest is used up",
     )
     columns: list[str] = Field(
         default_factory=list,
@@ -387,6 +388,12 @@ class TrainSettings(RunSettings):
     )
     batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
+    streaming: int | None = Field(
+        None,
+        ge=2,
+        description="for data that do not fit on the disk: read them while training, this many "
+        "records at a time, which are shuffled among themselves; needs --max-steps",
+    )
     learning_rate: float = Field(3e-5, gt=0, description="peak")
     warmup: float = Field(
         0.0,
@@ -399,7 +406,7 @@ class TrainSettings(RunSettings):
         description="how the learning rate falls from its peak to 0 at the last step, if it does",
     )
     weight_decay: float = Field(0.0, ge=0, description="of AdamW")
-    clip: float = Field(1.0, gt=0, description="largest norm of the gradient")
+    clip: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     gradient_checkpointing: bool = Field(
         False,
         description="keep only what goes into each layer of the encoder and compute the rest again "
@@ -416,15 +423,15 @@ class TrainSettings(RunSettings):
     )
     freeze: Literal["none", "embeddings"] = Field(
         "none",
-        description="what stays as it is: the vectors of words and positions with the norm on "
-        "them, so that the layers alone are trained (Li et al. 2024), or nothing",
+        description="what is not trained: the vectors of words and positions with the norm on "
+        "them, so that only the layers are trained (Li et al. 2024), or nothing",
     )
     dropout: float | None = Field(
         None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
     )
     matryoshka: list[int] = Field(
         default_factory=list,
-        description="train the first coordinates, so many as each number says, to be embeddings "
+        description="train the first coordinates, as many as each number says, to be embeddings "
         "of their own: the loss is the mean over them and the whole; needs --head none",
     )
     lora: int | None = Field(
@@ -435,7 +442,7 @@ class TrainSettings(RunSettings):
         "merged",
     )
     lora_alpha: int | None = Field(
-        None, ge=1, description="the matrices count alpha / rank times; default: twice the rank"
+        None, ge=1, description="the matrices are scaled by alpha / rank; default: twice the rank"
     )
     lora_targets: list[str] = Field(
         default_factory=list,
@@ -464,13 +471,29 @@ class TrainSettings(RunSettings):
             raise ValueError("early stopping watches a dev score, and --dev is missing")
         return value
 
+    @field_validator("streaming")
+    @classmethod
+    def _streamed(cls, value: int | None, info: ValidationInfo) -> int | None:
+        if value is None:
+            return value
+        known = info.data
+        if known.get("max_steps") is None:
+            raise ValueError("where streamed data end is not known, and --max-steps is missing")
+        if known.get("devices", 1) > 1:
+            raise ValueError(f"reads in one process; leave --devices {known['devices']} out")
+        if len(by_dataset(known.get("files", []))) > 1:
+            raise ValueError("streams one data set; leave out the names of several (NAME=FILE)")
+        if value < known.get("batch_size", 0):
+            raise ValueError(f"holds less than a batch of {known['batch_size']}; give a larger one")
+        return value
+
     @field_validator("columns", "lora_targets", mode="after")
     @classmethod
     def _split(cls, value: list[str]) -> list[str]:
         """``anchor,positive`` means two names."""
         names = [name.strip() for item in value for name in item.split(",")]
         if not all(names):
-            raise ValueError("an empty name among them")
+            raise ValueError("one of the names is empty")
         return names
 
     @property

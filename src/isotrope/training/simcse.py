@@ -70,7 +70,7 @@ class SimCSE(L.LightningModule):
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
         backend: what computes the loss, see ``isotrope.kernels.choose``.
         prefixes: the loss is the mean of the objective's on whole embeddings and on their first
-            coordinates, so many as each of these says.
+            coordinates, as many as each of these says.
     """
 
     def __init__(

@@ -6,7 +6,7 @@ found good; what fails while the data is read leaves no folder behind.
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -22,11 +22,12 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
 from isotrope.core.result import Result
-from isotrope.data.text.batches import Batch, Batches, collate
-from isotrope.data.text.corpora import read
+from isotrope.data.text.batches import Batch, collate
+from isotrope.data.text.corpora import Record, read
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.mixture import DatasetMixture
-from isotrope.data.text.tokens import StoreReport, TokenStore, build, joined
+from isotrope.data.text.streamed import StreamedBatches
+from isotrope.data.text.tokens import StoreReport, TokenStore, build
 from isotrope.diagnostics.observe import MEASURED, loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device, pass_overhead
@@ -83,7 +84,7 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "none": lambda dimension: None,
 }
 _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
-_NOT_SCORED = "no dev score was asked for: whether training helped is not known (use --dev)"
+_NOT_SCORED = "no dev score was measured, so whether training helped is not known (use --dev)"
 
 
 def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
@@ -153,20 +154,16 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     try:
         if rank() == 0:
             write_config(settings)
-        stores = {}
-        for name in settings.datasets:
-            stores[name] = store_of(settings, encoder, output / "tokens" / name, name)
+        batches = _batches(settings, encoder, output / "tokens")
+        stores = batches.stores
         if settings.dev == "auto":
             watch = dev_metric_held_out(
                 stores, prompts=(settings.query_prompt, settings.passage_prompt)
             )
-        parts = {}
         for name, store in stores.items():
             with named_errors(name):
-                parts[name] = Batches(store, settings.batch_size, settings.seed)
                 _check_negatives(objectives[name], store)
-        batches = DatasetMixture(parts, settings.sampling, settings.seed)
-        plan = plan_of(settings, batches)
+        plan = plan_of(settings, batches.steps_per_epoch)
     except BaseException:
         if removable:
             clear(output)
@@ -187,7 +184,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         batch_size=settings.batch_size,
         steps_per_epoch=batches.steps_per_epoch,
         columns=_columns(stores),
-        fingerprint=joined([store.report for store in stores.values()]).fingerprint,
+        fingerprint=batches.report.fingerprint,
         clip=settings.clip,
         dev=Dev(
             None if watch is None else functools.partial(watch.score, encoder),
@@ -200,8 +197,29 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             otherwise=_NOT_SCORED,
             curves=_held_out_curves(settings, module, stores),
         ),
-        stores=stores,
         batches=batches,
+    )
+
+
+def _batches(
+    settings: TrainSettings, encoder: SentenceEncoder, folder: Path
+) -> DatasetMixture | StreamedBatches:
+    """Return the batches of a run, whose tokens lie in a folder."""
+    if settings.streaming is None:
+        stores = {
+            name: store_of(settings, encoder, folder / name, _records(settings, name), name)
+            for name in settings.datasets
+        }
+        return DatasetMixture(stores, settings.batch_size, settings.sampling, settings.seed)
+    if world_size() > 1:
+        raise InputError("--streaming reads in one process, and torchrun has started several")
+    return StreamedBatches(
+        folder,
+        functools.partial(_records, settings, ""),
+        functools.partial(store_of, settings, encoder),
+        size=settings.streaming,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
     )
 
 
@@ -360,14 +378,19 @@ def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
                 yield module, name
 
 
-def _records(settings: TrainSettings, name: str) -> Iterator[Any]:
+def _records(settings: TrainSettings, name: str) -> Iterator[Record]:
     with named_errors(name):
         files = [Path(file) for file in settings.datasets[name]]
-        yield from read(files, columns=settings.columns or None, groups=settings.groups)
+        columns, streaming = settings.columns or None, settings.streaming is not None
+        yield from read(files, columns=columns, groups=settings.groups, streaming=streaming)
 
 
 def store_of(
-    settings: TrainSettings, encoder: SentenceEncoder, folder: Path, name: str = ""
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    folder: Path,
+    records: Iterable[Record],
+    name: str = "",
 ) -> TokenStore:
     """Return a tokenised data set, if possible from an earlier part of this run."""
     if (folder / "manifest.json").is_file():
@@ -386,7 +409,7 @@ def store_of(
     with bar(None, title, "records", show=settings.progress) as done, named_errors(name):
         return build(
             folder,
-            _records(settings, name),
+            records,
             encoder.tokenize,
             vocabulary=len(encoder.tokenizer),
             max_length=settings.max_length,
@@ -410,17 +433,19 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
-def plan_of(settings: TrainSettings, batches: DatasetMixture) -> Plan:
+def plan_of(settings: TrainSettings, steps_per_epoch: int | None) -> Plan:
     """Return the steps and the learning rates of the whole run.
 
     Raises:
         InputError: a warm-up that is longer than the run.
     """
-    per_epoch, warmup = batches.steps_per_epoch, settings.warmup
-    steps = settings.max_steps or max(1, math.ceil(settings.epochs * per_epoch))
+    steps, warmup = settings.max_steps, settings.warmup
+    if steps is None:
+        assert steps_per_epoch is not None  # --streaming is refused without --max-steps
+        steps = max(1, math.ceil(settings.epochs * steps_per_epoch))
     plan = Plan(
         steps=steps,
-        steps_per_epoch=per_epoch,
+        steps_per_epoch=steps_per_epoch or steps,
         learning_rate=settings.learning_rate,
         weight_decay=settings.weight_decay,
         optimizer="adamw",
@@ -459,14 +484,13 @@ def module_of(
 def batch_at(
     settings: TrainSettings,
     encoder: SentenceEncoder,
-    stores: Mapping[str, TokenStore],
-    batches: DatasetMixture,
+    batches: DatasetMixture | StreamedBatches,
     step: int,
 ) -> Batch:
     """Return the batch of a step, or the part of it that is this process's."""
     dataset, number, indices = batches.at(step)
     batch = collate(
-        stores[dataset],
+        batches.stores[dataset],
         indices,
         pad_id=encoder.tokenizer.pad_token_id or 0,
         overhead=pass_overhead(encoder.device),
@@ -481,8 +505,7 @@ class TextTask(TrainingTask):
     """A training on text, checked and prepared.
 
     Attributes:
-        stores: the tokens of each data set.
-        batches: the records of every step.
+        batches: the records of every step, and the tokens of each data set.
     """
 
     kind = "train"
@@ -490,29 +513,23 @@ class TextTask(TrainingTask):
 
     settings: TrainSettings
     module: SimCSE
-    stores: Mapping[str, TokenStore]
-    batches: DatasetMixture
-
-    @property
-    def report(self) -> StoreReport:
-        """The counts of all data sets together."""
-        return joined([store.report for store in self.stores.values()])
+    batches: DatasetMixture | StreamedBatches
 
     def loader(self, start: int) -> DataLoader[Batch]:
         """Return a loader of the batches from step ``start`` on."""
-        at = functools.partial(
-            batch_at, self.settings, self.module.encoder, self.stores, self.batches
-        )
+        at = functools.partial(batch_at, self.settings, self.module.encoder, self.batches)
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
         """Print a summary of the run, in which most silent failures of SimCSE would show."""
-        settings, encoder, report = self.settings, self.module.encoder, self.report
+        settings, encoder, report = self.settings, self.module.encoder, self.batches.report
         rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
         pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
         say(hardware(self.settings))
-        for name, store in self.stores.items():
+        if settings.streaming is not None:
+            say(f"streaming, {settings.streaming:,} records at a time, of which the first have:")
+        for name, store in self.batches.stores.items():
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
             say(
@@ -554,7 +571,7 @@ class TextTask(TrainingTask):
 
     def details(self) -> dict[str, Any]:
         """Return the details that a training on text adds to the result."""
-        settings, module, report = self.settings, self.module, self.report
+        settings, module, report = self.settings, self.module, self.batches.report
         dev, best = self.dev, self.dev.best
         return {
             "lora": lora_facts(module.encoder),
@@ -572,20 +589,24 @@ class TextTask(TrainingTask):
                 "truncated_share": report.truncated_share,
                 "holdout": report.held_out,
                 "views": report.views,
-                **({"datasets": self._datasets()} if len(self.stores) > 1 else {}),
+                **self._datasets(),
             },
         }
 
-    def _datasets(self) -> dict[str, dict[str, Any]]:
+    def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
         """Return for each of several data sets what it has given."""
-        return {
+        batches = self.batches
+        if isinstance(batches, StreamedBatches) or len(batches.stores) == 1:
+            return {}
+        own = {
             name: {
                 "records": store.report.kept,
                 "views": store.report.views,
-                "steps_per_epoch": self.batches.parts[name].steps_per_epoch,
+                "steps_per_epoch": batches.parts[name].steps_per_epoch,
             }
-            for name, store in self.stores.items()
+            for name, store in batches.stores.items()
         }
+        return {"datasets": own}
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -601,7 +622,7 @@ class TextTask(TrainingTask):
         return model_card(
             self.settings,
             list(self.module.objectives.values()),
-            self.report,
+            self.batches.report,
             step=step,
             steps=self.module.steps,
             dev=self.dev.scores,

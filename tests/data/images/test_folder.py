@@ -136,11 +136,11 @@ def test_what_cannot_be_read_is_left_out_and_counted(tmp_path: Path) -> None:
         (lambda root: (root / "a.png").touch(), "none of 1 files can be read .* such as 'a.png'"),
         (
             lambda root: save(folders(root) / "loose.png", ramp(8, 8)),
-            "1 pictures stand beside 2 folders; put them",
+            "1 pictures lie beside 2 folders; put them",
         ),
         (
             lambda root: [folders(root / "train"), save(root / "train" / "l.png", ramp(8, 8))],
-            "train: 1 pictures stand beside 2 folders",
+            "train: 1 pictures lie beside 2 folders",
         ),
         (lambda root: save(root / "one.png", ramp(8, 8)), "1 picture to train on; at least 2"),
     ],

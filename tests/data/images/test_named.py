@@ -127,7 +127,7 @@ class TestCifar:
                 return np.ndarray, ((1,), np.dtype("O"), bytes(8))
 
         batch = pickle.dumps({"data": rows(1), "labels": [Trap()]}, protocol=2)
-        with pytest.raises(InputError, match="no pickle of CIFAR"):
+        with pytest.raises(InputError, match="not a pickle of CIFAR"):
             load_images(self.written(tmp_path, batch))
 
     def test_an_array_column_by_column(self, tmp_path: Path) -> None:
@@ -139,9 +139,9 @@ class TestCifar:
     @pytest.mark.parametrize(
         ("batch", "message"),
         [
-            (b"", "no pickle of CIFAR"),
-            (b"words", "no pickle of CIFAR"),
-            (pickle.dumps([1, 2]), r"no pickle of CIFAR \(a list\)"),
+            (b"", "not a pickle of CIFAR"),
+            (b"words", "not a pickle of CIFAR"),
+            (pickle.dumps([1, 2]), r"not a pickle of CIFAR \(a list\)"),
             (python3(rows(3), [1, 2], b"labels"), "as many 'labels'"),
             (python3(rows(3), [1, 2, 3], b"fine_labels"), "as many 'labels'"),
             (python3(rows(2), [1, -2], b"labels"), "as many 'labels', numbers below 100"),
@@ -149,7 +149,7 @@ class TestCifar:
             (python3(rows(2), [1, "2"], b"labels"), "as many 'labels', numbers below 100"),
             (python3(rows(2)[:, 1:], [1, 2], b"labels"), "no pictures of 3,072 bytes"),
             (python3(rows(2) / 2, [1, 2], b"labels"), "no pictures of 3,072 bytes"),
-            (python2(rows(2), [1, 2], b"labels")[:-900], "no pickle of CIFAR"),
+            (python2(rows(2), [1, 2], b"labels")[:-900], "not a pickle of CIFAR"),
         ],
     )
     def test_damaged(self, tmp_path: Path, batch: bytes, message: str) -> None:

@@ -117,9 +117,11 @@ def test_tables_that_will_not_do(tmp_path: Path) -> None:
     words = datasets.Dataset.from_dict({"text": ["a", "b"]})
     assert "no column of pictures; found text" in message(words, "words")
     numbers = datasets.Dataset.from_dict({"image": [1, 2]})
-    assert "column 'image' holds Value('int64'), no encoded pictures" in message(numbers, "numbers")
+    assert "column 'image' holds Value('int64'), not encoded pictures" in message(
+        numbers, "numbers"
+    )
     floats = table().add_column("label", [0.5, 1.0, 2.0, 3.0])
-    assert "column 'label' holds labels that are no numbers" in message(floats, "floats")
+    assert "column 'label' holds labels that are not numbers" in message(floats, "floats")
     splits = {"train": table(label=list("abab")), "test": table(2, label=list("az"))}
     assert "or that the training part does not have" in message(
         datasets.DatasetDict(splits), "splits"

@@ -12,11 +12,11 @@ from isotrope.data.text.datasets import by_dataset
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
 
-PARTS = {"qa": Batches(range(43), 4, 1), "nli": Batches(range(21), 4, 1)}  # 10 and 5 batches
+STORES = {"qa": range(43), "nli": range(21)}  # 10 and 5 batches of 4
 
 
 def test_in_proportion_every_batch_comes_once_an_epoch_in_another_order() -> None:
-    mixture = DatasetMixture(PARTS, "proportional", 1)
+    mixture = DatasetMixture(STORES, 4, "proportional", 1)
     assert mixture.steps_per_epoch == 15
     orders = []
     for epoch in (0, 1):
@@ -30,12 +30,12 @@ def test_in_proportion_every_batch_comes_once_an_epoch_in_another_order() -> Non
             assert len(set(seen.tolist())) == size
         orders.append([(d.dataset, d.number) for d in drawn])
     assert orders[0] != orders[1]
-    other = DatasetMixture(PARTS, "proportional", 2)
+    other = DatasetMixture(STORES, 4, "proportional", 2)
     assert orders[0] != [(d.dataset, d.number) for d in map(other.at, range(15))]
 
 
 def test_in_turn_the_larger_one_continues_where_it_was() -> None:
-    mixture = DatasetMixture(PARTS, "round-robin", 1)
+    mixture = DatasetMixture(STORES, 4, "round-robin", 1)
     assert mixture.steps_per_epoch == 10  # the smaller has five batches
     drawn = [mixture.at(step) for step in range(20)]
     assert [d.dataset for d in drawn] == ["qa", "nli"] * 10
@@ -48,12 +48,12 @@ def test_in_turn_the_larger_one_continues_where_it_was() -> None:
 
 @pytest.mark.parametrize("sampling", ["proportional", "round-robin"])
 def test_one_data_set_is_as_it_was(sampling: str) -> None:
-    mixture = DatasetMixture({"": PARTS["qa"]}, sampling, 1)  # type: ignore[arg-type]
+    mixture = DatasetMixture({"": STORES["qa"]}, 4, sampling, 1)  # type: ignore[arg-type]
     assert mixture.steps_per_epoch == 10
     for step in (0, 3, 12):
         name, number, indices = mixture.at(step)
         assert (name, number) == ("", step)
-        assert indices.tolist() == PARTS["qa"].at(step).tolist()
+        assert indices.tolist() == Batches(STORES["qa"], 4, 1).at(step).tolist()
 
 
 def test_names_of_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,9 +77,15 @@ def saved(tmp_path: Path) -> Path:
     [
         ([], "has no list '_data_files'"),
         ({"_data_files": []}, "names no tables; save the dataset again"),
-        ({"_data_files": [{"filename": "../x.arrow"}]}, "names '../x.arrow', which is no file in"),
-        ({"_data_files": [{"filename": "gone.arrow"}]}, "names 'gone.arrow', which is no file in"),
-        ({"_data_files": ["a"]}, "names 'a', which is no file in"),
+        (
+            {"_data_files": [{"filename": "../x.arrow"}]},
+            "names '../x.arrow', which is not a file in",
+        ),
+        (
+            {"_data_files": [{"filename": "gone.arrow"}]},
+            "names 'gone.arrow', which is not a file in",
+        ),
+        ({"_data_files": ["a"]}, "names 'a', which is not a file in"),
         ({"_data_files": [], "_indices_data_files": [{}]}, "chosen by a table of indices"),
     ],
 )

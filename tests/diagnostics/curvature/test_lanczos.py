@@ -131,7 +131,7 @@ def test_a_state_that_is_none_of_ours(tmp_path: Path) -> None:
         with pytest.raises(InputError, match="belongs to another Hessian or start vector"):
             Lanczos(matrix, state=state, **changed)
     state.write_bytes(state.read_bytes()[:200])
-    with pytest.raises(InputError, match="is no state of Lanczos"):
+    with pytest.raises(InputError, match="is not a state of Lanczos"):
         Lanczos(matrix, state=state, belongs="a")
 
 

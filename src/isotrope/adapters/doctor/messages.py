@@ -105,7 +105,7 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
     verdicts = ", ".join(f"`{word}` ({VERDICTS[word]})" for word in diagnosis.verdict)
     pages = [f"`docs/diagnoses/{word}.md`" for word in diagnosis.verdict if word != HEALTHY]
     sentences.append(
-        f"The verdict at the end is {verdicts}; what it means stands in "
+        f"The verdict at the end is {verdicts}; it is explained in "
         f"{', '.join(pages) or '`docs/diagnosis.md`'} of isotrope."
     )
     return " ".join(sentences)

@@ -117,7 +117,7 @@ def _opened(path: Path) -> "Iterator[_Archive]":
             archive, why = None, str(error)
         if not isinstance(archive, NpzFile):
             raise InputError(
-                f"{place(path)}: no .npz file of pictures ({quoted(why, 80)}); "
+                f"{place(path)}: not an .npz file of pictures ({quoted(why, 80)}); "
                 "write it with numpy.savez(path, images=..., labels=...)"
             )
         with archive:

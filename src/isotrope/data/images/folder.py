@@ -260,7 +260,7 @@ class _Scan:
         self.class_names = sorted(set(tops))
         if len(self.class_names) > 1 and self.class_names[0] == "":
             raise InputError(
-                f"{place(folder)}: {tops.count('')} pictures stand beside "
+                f"{place(folder)}: {tops.count('')} pictures lie beside "
                 f"{len(self.class_names) - 1} folders; put them into folders of classes, or all "
                 "into one folder"
             )

@@ -82,7 +82,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     def load_setitems(self) -> None:
         """Fill a dict whose keys are texts: others, nested, can take for ever to hash."""
         if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
-            raise pickle.UnpicklingError("a key that is no text")
+            raise pickle.UnpicklingError("a key that is not text")
         super().load_setitems()
 
     dispatch[pickle.SETITEMS[0]] = load_setitems
@@ -90,7 +90,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     def load_setitem(self) -> None:
         """Fill one of them."""
         if not isinstance(self.stack[-2], str | bytes | int):
-            raise pickle.UnpicklingError("a key that is no text")
+            raise pickle.UnpicklingError("a key that is not text")
         super().load_setitem()
 
     dispatch[pickle.SETITEM[0]] = load_setitem
@@ -98,7 +98,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     def load_dict(self) -> None:
         """Make a dict of the entries on the stack."""
         if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
-            raise pickle.UnpicklingError("a key that is no text")
+            raise pickle.UnpicklingError("a key that is not text")
         super().load_dict()
 
     dispatch[pickle.DICT[0]] = load_dict
@@ -155,11 +155,11 @@ def _unpickled(path: Path) -> dict[str, Any]:
             content = _load(handle)
     except Exception as error:  # damaged bytes make an unpickler fail in any way
         raise InputError(
-            f"{place(path)}: no pickle of CIFAR ({quoted(str(error), 80)}); nothing else is read "
-            "from a pickle than arrays, texts and numbers"
+            f"{place(path)}: not a pickle of CIFAR ({quoted(str(error), 80)}); nothing else is "
+            "read from a pickle than arrays, texts and numbers"
         ) from error
     if not isinstance(content, dict):
-        raise InputError(f"{place(path)}: no pickle of CIFAR (a {type(content).__name__})")
+        raise InputError(f"{place(path)}: not a pickle of CIFAR (a {type(content).__name__})")
     return {
         _text(key): value.array if isinstance(value, _Bytes) else value
         for key, value in content.items()

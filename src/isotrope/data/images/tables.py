@@ -164,7 +164,7 @@ def _part(
     except Exception as error:  # of another library's columns, in any way
         raise InputError(
             f"{place(folder)}: column {image!r} holds {str(rows.features[image])[:60]}, "
-            "no encoded pictures"
+            "not encoded pictures"
         ) from error
     part, skipped = readable_pictures(
         TableFiles(encoded, image, np.arange(len(rows))), labels, folder
@@ -193,7 +193,7 @@ def _labels(
         values = [number.get(value) for value in values]
     if not all(isinstance(value, int) for value in values):
         raise InputError(
-            f"{place(folder)}: column {column!r} holds labels that are no numbers, or that the "
+            f"{place(folder)}: column {column!r} holds labels that are not numbers, or that the "
             "training part does not have"
         )
     labels = np.array(values, np.int64)

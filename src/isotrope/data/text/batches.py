@@ -28,16 +28,12 @@ class Batches:
         store: anything with a length: the records.
         batch_size: records of a batch.
         seed: the seed of the run; each epoch is in its own order.
-        drop_last: leave out an incomplete last batch. Otherwise it is given if it has at least
-            two records (one alone has no negatives).
 
     Raises:
         InputError: a batch of fewer than two records, or of more than there are.
     """
 
-    def __init__(
-        self, store: Sized, batch_size: int, seed: int = 0, *, drop_last: bool = True
-    ) -> None:
+    def __init__(self, store: Sized, batch_size: int, seed: int = 0) -> None:
         self.n, self.batch_size, self.seed = len(store), batch_size, seed
         if batch_size < 2:
             raise InputError(
@@ -49,8 +45,7 @@ class Batches:
                 f"a batch of {batch_size} is larger than the data ({self.n} different records); "
                 f"use a batch size of at most {self.n} or give more text"
             )
-        full, rest = divmod(self.n, batch_size)
-        self.steps_per_epoch = full + (rest > 1 and not drop_last)
+        self.steps_per_epoch = self.n // batch_size  # an incomplete last batch is left out
         self._order = Order(self.n, seed, 0)
         self._epoch = 0
 
@@ -65,7 +60,7 @@ class Batches:
         if epoch != self._epoch:
             self._order, self._epoch = Order(self.n, self.seed, epoch), epoch
         start = step * self.batch_size
-        return self._order[np.arange(start, min(start + self.batch_size, self.n))]
+        return self._order[np.arange(start, start + self.batch_size)]
 
     def at(self, step: int) -> NDArray[np.int64]:
         """Return the record numbers of a step counted from the start of training."""
@@ -98,7 +93,6 @@ class Batch:
             to n negatives.
         groups: int64 (n), equal for records that are not negatives of each other; derived from
             the texts and the records' own groups, so that it means the same in every process.
-        tokens: tokens of all views.
         dataset: the name of the data set, where there are several.
         number: which batch of its data set it is; None for the number of the step.
     """
@@ -107,14 +101,8 @@ class Batch:
     inverse: NDArray[np.int64]
     sizes: list[int]
     groups: NDArray[np.int64]
-    tokens: int
     dataset: str = ""
     number: int | None = None
-
-    @property
-    def padded_share(self) -> float:
-        """Share of the chunks' entries that are padding."""
-        return 1 - self.tokens / sum(chunk.input_ids.size for chunk in self.chunks)
 
 
 def collate(
@@ -165,7 +153,6 @@ def collate(
         inverse=inverse,
         sizes=[len(view) for view in views],
         groups=joined_groups(np.stack([*groups, *inputs, *store.labels(indices)], axis=1))[part],
-        tokens=int(lengths.sum()),
     )
 
 

@@ -10,7 +10,8 @@ record decide which:
   or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
 - each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if the
   names of its parquet files say which split they are, only those of the training split;
-- a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above.
+- a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above;
+- ``user/dataset``: the training split of a data set of the Hugging Face hub, columns as above.
 
 Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
 directions, joiners and emoji are left to the tokenizer. White space at the ends is removed; a text
@@ -28,6 +29,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted, visible
 from isotrope.data.splits import TRAIN, named_split
 from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
+from isotrope.data.text.hub import hub_rows, is_hub_name
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
 __all__ = ["PAIR", "SUFFIXES", "TEXT", "Record", "corpus_files", "read", "usual_columns"]
@@ -47,6 +49,7 @@ _HEADER = frozenset({
     "passage", "context", "response", "score", "label", "id",
 })  # fmt: skip
 """Names of columns: a first line of nothing else is a header, which would be trained on."""
+_HUB = "hub"  # in place of a suffix
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
 
 
@@ -75,20 +78,23 @@ def read(
     columns: Sequence[str] | None = None,
     groups: str | None = None,
     limit: int | None = None,
+    streaming: bool = False,
 ) -> Iterator[Record]:
     """Yield the records of files and folders in order, in constant memory.
 
     Args:
-        paths: files and folders.
+        paths: files, folders, and names of data sets of the hub.
         columns: one, two or three column names of tables, in the order of a record's texts.
         groups: the column of tables that says which group a record belongs to: text or an integer.
         limit: the largest number of records.
+        streaming: keep no copy of a data set of the hub.
 
     Raises:
         InputError: anything wrong with the input, naming file and line: see
             :mod:`isotrope.data.lines` and :mod:`isotrope.data.tables`; also files of unknown
             format, and records of different kinds in one corpus.
-        MissingExtra: a parquet file, and pyarrow is not installed.
+        MissingExtra: a parquet file, and pyarrow is not installed; a data set of the hub, and
+            datasets is not.
     """
     if not paths:
         raise InputError("no text given; name at least one file or folder")
@@ -109,16 +115,16 @@ def read(
             f"{place(files[0])}: has no columns to choose ({', '.join(columns)}): every line of a "
             ".txt file is one text; leave the columns out"
         )
-    return islice(_records(files, columns, groups), limit)
+    return islice(_records(files, columns, groups, streaming), limit)
 
 
 def _records(
-    files: Sequence[Path], columns: Sequence[str] | None, groups: str | None
+    files: Sequence[Path], columns: Sequence[str] | None, groups: str | None, streaming: bool
 ) -> Iterator[Record]:
     first: Record | None = None
     for path in files:
         opens, has_text = True, False
-        for line, cells in _file_rows(path, columns, groups):
+        for line, cells in _file_rows(path, columns, groups, streaming):
             texts = tuple(map(visible, cells if groups is None else cells[:-1]))
             if not any(texts):
                 opens = True
@@ -142,7 +148,7 @@ def _kind(texts: Sequence[str]) -> str:
 
 
 def _file_rows(
-    path: Path, columns: Sequence[str] | None, groups: str | None
+    path: Path, columns: Sequence[str] | None, groups: str | None, streaming: bool
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield the line and the texts of each row; the group comes last, if there are any."""
     suffix, last = _format(path), () if groups is None else (groups,)
@@ -162,10 +168,12 @@ def _file_rows(
             return str(value)
         return cell_text(value, path, line, names[place])
 
-    rows = arrow_rows if suffix == ".arrow" else TABLE_READERS[suffix]
+    if suffix == _HUB:
+        rows = hub_rows(path, choose, streaming=streaming)
+    else:
+        rows = {**TABLE_READERS, ".arrow": arrow_rows}[suffix](path, choose)
     return (
-        (line, tuple(cell(value, line, i) for i, value in enumerate(cells)))
-        for line, cells in rows(path, choose)
+        (line, tuple(cell(value, line, i) for i, value in enumerate(cells))) for line, cells in rows
     )
 
 
@@ -230,6 +238,8 @@ def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
 
 def _format(path: Path) -> str:
     """Return the suffix of ``path`` that decides how to read it, without ``.gz``."""
+    if is_hub_name(path):
+        return _HUB
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES and path.suffix != ".arrow":
         raise InputError(
@@ -252,7 +262,9 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
     """
     files: list[Path] = []
     for path in map(Path, paths):
-        if is_folder(path):
+        if is_hub_name(path):
+            files.append(path)
+        elif is_folder(path):
             files += shards(path) if is_saved(path) else _folder_files(path)
         else:
             check_file(path)

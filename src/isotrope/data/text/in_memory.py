@@ -6,14 +6,13 @@ trains on is written to disk once: one JSON object a line, with the keys ``text`
 """
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
 from isotrope.core.documents import brief
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import place
 from isotrope.data.tables import named
@@ -21,7 +20,6 @@ from isotrope.data.text.corpora import PAIR, SUFFIXES, TEXT, usual_columns
 from isotrope.data.text.datasets import NAME
 
 __all__ = [
-    "hub_dataset",
     "is_in_memory",
     "named_datasets",
     "record_line",
@@ -99,38 +97,6 @@ def _library(data: object) -> str:
     return first if first in _TABLES else ""
 
 
-_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-
-
-def hub_dataset(name: object) -> object:
-    """Return the training split of a dataset of the Hugging Face hub; None for another name.
-
-    A name of the hub is ``"user/dataset"`` where there is neither such a path nor a folder
-    ``user`` here, and which does not end as a file does that can be read.
-
-    Raises:
-        InputError: the hub has no such dataset, or cannot be reached.
-        MissingExtra: the package ``datasets`` is not installed.
-    """
-    if not isinstance(name, str) or not _HUB.fullmatch(name):
-        return None
-    if Path(name).parent.exists() or name.lower().removesuffix(".gz").endswith(SUFFIXES):
-        return None
-    try:
-        import datasets
-    except ImportError as error:
-        raise MissingExtra("datasets", extra="hub") from error
-    try:
-        return datasets.load_dataset(name, split="train")
-    # of the hub, the network and the cache, each with errors of its own
-    except Exception as error:
-        raise InputError(
-            f"{name!r} is neither a file or folder here nor a dataset that could be loaded from "
-            f"the Hugging Face hub ({type(error).__name__}: {brief(str(error))}); check the name, "
-            "or give what datasets.load_dataset returns"
-        ) from error
-
-
 def write_records(
     data: object, columns: Sequence[str], file: Path, *, groups: str | None = None
 ) -> bool:
@@ -158,7 +124,7 @@ def write_records(
         with file.open(encoding="utf-8") as handle:
             if any(line != other for line, other in zip_longest(lines, handle)):
                 raise InputError(
-                    f"{place(file)} holds other data than was given now; give the same to go on "
+                    f"{place(file)} holds other data than was given now; give the same to continue "
                     "with that run, or choose another output folder"
                 )
         return False
@@ -188,7 +154,7 @@ def text_records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | N
         if wrong is not None:
             raise InputError(
                 f"record {number} of the data holds {brief(wrong)} ({type(wrong).__name__}), which "
-                "is no text; choose columns of text"
+                "is not text; choose columns of text"
             )
         if not 1 <= len(texts) <= 3:
             raise InputError(

@@ -126,8 +126,8 @@ def _array(path: Path, what: str) -> np.ndarray:
         array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
         raise InputError(
-            f"{place(path)}: no .npy file of numbers ({quoted(str(error), 80)}); save the {what} "
-            "with numpy.save"
+            f"{place(path)}: not an .npy file of numbers ({quoted(str(error), 80)}); save the "
+            f"{what} with numpy.save"
         ) from error
     if not isinstance(array, np.ndarray):
         raise InputError(f"{place(path)}: several arrays (.npz) where the {what} are one; use .npy")

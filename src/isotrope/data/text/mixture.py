@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 
 from isotrope.data.order import Order
 from isotrope.data.text.batches import Batches
-from isotrope.data.text.datasets import Sampling
+from isotrope.data.text.datasets import Sampling, named_errors
+from isotrope.data.text.tokens import StoreReport, TokenStore, joined
 
 __all__ = ["DatasetMixture", "Drawn"]
 
@@ -36,17 +37,32 @@ class DatasetMixture:
     epoch ends with the smallest, and the others continue where they were.
 
     Args:
-        parts: the batches of each data set.
+        stores: the records of each data set.
+        batch_size: records of a batch.
         sampling: which of the two.
         seed: the seed of the run.
+
+    Raises:
+        InputError: a batch that is larger than a data set.
     """
 
-    def __init__(self, parts: Mapping[str, Batches], sampling: Sampling, seed: int) -> None:
-        self.parts, self.sampling, self.seed = dict(parts), sampling, seed
+    def __init__(
+        self, stores: Mapping[str, TokenStore], batch_size: int, sampling: Sampling, seed: int
+    ) -> None:
+        self.stores, self.sampling, self.seed = stores, sampling, seed
+        self.parts = {}
+        for name, store in stores.items():
+            with named_errors(name):
+                self.parts[name] = Batches(store, batch_size, seed)
         steps = [batches.steps_per_epoch for batches in self.parts.values()]
         self._ends = np.array([*accumulate(steps)])
         in_turn = sampling == "round-robin"
         self.steps_per_epoch = len(steps) * min(steps) if in_turn else sum(steps)
+
+    @property
+    def report(self) -> StoreReport:
+        """The counts of all data sets together."""
+        return joined([store.report for store in self.stores.values()])
 
     def at(self, step: int) -> Drawn:
         """Return what a step, counted from the start of training, is made of."""

@@ -48,7 +48,9 @@ def shards(folder: Path) -> list[Path]:
     names = [file.get("filename") if isinstance(file, dict) else file for file in files]
     for name in names:
         if not isinstance(name, str) or Path(name).name != name or not (folder / name).is_file():
-            raise InputError(f"{place(state)}: names {quoted(name)}, which is no file in {folder}")
+            raise InputError(
+                f"{place(state)}: names {quoted(name)}, which is not a file in {folder}"
+            )
     if not names:
         raise InputError(f"{place(state)}: names no tables; save the dataset again")
     return [folder / str(name) for name in names]

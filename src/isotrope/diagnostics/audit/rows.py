@@ -113,7 +113,7 @@ def read_rows(
     else:
         path = Path(str(data))
         if path.is_dir():
-            raise InputError(f"{path} is a folder; give one file: rows are told by its lines")
+            raise InputError(f"{path} is a folder; give one file: rows are named by their lines")
         name, records = path.name, read([path], columns=columns)
     return pair_rows(records, name=name, views=views)
 

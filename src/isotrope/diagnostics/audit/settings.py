@@ -124,7 +124,7 @@ def recommend(table: Sequence[Setting]) -> list[Recommendation]:
 
 def _batches(count: int, batch_size: int, seed: int) -> list[Tensor]:
     """Return the numbers of the rows of every whole batch of an epoch, as training draws them."""
-    drawn = Batches(range(count), batch_size, seed, drop_last=True)
+    drawn = Batches(range(count), batch_size, seed)
     return [torch.from_numpy(drawn.at(step)) for step in range(drawn.steps_per_epoch)]
 
 

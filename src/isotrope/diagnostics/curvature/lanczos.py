@@ -160,7 +160,7 @@ class Lanczos:
         if not math.isfinite(alpha):
             raise InputError(
                 f"the curvature is not finite in iteration {k + 1}: the second derivatives "
-                "overflow; use float64, or look at the checkpoint"
+                "overflow; use float64, or check the checkpoint"
             )
         basis = self._basis[: k + 1]
         w = w - alpha * v
@@ -220,7 +220,8 @@ class Lanczos:
                 belongs, rows, basis = (file[name] for name in ("belongs", "tridiagonal", "basis"))
         except Exception as error:  # whatever a damaged archive makes NumPy raise
             raise InputError(
-                f"{state} is no state of Lanczos ({type(error).__name__}); remove it to start again"
+                f"{state} is not a state of Lanczos ({type(error).__name__}); remove it to start "
+                "again"
             ) from error
         if str(belongs) != self.belongs:
             raise InputError(

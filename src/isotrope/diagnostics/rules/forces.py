@@ -179,7 +179,7 @@ def never_dissipating(case: RunEvidence) -> Finding | None:
         THRESHOLDS["gd_on_ideal"].source,
         change,
         f"Every anchor is pulled and pushed in full to the last step. {why} The risk is "
-        "overfitting: embeddings go on moving after what there was to learn has been learnt.",
+        "overfitting: embeddings keep moving after there is nothing left to learn.",
     )
 
 

@@ -38,13 +38,11 @@ def not_enough_seen(case: RunEvidence) -> Finding | None:
     if case.probe is not None or not crosses("logged_steps", steps):
         return None
     if not steps and len(case.rows) > 1:
-        change = "an encoder that makes one vector of a text"
-        what = (
-            "The loss was seen, but no embeddings: whether this training is healthy cannot be told."
-        )
+        change = "an encoder that makes one vector for each text"
+        what = "The loss was seen, but no embeddings: whether the training is healthy is not known."
     else:
-        change = "--log-every 1 (or train on, then ask again)"
-        what = "Whether this training is healthy cannot be told yet."
+        change = "--log-every 1 (or train longer, then diagnose again)"
+        what = "It is too early to say whether this training is healthy."
     return Finding(
         "not-enough-seen",
         (compared("logged_steps", steps),),

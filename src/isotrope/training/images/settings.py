@@ -110,7 +110,7 @@ class ImageSettings(RunSettings):
     scheduler: Scheduler = Field(
         "cosine", description="how the learning rate falls from its peak to its end, if it does"
     )
-    clip: float | None = Field(None, gt=0, description="largest norm of the gradient")
+    clip: float | None = Field(None, gt=0, description="gradients are clipped to this norm")
     workers: int | None = Field(
         None,
         ge=0,

@@ -373,7 +373,10 @@ class ImageTask(TrainingTask):
         )
         say("loss by the {} backend: {}".format(*backend_of(self.settings)))
         if not has_labels(images):
-            say("no kNN: it needs labels of two classes, and a test part (--holdout 0.1 makes one)")
+            say(
+                "no kNN accuracy: it needs labels of two classes and a test part (--holdout 0.1 "
+                "makes one)"
+            )
 
     def finish(self) -> Result:
         """Score the final model with a linear probe, then save it."""

@@ -1,0 +1,45 @@
+"""Asks the Hugging Face hub, within seconds, whether it has a model or a data set."""
+
+import threading
+from collections.abc import Sequence
+from typing import Literal
+
+__all__ = ["ONLINE_WITHIN", "first_line", "known_to_hub"]
+
+ONLINE_WITHIN = 5.0
+"""Seconds in which the hub must answer before it counts as out of reach."""
+
+
+def known_to_hub(
+    candidates: Sequence[str], kind: Literal["model", "dataset"]
+) -> tuple[str | None, str]:
+    """Return the first candidate that the hub knows, and why there is none if there is none."""
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError
+
+    known: list[str] = []
+    failures: list[str] = [f"the hub cannot be reached: no answer within {ONLINE_WITHIN:g} s"]
+
+    def ask() -> None:
+        for candidate in candidates:
+            try:
+                HfApi().repo_info(candidate, repo_type=kind, timeout=ONLINE_WITHIN)
+            except Exception as error:
+                answered = isinstance(error, HfHubHTTPError)
+                what = "the hub does not give it" if answered else "the hub cannot be reached"
+                failures.append(f"{what}: {first_line(error)}")
+            else:
+                known.append(candidate)
+                return
+
+    # in a thread of its own: looking up a host name takes no timeout
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(ONLINE_WITHIN)
+    return next(iter(known), None), failures[-1]
+
+
+def first_line(error: Exception) -> str:
+    """Return the message of a library's error on one line of bounded length."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:200]

@@ -1,0 +1,141 @@
+"""Batches of data that do not fit on the disk: read while training, one buffer at a time.
+
+A buffer is the next ``size`` records of the data, which are read again from the beginning when they
+end. It is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share
+is held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
+present buffer, the next one while it is made, and the first, whose held-out records score the
+training. Of all others the counts are kept, which say what steps they had. So the records of a step
+are a function of (data, seed, step), and resuming is exact: the counts lead to the buffer of the
+step, and where that is no longer on the disk, what comes before it in the data is skipped.
+
+What would need all of the data does not exist here: epochs, duplicates farther apart than a buffer,
+an order of all records. A record is held out by a hash of its text, so the same text is held out of
+later buffers, too.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from itertools import islice
+from pathlib import Path
+
+from isotrope.core.errors import CannotResume, InputError
+from isotrope.core.files import atomic_replace, remove
+from isotrope.data.text.batches import Batches
+from isotrope.data.text.corpora import Record
+from isotrope.data.text.mixture import Drawn
+from isotrope.data.text.tokens import StoreReport, TokenStore, joined
+
+__all__ = ["StreamedBatches"]
+
+
+class StreamedBatches:
+    """The records of every step, from a buffer that moves over the data.
+
+    Args:
+        folder: where the buffers will lie.
+        records: reads the data from its beginning.
+        build: opens the token store of a folder, or makes it of records.
+        size: records of a buffer.
+        batch_size: records of a batch; what is left of a buffer after its last is not trained on.
+        seed: the seed of the run.
+
+    Attributes:
+        stores: the store of the present buffer, under the name of its data set, ``""``.
+        steps_per_epoch: None: where the data end is not known.
+
+    Raises:
+        InputError: the data fit into a buffer, or what ``records`` raises.
+    """
+
+    steps_per_epoch = None
+
+    def __init__(
+        self,
+        folder: Path,
+        records: Callable[[], Iterator[Record]],
+        build: Callable[[Path, Iterable[Record]], TokenStore],
+        *,
+        size: int,
+        batch_size: int,
+        seed: int,
+    ) -> None:
+        self.folder, self.size, self.batch_size, self.seed = folder, size, batch_size, seed
+        self._records, self._build = records, build
+        self._reader: Iterator[Record] = iter(())
+        self._next = -1  # the number of the buffer that it gives next
+        self._reports: list[StoreReport] = []  # of each buffer so far
+        self._begin(0, 0)
+
+    @property
+    def report(self) -> StoreReport:
+        """The counts of all buffers so far together."""
+        return joined(self._reports)
+
+    def at(self, step: int) -> Drawn:
+        """Return what a step, counted from the start of training, is made of.
+
+        Raises:
+            InputError: what reading the data raises.
+            CannotResume: the data are not what they were.
+        """
+        number, first = (self._number, self._first) if step >= self._first else (0, 0)
+        while step >= first + (steps := self._report(number).kept // self.batch_size):
+            number, first = number + 1, first + steps
+        if number != self._number:
+            self._begin(number, first)
+        return Drawn("", step, self._batches.indices(number, step - first))
+
+    def _begin(self, number: int, first: int) -> None:
+        """Make a buffer the present one; ``first`` is its first step."""
+        store = self._open(number)
+        self._report(number)
+        self._number, self._first, self.stores = number, first, {"": store}
+        self._batches = Batches(store, self.batch_size, self.seed)
+        for folder in self.folder.iterdir():
+            if folder.is_dir() and folder.name not in ("0", str(number)):
+                remove(folder)
+
+    def _open(self, number: int) -> TokenStore:
+        """Open or build the store of a buffer, and keep its counts."""
+        store = self._build(self.folder / str(number), self._buffer(number))
+        counts, kept = asdict(store.report), self.folder / f"{number}.json"
+        if not kept.is_file():
+            with atomic_replace(kept) as temporary:
+                temporary.write_text(json.dumps(counts), encoding="utf-8")
+        elif json.loads(kept.read_text(encoding="utf-8")) != counts:
+            raise CannotResume(
+                f"records {number * self.size + 1:,} to {(number + 1) * self.size:,} of the data "
+                "are not what they were when this run read them first: give the data that it began "
+                "with, or choose another output folder"
+            )
+        return store
+
+    def _report(self, number: int) -> StoreReport:
+        """Return the counts of a buffer, which is read where it never was."""
+        while number >= len(self._reports):
+            kept = self.folder / f"{len(self._reports)}.json"
+            if not kept.is_file():
+                self._open(len(self._reports))
+            self._reports.append(StoreReport(**json.loads(kept.read_text(encoding="utf-8"))))
+        return self._reports[number]
+
+    def _buffer(self, number: int) -> Iterator[Record]:
+        """Yield the records of a buffer; those before it are read past."""
+        if number != self._next:
+            self._reader = islice(self._endless(), number * self.size, None)
+        self._next = number + 1
+        yield from islice(self._reader, self.size)
+
+    def _endless(self) -> Iterator[Record]:
+        """Yield the records over and over."""
+        while True:
+            count = 0
+            for record in self._records():
+                count += 1
+                yield record
+            if count < self.size:
+                raise InputError(
+                    f"the data have {count:,} records, and a buffer of --streaming {self.size} "
+                    "holds them all: leave --streaming out"
+                )
