@@ -62,6 +62,7 @@ COLUMNS = (
 SEEDS, BATCH = (0, 1), 128
 GUIDE, TOKENS, TEMPERATURE, MARGIN = "all-MiniLM-L6-v2", 24, 0.05, 0.05
 SPLIT, PARTS, LONG = 128, 3, 45  # docstrings that are cut, into how many, words of one
+RAW = "a raw encoder: the folder that `python -m papers encoder raw-2x128-pmi --seed 0` writes"
 Row = tuple[str, ...]
 
 
@@ -334,7 +335,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", metavar="WORD")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--raw", type=Path, default=Path("raw"), help="folder of a raw encoder")
+    parser.add_argument("--raw", type=Path, default=Path("raw"), help=RAW)
     parser.add_argument("--csv", type=Path, default=CSV)
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()

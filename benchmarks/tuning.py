@@ -46,6 +46,7 @@ CSV = ROOT / "docs" / "results" / "tuning.csv"
 COLUMNS = ("task", "seed", "temperature", "score", "start", "steps", "seconds", "torch")
 SEEDS, DEFAULT = (0, 1), 0.05
 BATCH, TOKENS = 32, 24
+RAW = "a raw encoder: the folder that `python -m papers encoder raw-2x128-pmi --seed 0` writes"
 Pair = tuple[str, str]
 
 
@@ -242,7 +243,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", default="", metavar="WORD")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--raw", type=Path, default=Path("raw"), help="folder of a raw encoder")
+    parser.add_argument("--raw", type=Path, default=Path("raw"), help=RAW)
     parser.add_argument("--csv", type=Path, default=CSV)
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--held-out", action="store_true")

@@ -26,7 +26,7 @@ from isotrope.training.settings import TrainSettings
 __all__ = ["with_temperature"]
 
 _ROWS = 2048  # embedded of each data set, or one batch if that is larger
-_RECORDS = 1_000_000  # among which they are drawn
+_RECORDS = 1_000_000  # among which they are drawn; of a stream, the first buffer
 
 
 def with_temperature(
