@@ -105,11 +105,6 @@ def test_a_gain_within_noise_is_called_so() -> None:
     assert "and 50.50 at step 10 (saved; on the dev set that chose the step: +0.50" in told.sentence
 
 
-def test_the_word_of_earlier_versions_is_understood() -> None:
-    old = {"outcome": "no measurable change", "sentence": "as before", "numbers": {}}
-    assert Judgement.read(old).outcome == "within noise"
-
-
 def test_of_images_the_last_step_is_the_saved_one() -> None:
     told = judge(history(0.5, 0.8, 0.7, saved="last"))
     assert told.outcome == "improved"
@@ -175,5 +170,5 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=r"dev\.npz cannot be read \(.*\); remove it"):
             judgement_of(tmp_path, None)
     for record in (3, [], {"outcome": "fine", "sentence": "", "numbers": {}}, {"outcome": "worse"}):
-        with pytest.raises(InputError, match=r"the judgement in result\.json is none"):
+        with pytest.raises(InputError, match=r"the judgement in result\.json is incomplete"):
             judgement_of(tmp_path, {"judgement": record})

@@ -64,8 +64,7 @@ class Parser(argparse.ArgumentParser):
 
 _GROUPS = {
     "data": "files streaming sampling columns groups views query_prompt passage_prompt max_length "
-    "holdout "
-    "data classes limit image_size augment pixels workers",
+    "holdout data classes limit image_size augment pixels workers",
     "model": "encoder pooling head freeze dropout matryoshka lora lora_alpha lora_targets width "
     "stem cut cut_what",
     "objective and method": "objective method plugin backend",

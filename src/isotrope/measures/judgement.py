@@ -44,7 +44,6 @@ FILE = "dev.npz"
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
 Outcome = Literal["improved", "within noise", "worse", "not known"]
-_RENAMED = {"no measurable change": "within noise"}  # runs of earlier versions
 
 
 @dataclass(frozen=True)
@@ -170,7 +169,7 @@ class Judgement:
         """
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
-        stated = _RENAMED.get(str(fields.get("outcome")), fields.get("outcome"))
+        stated = fields.get("outcome")
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(

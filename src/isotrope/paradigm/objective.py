@@ -267,7 +267,7 @@ class Objective:
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views`` (raw embeddings)."""
         with _as_given(views):
-            if backend == "auto" and not self.pairwise:
+            if backend == "auto" and not self.pairwise and self.holds == "nothing":
                 backend = "eager"  # no row is compared with another: no matrix is formed
             elif backend == "auto" and self.space == "sphere" and small_batch.takes(views):
                 with contextlib.suppress(Unfused):

@@ -350,12 +350,15 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
 
 
 def hardware(settings: RunSettings) -> str:
-    """Return a line on the device, precision and threads of a run."""
+    """Return a line on the device, precision and threads of a run, and what computes the loss."""
     device = find_device(settings.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     here = f"{world_size()} processes on {name}" if world_size() > 1 else name
     threads = torch.get_num_threads()
-    return f"on {here}, precision {settings.precision}, {threads} CPU thread{'s' * (threads > 1)}"
+    return (
+        f"on {here}, precision {settings.precision}, {threads} CPU thread{'s' * (threads > 1)}, "
+        f"{backend_of(settings)[0]} loss"
+    )
 
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:

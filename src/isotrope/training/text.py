@@ -53,7 +53,6 @@ from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
-    backend_of,
     end_message,
     hardware,
     run,
@@ -543,7 +542,6 @@ class TextTask(TrainingTask):
         )
         if lora := lora_facts(encoder):
             say(lora_line(lora))
-        say("loss by the {} backend: {}".format(*backend_of(settings)))
         if "dropout" in report.views and not any(rates):
             warn("warning: without dropout the two views are the same; the positives teach nothing")
 
@@ -650,7 +648,6 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9
         else ""
     )
-    # runs of an earlier version did not say what they count
-    unit, rate = outcome.result.details["data"].get("unit"), metrics.get("samples_per_second")
-    speed = "" if unit is None or rate is None else f", {rate:.0f} {unit}/s"
+    unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
+    speed = f", {rate or 0:.0f} {unit}/s"
     return end_message(outcome, spent, speed)

@@ -138,7 +138,7 @@ class TestNpz:
             with pytest.raises(InputError, match=r"cannot be read .*nothing is unpickled"):
                 load_images(npz(tmp_path / "a.npz", **arrays))
         (tmp_path / "b.npz").write_bytes(pickle.dumps(Trap()))
-        with pytest.raises(InputError, match=r"no \.npz file of pictures"):
+        with pytest.raises(InputError, match=r"not an \.npz file of pictures"):
             load_images(tmp_path / "b.npz")
         assert not (tmp_path / "executed").exists()
 
@@ -147,7 +147,7 @@ class TestNpz:
         whole = path.read_bytes()
         for content in (b"", b"words", whole[:-30]):
             path.write_bytes(content)
-            with pytest.raises(InputError, match=r"a\.npz: no \.npz file of pictures"):
+            with pytest.raises(InputError, match=r"a\.npz: not an \.npz file of pictures"):
                 load_images(path)
         path.write_bytes(whole[:300] + b"\xff" * 40 + whole[340:])
         with pytest.raises(InputError, match=r"array 'x' cannot be read .\"Bad CRC-32"):

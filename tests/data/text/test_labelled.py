@@ -146,7 +146,7 @@ class TestFeatures:
 
     def test_files_that_hold_something_else(self, tmp_path: Path) -> None:
         write(tmp_path / "x.npy", "no array")
-        with pytest.raises(InputError, match=r"x.npy: no .npy file of .* save the features"):
+        with pytest.raises(InputError, match=r"x.npy: not an .npy file of .* save the features"):
             load_features(tmp_path / "x.npy", tmp_path / "y.npy")
         np.savez(tmp_path / "x.npz", np.ones(3), np.ones(3))
         with pytest.raises(InputError, match=r"several arrays .* where the features are one"):

@@ -45,7 +45,6 @@ from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.run import (
     Outcome,
-    backend_of,
     end_message,
     hardware,
     run,
@@ -371,7 +370,6 @@ class ImageTask(TrainingTask):
             f"{plan.optimizer}, learning rate {plan.learning_rate:g}, weight decay "
             f"{plan.weight_decay:g}" + (f"; cut {cut:g}" if cut != 1 else "")
         )
-        say("loss by the {} backend: {}".format(*backend_of(self.settings)))
         if not has_labels(images):
             say(
                 "no kNN accuracy: it needs labels of two classes and a test part (--holdout 0.1 "
@@ -388,7 +386,6 @@ class ImageTask(TrainingTask):
             top1 = scores.metrics["linear_top1"]
             if top1 is not None:
                 result.metrics["linear"] = 100 * float(top1)
-                self.dev.progress.say(f"linear probe: {100 * float(top1):.2f}")
         ensure_not_replaced(self.output)
         encoder.save(self.output / "model", card=image_card(self.settings, result))
         return result
