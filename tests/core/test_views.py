@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from isotrope.core.moments import cross_moment, gram
+from isotrope.core.moments import gram, moments_across, moments_within
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
 
@@ -129,10 +129,23 @@ def test_the_gradient_of_unit_is_tangent_to_the_sphere() -> None:
     torch.testing.assert_close((gradient * x).sum(dim=1), torch.zeros(5, dtype=torch.float64))
 
 
-def test_cross_moment_is_the_mean_outer_product_of_own_pairs() -> None:
-    views = Views(rows(3), rows(5, seed=1), offset=1)
-    expected = sum(torch.outer(views.anchors[i], views.positives[i + 1]) for i in range(3)) / 3
-    torch.testing.assert_close(cross_moment(views), expected)
+@pytest.mark.parametrize("n", [3, 20])
+def test_moments_from_the_smaller_matrix(n: int) -> None:
+    """Few rows of many coordinates, and more."""
+    x, y = rows(n, 2 * n + 255), rows(n, 2 * n + 255, seed=1)
+    for few in (x, x[:, :5], torch.cat([x, y], dim=1)):
+        for found, product in (
+            (moments_within(few), few.T @ few),
+            (moments_across(few, few.flip(0)), few.T @ few.flip(0)),
+        ):
+            torch.testing.assert_close(found, (product.diagonal(), product.square().sum()))
+
+
+def test_derivatives_of_moments_from_the_smaller_matrix() -> None:
+    x, y = rows(2, 257).requires_grad_(), rows(2, 257, seed=1).requires_grad_()
+    for function, inputs in ((moments_within, (x,)), (moments_across, (x, y))):
+        assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
+        assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
 
 
 def test_the_ratio_of_terms_is_pull_over_mass() -> None:

@@ -4,22 +4,41 @@ import torch
 from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
-from isotrope.core.views import Views
 
-__all__ = ["cross_moment", "gram"]
+__all__ = ["gram", "moments_across", "moments_within"]
 
-
-def cross_moment(views: Views) -> Tensor:
-    """Return C = sum_i h_i h'_i^T / n, d x d, of the anchors and their own positives.
-
-    Li et al., 2024, section 4.1 (the cross-correlation without batch normalisation).
-    """
-    return views.anchors.T @ views.own / views.anchors.shape[0]
+_SMALL = 256  # coordinates of which the matrix costs less than two products (benchmarks/peers.py)
 
 
 def gram(x: Tensor) -> Tensor:
     """Return sum_i x_i x_i^T, d x d, of the rows of ``x`` (n x d)."""
     return apply(_Gram, Tensor, x)
+
+
+def moments_within(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of X^T X, d, and the sum of the squares of all its entries.
+
+    For few rows of ``x`` (n x d) X X^T is smaller, and its squares have the same sum.
+    """
+    n, d = x.shape
+    if 3 * n < 2 * d and d > _SMALL:
+        smaller = gram(x.T)
+        return (x * x).sum(dim=0), (smaller * smaller).sum()
+    product = gram(x)
+    return product.diagonal(), (product * product).sum()  # square() has twice as slow a gradient
+
+
+def moments_across(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of X^T Y, d, and the sum of the squares of all its entries.
+
+    For few rows of ``x`` and ``y`` (n x d) the products of the entries of X X^T and Y Y^T are less,
+    and have the same sum.
+    """
+    n, d = x.shape
+    if 3 * n < 2 * d and d > _SMALL:
+        return (x * y).sum(dim=0), (gram(x.T) * gram(y.T)).sum()
+    product = x.T @ y
+    return product.diagonal(), (product * product).sum()
 
 
 class _Gram(torch.autograd.Function):

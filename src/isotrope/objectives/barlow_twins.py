@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from isotrope.core.hyper import Hyper
-from isotrope.core.moments import cross_moment
+from isotrope.core.moments import moments_across
 from isotrope.core.terms import Terms
+from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import products
@@ -71,16 +72,14 @@ class BarlowTwins(
         return frozenset({"permutation", "view swap", "scale"} | axes)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        c = cross_moment(pairs.views)
-        diagonal = c.diagonal()
-        return _invariance(diagonal) + self.weight * _redundancy(c, diagonal)
+        invariance, redundancy = _terms(pairs.views)
+        return invariance + self.weight * redundancy
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        return _invariance(cross_moment(pairs.views).diagonal())
+        return _terms(pairs.views)[0]
 
     def repulsion(self, pairs: Pairs) -> Tensor:
-        c = cross_moment(pairs.views)
-        return self.weight * _redundancy(c, c.diagonal())
+        return self.weight * _terms(pairs.views)[1]
 
     def components(self, pairs: Pairs) -> Terms:
         if self.space != "sphere":
@@ -98,12 +97,9 @@ class BarlowTwins(
         )
 
 
-def _invariance(diagonal: Tensor) -> Tensor:
-    """Sum_k (C_kk - 1)^2."""
-    return (diagonal - 1).square().sum()
-
-
-def _redundancy(c: Tensor, diagonal: Tensor) -> Tensor:
-    """Sum_{k != l} C_kl^2."""
-    # products: the gradient of a power takes twice as long
-    return (c * c).sum() - (diagonal * diagonal).sum()
+def _terms(views: Views) -> tuple[Tensor, Tensor]:
+    """Sum_k (C_kk - 1)^2 and sum_{k != l} C_kl^2."""
+    n = views.anchors.shape[0]
+    sums, squares = moments_across(views.anchors, views.own)
+    diagonal = sums / n
+    return (diagonal - 1).square().sum(), squares / n**2 - (diagonal * diagonal).sum()

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from isotrope.core.errors import Overflow
 from isotrope.core.hyper import Hyper
-from isotrope.core.moments import gram
+from isotrope.core.moments import moments_within
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
@@ -105,11 +105,10 @@ class VICReg(
 
     def _spread(self, h: Tensor) -> Tensor:
         """Return nu1 v + nu2 c for one view."""
-        x = h - h.mean(dim=0)
-        c = gram(x) / (len(h) - 1)
-        variance = c.diagonal()
-        # products: the gradient of a power takes twice as long
-        covariances = ((c * c).sum() - (variance * variance).sum()) / h.shape[1]
+        x, (n, d) = h - h.mean(dim=0), h.shape
+        diagonal, squares = moments_within(x)
+        variance = diagonal / (n - 1)
+        covariances = (squares / (n - 1) ** 2 - (variance * variance).sum()) / d
         shortfall = (self.gamma - self._deviation(variance)).clamp_min(0).mean()
         return self.cov_coeff * covariances + self.var_coeff * shortfall
 
