@@ -27,6 +27,8 @@ ALLOWED = {
     ("training/launch.py", "socket"): "a free port for them, on this machine",
     ("core/lock.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
+    ("core/hub.py", "huggingface_hub"): "whether the hub knows a name that the user gave",
+    ("data/text/hub.py", "huggingface_hub"): "whether it may be asked",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
     ("evaluation/store.py", "zipfile"): "an error that numpy raises",
     ("measures/judgement.py", "zipfile"): "an error that numpy raises",

@@ -120,7 +120,7 @@ def test_an_archive_without_a_digest_is_held_against_its_checksums(tmp_path: Pat
     with pytest.raises(ChecksumMismatch, match=r"x/data/\d in it does not match its checksum"):
         verify_checksum(file)
     file.write_bytes(b"")
-    with pytest.raises(ChecksumMismatch, match="no whole archive: File is not a zip file"):
+    with pytest.raises(ChecksumMismatch, match="it is not a whole archive: File is not a zip file"):
         verify_checksum(file)
     with pytest.raises(FileNotFoundError):
         verify_checksum(tmp_path / "nowhere")
@@ -129,7 +129,7 @@ def test_an_archive_without_a_digest_is_held_against_its_checksums(tmp_path: Pat
 def test_what_is_no_archive_is_not_sealed(tmp_path: Path) -> None:
     file = tmp_path / "x"
     file.write_bytes(b"short")
-    with pytest.raises(ChecksumMismatch, match="no zip archive, or has a comment"):
+    with pytest.raises(ChecksumMismatch, match="it is not a zip archive, or it has a comment"):
         add_checksum(file)
     assert file.read_bytes() == b"short"
     sealed = written(tmp_path, sealed=True)

@@ -256,7 +256,7 @@ class TestBroken:
 
     def test_weights_of_other_shapes(self, folder):
         edit(folder / "config.json", embedding_size=8)
-        with pytest.raises(InputError, match="no model that can be loaded: "):
+        with pytest.raises(InputError, match="is not a model that can be loaded: "):
             ImageEncoder.load(folder)
 
     def test_pickles_are_not_opened(self, folder):

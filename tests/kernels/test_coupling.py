@@ -75,7 +75,10 @@ WRONG = [
     (SteeperOnTheWhole(coupling="none"), "the loss of an anchor changes with other anchors"),
     (SteeperOnTheWhole(coupling="positives"), "change with the negatives of other anchors"),
     (SteeperOnTheWhole(coupling="linear"), "not linear in the sums over the negatives"),
-    (SteeperOnTheWhole(coupling="total"), "no function of the sum of all exponentials"),
+    (
+        SteeperOnTheWhole(coupling="total"),
+        "not a function of the sum of all exponentials",
+    ),
 ]
 
 

@@ -353,7 +353,6 @@ def batch(sizes: list[int], bounds: list[int]) -> Batch:
         inverse=random.permutation(n),
         sizes=sizes,
         groups=np.arange(sizes[0]),
-        tokens=sum(chunk.input_ids.size for chunk in chunks),
     )
 
 

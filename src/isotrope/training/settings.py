@@ -313,8 +313,14 @@ class RunSettings(BaseModel, ABC):
     def to_yaml(self) -> str:
         """Return the settings as the YAML that ``--config`` reads."""
         values = self.model_dump()
-        names = [name for name in self.ordered() if name not in self.collected()]
-        listed = {flag(name): values[name] for name in names if values[name] not in (None, [])}
+        fields = {k: v for k, v in self.ordered().items() if k not in self.collected()}
+        # an empty list says something where another is the default: no logger at all
+        usual = {k: v.get_default(call_default_factory=True) for k, v in fields.items()}
+        listed = {
+            flag(name): values[name]
+            for name in fields
+            if values[name] not in (None, []) or (values[name] == [] and usual[name])
+        }
         for prefix, name in zip(self.dotted, self.collected(), strict=True):
             listed |= {f"{prefix}.{k}": v for k, v in values[name].items()}
         return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))

@@ -429,7 +429,7 @@ def test_the_folder_is_diagnosed_and_reported_after_the_fact(
     tiny.save(str(tmp_path / "model"))
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert card.count("### Diagnosis of the Training") == 1
-    assert "The verdict at the end is `healthy` (nothing was found); what it means" in card
+    assert "The verdict at the end is `healthy` (nothing was found); it is explained in" in card
     assert card.index("### Diagnosis of the Training") < card.index("### Framework Versions")
 
 
