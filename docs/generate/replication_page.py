@@ -53,11 +53,12 @@ _PAGE = """# Do the papers replicate?
 {headline}
 
 A difference is taken seed by seed and has Student's 90% interval; n is the number of seeds. It is
-*replicated* where the whole interval is at a quarter of the paper's effect or more, *same
-direction, weaker* where it is above 0 and reaches below that, *contradicted* where it is all below
-a quarter, and *undecided* otherwise ([the rule](../papers/machinery/rule.py),
-[the claims](../papers/claims.toml)). Rows about text were committed before their trainings; those
-about images (†) are younger than theirs.
+*replicated* where the whole interval is at a quarter of the paper's effect or more; *same
+direction, weaker* where it is all above 0, and a part of it is below that quarter; *contradicted*
+where it is all below the quarter, and not all above 0; and *undecided* otherwise
+([the rule](../papers/machinery/rule.py), [the claims](../papers/claims.toml)). Rows about text
+were committed before their trainings; those about images (†) were written down after theirs.
+Effects are in points out of 100.
 
 ## What it was measured on
 
