@@ -92,12 +92,16 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
             )
     if is_effectively_empty(output):
         return None
+    config = output / "config.yaml"
     if not resume:
+        if not config.is_file():
+            raise InputError(
+                f"output folder {output} is not empty and holds no run; choose another"
+            )
         raise InputError(
             f"output folder {output} is not empty; choose another, or add --resume to continue "
             "the run in it"
         )
-    config = output / "config.yaml"
     if not config.is_file():
         raise CannotResume(f"{output} holds no run (no config.yaml); choose another output folder")
     before = type(settings).read(read_yaml(config), source=str(config))

@@ -65,7 +65,7 @@ class RunSettings(BaseModel, ABC):
         }
     )
 
-    output: str = Field(description="run folder; must be new or empty unless --resume")
+    output: str = Field(description="folder of the run; new or empty, unless --resume")
     objective_settings: dict[str, float | str] = Field(
         default_factory=dict,
         description="hyperparameters (--objective.temperature 0.05; auto, on text: what `isotrope "
