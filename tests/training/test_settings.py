@@ -59,7 +59,7 @@ def test_dev_auto_holds_some_text_out() -> None:
     ("values", "message"),
     [
         ({"output": "run"}, "FILE is missing: text"),
-        ({"files": "a.txt"}, "--output is missing: run folder"),
+        ({"files": "a.txt"}, "--output is missing: folder of the run"),
         ({**LEAST, "batch-sise": 3}, "unknown setting 'batch-sise' .did you mean 'batch-size'"),
         ({**LEAST, "batch_size": 1}, "--batch-size: .* greater than or equal to 2; found 1"),
         ({**LEAST, "batch_size": "many"}, "--batch-size: .* valid integer.*; found 'many'"),
