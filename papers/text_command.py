@@ -51,6 +51,7 @@ def run(arguments: Sequence[str]) -> int:
             sources,
             cache_folder() / "runs",
             minutes=options.minutes,
+            processes=options.jobs,
             tell=_print_progress,
         )
         failed |= {job.label: reason for job, reason in why.items()}
@@ -120,6 +121,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
+    add("--jobs", type=int, default=1, metavar="N", help="jobs at a time [1]")
     add("--show", action="store_true", help="run nothing: the claims by what there is")
     options = parser.parse_args(list(arguments))
     for stage in options.stages:

@@ -233,7 +233,8 @@ ADVICE = {
         "or an encoder that was trained at a lower temperature than yours, which kept them close.",
     ),
     "not-enough-seen": Advice(
-        "There is too little to diagnose: fewer than two logged steps, and no saved model.",
+        "Nothing was found, but the training logged fewer than three steps, which is too little to "
+        "call it healthy.",
         ("Log more often: `--log-every 1`.", "Train for longer, then diagnose again."),
         "Always: it is not a verdict on the training.",
         "A run of eight steps that logs every ten.",

@@ -10,7 +10,7 @@ from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence
 from isotrope.diagnostics.rules import EXPLAINS, RULES
-from isotrope.diagnostics.thresholds import THRESHOLDS
+from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 from isotrope.measures.judgement import Judgement, Outcome
 from isotrope.paradigm import registry
 
@@ -81,8 +81,8 @@ def test_a_sound_run_is_healthy() -> None:
 def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> None:
     lines = str(diagnose(case())).splitlines()
     assert lines[0] == "verdict: healthy"
-    assert "- dead early 0.1 of the anchors (fault if above 0.9)" in lines
-    assert "- hardest times uniform 18.9 (fault if below 1.5)" in lines
+    assert "- done (GD below 0.01) after the first fifth: 0.1 of the anchors (a fault above 0.9)" in lines
+    assert "- push on the hardest negative: 18.9 times an even share (a fault below 1.5)" in lines
 
 
 @pytest.mark.parametrize("outcome", ["worse", "not known", "within noise"])
@@ -94,7 +94,7 @@ def test_a_fall_within_noise_is_no_overfitting(outcome: Outcome) -> None:
 
 
 def test_healthy_never_stands_alone_beside_a_training_that_made_it_worse() -> None:
-    judged = Judgement("worse", "training made it worse: dev was 80.00 and 78.00", {})
+    judged = Judgement("worse", "training made the model worse: dev was 80.00 and 78.00", {})
     found = diagnose(replace(case(scores=(80.0, 79.0)), judgement=judged))
     assert found.verdict == (HEALTHY,)
     lines = str(found).splitlines()
@@ -112,7 +112,8 @@ def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
     assert found.verdict == ("nothing-left-to-learn",)
     (finding,) = found.findings
     assert "with a third column of near but wrong texts, or with other data" in finding.change
-    assert "   - done at first 0.8 of the anchors (fault if above 0.5)" in str(found).splitlines()
+    line = "   - done (GD below 0.01) at the first logged step: 0.8 of the anchors (a fault above 0.5)"
+    assert line in str(found).splitlines()
     # more of them do not change the name, nor does the other finding come besides
     assert diagnose(case(**{**DONE, "dead": 1.0})).verdict == ("nothing-left-to-learn",)
     assert diagnose(case(**{**DONE, "dead": 1.0, "scores": ()})).verdict == (
@@ -529,7 +530,8 @@ def test_a_diagnosis_is_read_from_the_top() -> None:
     lines = str(found).splitlines()
     assert lines[0] == "verdict: dissipated-early"
     assert lines[2] == f"1. dissipated-early: {VERDICTS['dissipated-early']}"
-    assert "   - dead early 1 of the anchors (fault if above 0.9)" in lines
+    line = "   - done (GD below 0.01) after the first fifth: 1 of the anchors (a fault above 0.9)"
+    assert line in lines
     assert "   change: --objective.temperature 0.1" in lines
     assert lines[-1] == "examined: 10 steps; x"
     assert max(map(len, lines)) <= 96
@@ -542,7 +544,7 @@ def test_json_has_no_infinities() -> None:
     record = json.loads(Diagnosis((finding,)).to_json())
     assert record["verdict"] == ["losing-pull"]
     assert record["findings"][0]["evidence"] == [
-        {"name": "x", "number": None, "threshold": None, "unit": "", "side": ""}
+        {"name": "x", "number": None, "threshold": None, "unit": "", "side": "", "label": ""}
     ]
 
 
@@ -557,9 +559,7 @@ def test_every_verdict_has_a_rule_and_every_consequence_is_one() -> None:
 def test_a_log_of_numbers_that_are_none_is_no_healthy_one(broken: float) -> None:
     found = diagnose(case(uniformity=broken, loss=broken))
     assert found.verdict == ("diverging",)
-    assert found.findings[0].evidence[0] == Evidence(
-        "rows_not_finite", 9, 0, "logged steps", "above"
-    )
+    assert found.findings[0].evidence[0] == compared("rows_not_finite", 9)
     assert found.findings[0].change == "--learning-rate 3e-06"
     assert "not finite" in found.findings[0].detail
     assert "inf" not in found.to_json()
@@ -570,7 +570,10 @@ def test_what_was_not_looked_at_is_not_healthy() -> None:
     for rows in ([], [{"step": 0.0, **SOUND}], [{"step": 0.0}, {"step": 10.0, "loss": 2.0}]):
         found = diagnose(of_rows(rows))
         assert found.verdict == ("not-enough-seen",)
-    assert diagnose(of_rows([{"step": i, **SOUND} for i in range(2)])).verdict == (HEALTHY,)
+    course = [{"step": i, **SOUND} for i in range(3)]
+    assert diagnose(of_rows(course)).verdict == (HEALTHY,)
+    two = replace(of_rows(course[:2]), probe={"uniformity": -3.0, "mean_cosine": 0.1})
+    assert diagnose(two).verdict == ("not-enough-seen",)
     assert diagnose(
         RunEvidence(kind="text", probe={"uniformity": -3.0, "mean_cosine": 0.1})
     ).verdict == (HEALTHY,)

@@ -22,7 +22,7 @@ def test_every_threshold_is_used_and_says_for_what(name: str) -> None:
     assert threshold.source
 
 
-def test_a_number_is_sick_on_one_side_only() -> None:
+def test_a_number_is_a_fault_on_one_side_only() -> None:
     above, below = THRESHOLDS["norm"], THRESHOLDS["rank_share"]
     assert above.crossed_by(above.value + 1)
     assert not above.crossed_by(above.value)
@@ -32,4 +32,4 @@ def test_a_number_is_sick_on_one_side_only() -> None:
 
 
 def test_evidence_brings_its_threshold() -> None:
-    assert str(compared("norm", 250.0)) == "norm 250 (fault if above 100)"
+    assert str(compared("norm", 250.0)) == "mean norm of the embeddings: 250 (a fault above 100)"

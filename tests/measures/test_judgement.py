@@ -54,7 +54,7 @@ def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_within_noise() -> None:
     assert told.outcome == "within noise"
     assert told.sentence.startswith(
         f"within noise: dev STS Spearman (dev.tsv) was {before.value:.2f} at the start and "
-        f"{after.value:.2f} at step 40 (last step, not saved: "
+        f"{after.value:.2f} at step 40 ("
     )
     assert told.sentence.endswith("; the saved model is the one before training")
     low, high = told.numbers["last"]["low"], told.numbers["last"]["high"]
@@ -68,7 +68,7 @@ def test_a_fall_beyond_noise_is_worse() -> None:
     found.add(40, after)
     told = judge(found)
     assert told.outcome == "worse"
-    assert told.sentence.startswith("training made it worse: dev STS was ")
+    assert told.sentence.startswith("training made the model worse: dev STS was ")
     assert told.numbers["last"]["p"] < 0.05
     assert told.numbers["saved"] == {"step": 0, "score": before.value}
 
@@ -77,9 +77,10 @@ def test_the_saved_step_is_judged_and_not_the_last() -> None:
     told = judge(history(0.5, 0.7, 0.6))
     assert told.outcome == "improved"
     assert told.sentence.startswith(
-        f"training improved it: {NAME} rose from 50.00 to 70.00 at step 10 (saved; on the dev set "
-        "that chose the step: +20.00, 95% interval +"
+        f"training improved the model: {NAME} rose from 50.00 to 70.00 at step 10 (+20.00, 95% "
+        "interval +"
     )
+    assert told.sentence.endswith("; this step was saved, and the same dev set chose it)")
     assert told.numbers["saved"]["step"] == 10
     assert told.numbers["last"]["step"] == 20
 
@@ -87,32 +88,31 @@ def test_the_saved_step_is_judged_and_not_the_last() -> None:
 def test_an_improvement_that_ends_in_ruin_says_both() -> None:
     told = judge(history(0.5, 0.7, 0.2))
     assert told.outcome == "improved"
-    assert "; the end was worse than the start: 20.00 at step 20 (last step, not saved" in (
-        told.sentence
-    )
+    assert "; the end was worse than the start: 20.00 at step 20 (-30.00, 95%" in told.sentence
+    assert told.sentence.endswith("; the last step, which was not saved)")
 
 
 def test_a_gain_within_noise_before_ruin_is_worse_and_names_both_models() -> None:
     told = judge(history(0.5, 0.505, 0.2))
     assert told.outcome == "worse"
-    assert "was 50.00 at the start and 20.00 at step 20 (last step, not saved" in told.sentence
-    assert "; the saved model is another: 50.50 at step 10 (saved; on the dev set" in told.sentence
+    assert "was 50.00 at the start and 20.00 at step 20 (-30.00, 95%" in told.sentence
+    assert "; the saved model is another: 50.50 at step 10 (+0.50, 95%" in told.sentence
 
 
 def test_a_gain_within_noise_is_called_so() -> None:
     told = judge(history(0.5, 0.505))
     assert told.outcome == "within noise"
-    assert "and 50.50 at step 10 (saved; on the dev set that chose the step: +0.50" in told.sentence
+    assert "and 50.50 at step 10 (+0.50, 95%" in told.sentence
 
 
 def test_of_images_the_last_step_is_the_saved_one() -> None:
     told = judge(history(0.5, 0.8, 0.7, saved="last"))
     assert told.outcome == "improved"
-    assert "rose from 50.00 to 70.00 at step 20 (saved: +20.00" in told.sentence
+    assert "rose from 50.00 to 70.00 at step 20 (+20.00, 95%" in told.sentence
     assert told.sentence.endswith("; the highest was 80.00 at step 10, not saved")
     worse = judge(history(0.5, 0.2, saved="last"))
     assert worse.outcome == "worse"
-    assert "was 50.00 at the start and 20.00 at step 10 (saved: -30.00" in worse.sentence
+    assert "was 50.00 at the start and 20.00 at step 10 (-30.00, 95%" in worse.sentence
 
 
 def test_without_a_second_look_nothing_is_known() -> None:

@@ -132,10 +132,10 @@ def test_headline_and_verdicts(tmp_path: Path) -> None:
     _, page = report(tmp_path, write_run(tmp_path / "slight", judgement="within noise"))
     assert "+0.52 over the model before training: within noise." in page.text
     # an older version judged by less than this one does
-    old = write_run(tmp_path / "old", dev=(86.61, 86.5), verdict="training made it worse")
+    old = write_run(tmp_path / "old", dev=(86.61, 86.5), verdict="training made the model worse")
     _, page = report(tmp_path, old)
     assert "86.61 at step 0, which was saved (start: 86.61); whether that is more than" in page.text
-    assert "training made it worse" not in page.text
+    assert "training made the model worse" not in page.text
     _, page = report(tmp_path, write_run(tmp_path / "same", dev=(86.61, 86.61)))
     assert "No gain: the best model is the one before training, step 0." in page.text
     _, page = report(tmp_path, better)
@@ -230,7 +230,7 @@ def test_diagnoses_come_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("outcome", "pill", "colour", "sentence"),
     [
-        ("worse", "healthy; worse", "faulty", "Healthy, but training made it worse."),
+        ("worse", "healthy; worse", "faulty", "Healthy, but training made the model worse."),
         ("within noise", "healthy; within noise", "even", "Healthy."),
         ("improved", "healthy; improved", "healthy", "Healthy."),
     ],
@@ -263,7 +263,7 @@ def test_a_run_in_progress_is_judged_by_what_it_has_kept(tmp_path: Path) -> None
         history.add(step, DevEvaluation(100 * share, (np.arange(200) < 200 * share).astype(float)))
     history.save(run / "dev.npz")
     _, page = report(tmp_path, run)
-    assert "In progress (or stopped) at step 40: training made it worse: dev MRR@10 was 50.00" in (
+    assert "In progress (or stopped) at step 40: training made the model worse: dev MRR@10 was 50.00" in (
         page.text
     )
 
@@ -285,7 +285,7 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
     number = {"name": "dead_early", "number": 0.25, "threshold": 0.9, "unit": "", "side": "above"}
     record = {"verdict": ["healthy"], "findings": [], "numbers": [number]}
     _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
-    assert "Healthy: well. Nothing was found: dead early 0.25 (fault if above 0.9)." in page.text
+    assert "Healthy: well. Nothing was found. Measured: dead early: 0.25 (a fault above 0.9)." in page.text
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:

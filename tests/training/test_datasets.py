@@ -126,4 +126,4 @@ def test_what_is_found_of_one_data_set_names_it_and_what_is_found_of_all_is_said
     assert one.findings[0].change == "--objective.qa.temperature 0.05"
     number = Evidence("dead_early", 0.1)
     healthy = together({name: Diagnosis((), numbers=(number,)) for name in ("qa", "nli")})
-    assert [str(n) for n in healthy.numbers] == ["qa: dead early 0.1", "nli: dead early 0.1"]
+    assert [str(n) for n in healthy.numbers] == ["qa, dead early: 0.1", "nli, dead early: 0.1"]

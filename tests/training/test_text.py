@@ -272,8 +272,8 @@ def test_training_that_makes_it_worse_says_so_and_keeps_the_start(quick: dict, m
     saved = SentenceEncoder.load(outcome.output, device="cpu")
     assert details["model"]["fingerprint"] == saved.fingerprint()
     assert details["verdict"] == details["judgement"]["sentence"]
-    assert "training made it worse" in details["verdict"]
-    assert "30.00 at step 6 (last step, not saved: -20.00" in details["verdict"]
+    assert "training made the model worse" in details["verdict"]
+    assert "30.00 at step 6 (-20.00, 95%" in details["verdict"]
     assert details["verdict"] in (outcome.output / "model" / "README.md").read_text()
     assert summary(outcome).startswith(details["verdict"])
     state = SentenceEncoder.load(quick["encoder"]).model[0].model.state_dict()

@@ -50,6 +50,7 @@ class Evidence:
         threshold: the limit; None if the number only explains.
         unit: of both.
         side: where a number is a fault: ``above`` the threshold or ``below`` it.
+        label: what the number is, in plain words; empty if the name says it.
     """
 
     name: str
@@ -57,11 +58,17 @@ class Evidence:
     threshold: float | None = None
     unit: str = ""
     side: Literal["above", "below", ""] = ""
+    label: str = ""
+
+    @property
+    def words(self) -> str:
+        """The label, or the name in words."""
+        return self.label or self.name.replace("_", " ")
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        against = "" if self.threshold is None else f" (fault if {self.side} {self.threshold:g})"
-        return f"{self.name.replace('_', ' ')} {self.number:.4g}{unit}{against}"
+        against = "" if self.threshold is None else f" (a fault {self.side} {self.threshold:g})"
+        return f"{self.words}: {self.number:.4g}{unit}{against}"
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,7 @@ def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
     findings = _merged({name: part.findings for name, part in parts.items()})
     remarks = _merged({name: part.remarks for name, part in parts.items()})
     numbers = [
-        replace(number, name=f"{name}: {number.name}")
+        replace(number, name=f"{name}: {number.name}", label=f"{name}, {number.words}")
         for name, part in parts.items()
         for number in part.numbers
     ]

@@ -31,6 +31,7 @@ class Threshold:
     """One number that decides about a verdict.
 
     Attributes:
+        label: what is measured, in a few words, as a diagnosis prints it.
         value: the threshold; a measured number that is equal to it is healthy.
         unit: the unit of the value.
         side: the side on which a measured number counts: ``above`` the value or ``below`` it.
@@ -38,6 +39,7 @@ class Threshold:
         source: paper and figure, or how the value was set.
     """
 
+    label: str
     value: float
     unit: str
     side: Literal["above", "below"]
@@ -53,13 +55,15 @@ class Threshold:
 
 THRESHOLDS: dict[str, Threshold] = {
     "rows_not_finite": Threshold(
+        "logged steps with numbers that are not finite",
         0,
-        "logged steps",
+        "",
         "above",
         "diverging: steps with a number that is NaN, infinite or above 1e30",
         "nothing to set",
     ),
     "without_negatives": Threshold(
+        "batches in which no anchor has a negative",
         0.5,
         "of the logged steps",
         "above",
@@ -67,6 +71,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "nothing to set: a batch of one, or of one group, has none at all",
     ),
     "gradient_alone": Threshold(
+        "mean gradient of an anchor",
         1e-6,
         "",
         "below",
@@ -75,6 +80,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "0 of a softmax over the positive alone, up to rounding",
     ),
     "view_angle": Threshold(
+        "largest angle between the two views of a text",
         0.001,
         "rad",
         "below",
@@ -82,6 +88,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "0 without dropout, up to rounding; " + ZOO,
     ),
     "collapse_uniformity": Threshold(
+        "uniformity at the end (0: one point, -4: even)",
         -0.01,
         "",
         "above",
@@ -89,6 +96,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "collapse_std": Threshold(
+        "deviation of the dimensions at the end",
         1e-5,
         "",
         "below",
@@ -97,6 +105,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "1/sqrt(d) if they lie evenly; nothing but equal rows is below",
     ),
     "rank_share": Threshold(
+        "effective rank of a batch",
         0.1,
         "of min(n - 1, d)",
         "below",
@@ -104,6 +113,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "decay_that_kills": Threshold(
+        "weight decay",
         5e-3,
         "",
         "above",
@@ -111,6 +121,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "Draganov et al., 2024, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
     ),
     "separation": Threshold(
+        "lead of positives over negatives before training",
         0.15,
         "standard deviations",
         "below",
@@ -119,6 +130,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "lost_spread": Threshold(
+        "spread of the embeddings after a third of the run",
         0.2,
         "of the start",
         "below",
@@ -126,6 +138,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "lost_gap": Threshold(
+        "lead of positives over negatives at the end",
         0.5,
         "of the start",
         "below",
@@ -135,6 +148,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "our choice, after two of the questions of users had received the verdict healthy",
     ),
     "lost_spread_at_the_end": Threshold(
+        "spread of the embeddings at the end",
         0.2,
         "of the start",
         "below",
@@ -144,6 +158,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "a raw language model to 0.73 of its spread, and positives stay as far ahead",
     ),
     "loss_rise": Threshold(
+        "loss at the end",
         1.0,
         "of the start",
         "above",
@@ -151,6 +166,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "norm_jump": Threshold(
+        "norm after a third of the run",
         10.0,
         "times the start",
         "above",
@@ -159,6 +175,7 @@ THRESHOLDS: dict[str, Threshold] = {
         + ZOO,
     ),
     "norm_jump_text": Threshold(
+        "norm after a third of the run",
         4.0,
         "times the start",
         "above",
@@ -166,6 +183,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "as norm_jump; value " + ZOO,
     ),
     "false_negatives": Threshold(
+        "a negative looks like a positive for",
         0.3,
         "of the anchors",
         "above",
@@ -173,6 +191,7 @@ THRESHOLDS: dict[str, Threshold] = {
         OURS,
     ),
     "copies": Threshold(
+        "near copies",
         0.2,
         "of the texts",
         "above",
@@ -180,6 +199,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "radial": Threshold(
+        "gradient along the embedding",
         0.05,
         "of the gradient",
         "above",
@@ -188,6 +208,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "0 of cosines, up to rounding; as much as components may leave out",
     ),
     "norm": Threshold(
+        "mean norm of the embeddings",
         100.0,
         "",
         "above",
@@ -196,6 +217,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "3.1, figure 2); " + ZOO,
     ),
     "norm_without_decay": Threshold(
+        "mean norm of the embeddings",
         1.0,
         "",
         "above",
@@ -203,6 +225,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "Draganov et al., 2024, table 1: 13.5 to 31.4 without decay, 0.41 to 0.81 at 5e-4",
     ),
     "decay_that_holds": Threshold(
+        "weight decay",
         1e-5,
         "",
         "below",
@@ -210,13 +233,15 @@ THRESHOLDS: dict[str, Threshold] = {
         "Draganov et al., 2024, table 1: 5e-6 does no more than 0",
     ),
     "hardest_times_uniform": Threshold(
+        "push on the hardest negative",
         1.5,
-        "",
+        "times an even share",
         "below",
         "negatives-not-hard: share of the weight on the hardest negative times their number",
         "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value " + ZOO,
     ),
     "gd_on_ideal": Threshold(
+        "dissipation (GD) on an ideal batch",
         0.5,
         "",
         "above",
@@ -224,6 +249,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "Li et al., 2024, table 2: 1 for the ineffective objectives; 0 for those that stop",
     ),
     "gd_at_the_end": Threshold(
+        "dissipation (GD) at the end",
         0.99,
         "",
         "above",
@@ -231,6 +257,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "Li et al., 2024, sections 3.1 and 4; Nie et al., 2023, section 4.2",
     ),
     "unreachable_margin": Threshold(
+        "margin",
         1.0,
         "times the largest distance of unit vectors",
         "above",
@@ -238,6 +265,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "nothing to set: no distance is a larger margin above another",
     ),
     "done_at_first": Threshold(
+        "done (GD below 0.01) at the first logged step",
         0.5,
         "of the anchors",
         "above",
@@ -245,6 +273,7 @@ THRESHOLDS: dict[str, Threshold] = {
         NEWER,
     ),
     "done_throughout": Threshold(
+        "done (GD below 0.01) throughout",
         0.75,
         "of the anchors",
         "above",
@@ -253,6 +282,7 @@ THRESHOLDS: dict[str, Threshold] = {
         NEWER,
     ),
     "dead_early": Threshold(
+        "done (GD below 0.01) after the first fifth",
         0.9,
         "of the anchors",
         "above",
@@ -260,6 +290,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "GD below 0.01 as in the released code of Li et al., 2024; share " + OURS,
     ),
     "hardest_at_first": Threshold(
+        "hardest negative at the first logged step",
         0.95,
         "of the push",
         "above",
@@ -269,6 +300,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "(31 to 255 negatives)",
     ),
     "temperature_of_cosines": Threshold(
+        "temperature",
         0.01,
         "",
         "below",
@@ -276,6 +308,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "0.01 to 0.05 is what embedding models are trained with; " + NEWER,
     ),
     "done_by_temperature": Threshold(
+        "done (GD below 0.01) at the first logged step",
         0.3,
         "of the anchors",
         "above",
@@ -283,6 +316,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "as hardest_at_first: 0.07 to 0.16 at 0.05, 0.6 and more from 0.005 down",
     ),
     "decided": Threshold(
+        "decided at the first logged step",
         0.95,
         "of the anchors",
         "above",
@@ -293,6 +327,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "0.90 at 0.05 (31 and 63 negatives)",
     ),
     "pulled": Threshold(
+        "pulled together",
         0.99,
         "of the pairs",
         "above",
@@ -301,6 +336,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "nothing to set: with labels of one kind it is 1",
     ),
     "label_gap": Threshold(
+        "lead of pairs with high labels at the first logged step",
         -1.0,
         "standard deviations",
         "below",
@@ -309,6 +345,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "two standard errors of 8 pairs on either side; " + NEWER,
     ),
     "both_fall": Threshold(
+        "angle of positives, its change since the first logged step",
         0.05,
         "rad",
         "above",
@@ -317,6 +354,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "our choice; it decides between two words for healthy",
     ),
     "positive_closer": Threshold(
+        "angle of positives, its change since the first logged step",
         -0.02,
         "rad",
         "below",
@@ -324,6 +362,7 @@ THRESHOLDS: dict[str, Threshold] = {
         NEWER,
     ),
     "gain": Threshold(
+        "gain on the dev set",
         1.0,
         "points",
         "below",
@@ -331,6 +370,7 @@ THRESHOLDS: dict[str, Threshold] = {
         OURS,
     ),
     "above_bound": Threshold(
+        "ratio above the bound of Lemma 1",
         0.5,
         "of the active anchors",
         "below",
@@ -338,6 +378,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "Li et al., 2024, Lemma 1 and figure 8; share " + OURS,
     ),
     "pull": Threshold(
+        "ratio (R) at the end",
         0.01,
         "",
         "below",
@@ -346,6 +387,7 @@ THRESHOLDS: dict[str, Threshold] = {
         OURS,
     ),
     "mean_cosine": Threshold(
+        "mean cosine of different texts",
         0.6,
         "",
         "above",
@@ -353,6 +395,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "about 0.5 in raw BERT (Li et al., 2024, figure 5); value " + OURS,
     ),
     "spread": Threshold(
+        "uniformity at the end (0: one point, -4: even)",
         -1.0,
         "",
         "above",
@@ -360,6 +403,7 @@ THRESHOLDS: dict[str, Threshold] = {
         ZOO,
     ),
     "dev_fall": Threshold(
+        "best dev score minus the last",
         1.5,
         "points",
         "above",
@@ -367,6 +411,7 @@ THRESHOLDS: dict[str, Threshold] = {
         OURS,
     ),
     "dev_fall_images": Threshold(
+        "best dev score minus the last",
         5.0,
         "points",
         "above",
@@ -374,11 +419,12 @@ THRESHOLDS: dict[str, Threshold] = {
         OURS,
     ),
     "logged_steps": Threshold(
-        2,
+        "logged steps",
+        3,
         "",
         "below",
-        "not-enough-seen, if no model was probed: logged steps",
-        "nothing can be compared with a single step",
+        "not-enough-seen, of a training: logged steps",
+        "the course of a training is a first step, a last one, and one between them",
     ),
 }
 
@@ -386,4 +432,6 @@ THRESHOLDS: dict[str, Threshold] = {
 def compared(name: str, number: float) -> Evidence:
     """Return the evidence that a number gives against the threshold of that name."""
     threshold = THRESHOLDS[name]
-    return Evidence(name, number, threshold.value, threshold.unit, threshold.side)
+    return Evidence(
+        name, number, threshold.value, threshold.unit, threshold.side, threshold.label
+    )

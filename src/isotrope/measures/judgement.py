@@ -263,13 +263,16 @@ def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judg
     """Put the outcome, and the numbers behind it, into a sentence."""
     start, saved, last = (numbers[what] for what in ("start", "saved", "last"))
     began, fell = f"{start['score']:.2f}", _measurable(last, -1)
-    how = "saved" if history.saved == "last" else "saved; on the dev set that chose the step"
-    saved_score, last_score = _score_text(saved, how), _score_text(last, "last step, not saved")
+    how = "this step was saved" + (
+        "" if history.saved == "last" else ", and the same dev set chose it"
+    )
+    saved_score = _score_text(saved, how)
+    last_score = _score_text(last, "the last step, which was not saved")
     if _measurable(saved, 1):
         rest = _unsaved_best(history, saved)
         if fell:
             rest = f"; the end was worse than the start: {last_score}"
-        sentence = f"training improved it: {history.name} rose from {began} to {saved_score}{rest}"
+        sentence = f"training improved the model: {history.name} rose from {began} to {saved_score}{rest}"
         return Judgement("improved", sentence, numbers)
     outcome: Outcome = "worse" if fell else "within noise"
     judged_score, rest = saved_score, _unsaved_best(history, saved)
@@ -277,18 +280,18 @@ def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judg
         judged_score, rest = last_score, "; the saved model is the one before training"
     elif fell and saved["step"] != last["step"]:
         judged_score, rest = last_score, f"; the saved model is another: {saved_score}"
-    lead = "training made it worse" if fell else outcome
+    lead = "training made the model worse" if fell else outcome
     sentence = f"{lead}: {history.name} was {began} at the start and {judged_score}{rest}"
     return Judgement(outcome, sentence, numbers)
 
 
 def _score_text(number: Mapping[str, float], how: str) -> str:
     """Return a score with its step, and its difference to the start with the interval."""
-    text = f"{number['score']:.2f} at step {number['step']:,.0f} ({how}"
+    change = ""
     if "difference" in number:
         low, high = number["low"], number["high"]
-        text += f": {number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
-    return text + ")"
+        change = f"{number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}; "
+    return f"{number['score']:.2f} at step {number['step']:,.0f} ({change}{how})"
 
 
 def _unsaved_best(history: DevHistory, saved: Mapping[str, float]) -> str:

@@ -101,7 +101,7 @@ def summary(
     if not diagnosed:
         return ""
     if len(diagnoses) == 1:
-        but = ", but training made it worse" if diagnosed[0][0] in worse and not unhealthy else ""
+        but = ", but training made the model worse" if diagnosed[0][0] in worse and not unhealthy else ""
         return f"{diagnosed[0][1].words.capitalize()}{but}."
     fell = [name for name, diagnosis in diagnosed if diagnosis.healthy and name in worse]
     but = f", but training made worse: {', '.join(fell)}" if fell else ""
@@ -155,7 +155,8 @@ def _evidence(row: Mapping[str, Any]) -> tuple[str, str, str]:
     against = ""
     if row.get("threshold") is not None:
         against = f"{row.get('side', '')} {_number(row['threshold'])}".strip()
-    return str(row["name"]).replace("_", " "), f"{_number(row['number'])}{unit}", against
+    label = str(row.get("label") or row["name"].replace("_", " "))
+    return label, f"{_number(row['number'])}{unit}", against
 
 
 def _number(value: float | None) -> str:

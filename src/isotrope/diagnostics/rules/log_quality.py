@@ -33,16 +33,20 @@ def not_finite(case: RunEvidence) -> Finding | None:
 
 
 def not_enough_seen(case: RunEvidence) -> Finding | None:
-    """No model was probed and hardly a step was logged: too little to say what is wrong."""
+    """Hardly a step of the training was logged: too little to call it healthy."""
+    is_model = case.probe is not None and not case.rows and not case.settings
     steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
-    if case.probe is not None or not crosses("logged_steps", steps):
+    if is_model or not crosses("logged_steps", steps):
         return None
     if not steps and len(case.rows) > 1:
         change = "an encoder that makes one vector for each text"
         what = "The loss was seen, but no embeddings: whether the training is healthy is not known."
     else:
         change = "--log-every 1 (or train longer, then diagnose again)"
-        what = "It is too early to say whether this training is healthy."
+        what = (
+            "Nothing was found, but too few steps were logged to say whether this training is "
+            "healthy."
+        )
     return Finding(
         "not-enough-seen",
         (compared("logged_steps", steps),),
