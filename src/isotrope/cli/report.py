@@ -65,7 +65,10 @@ def run(arguments: Sequence[str]) -> int:
         _diagnose(options.runs, options.plugin)
     from isotrope.reports.html import write_report
 
+    replaced = options.output.exists()
     print(write_report(options.runs, options.output, pictures=options.pictures))
+    if replaced:
+        print("it replaces the file of that name; -o writes another", file=sys.stderr)
     return 0
 
 

@@ -1,5 +1,6 @@
 """Scores and stores each task of ``isotrope.evaluate`` by itself, then joins them."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -104,6 +105,9 @@ def retrieval_tasks(path: Path, *, progress: bool, batch_size: int) -> list[Task
     from isotrope.evaluation.retrieval import retrieval
 
     data = load_retrieval(path)
+    if progress:
+        counts = f"{len(data.queries):,} queries, {len(data.corpus):,} documents"
+        print(f"{path}: {counts} (equal texts count once)", file=sys.stderr)
 
     def score(encoder: Encoder) -> Result:
         return retrieval(encoder, data, progress=progress, batch_size=batch_size)

@@ -71,7 +71,7 @@ class Progress(L.Callback):
         """Show a row of metrics.csv."""
         self._loss = f"loss {loss:.4g}"
         if self._lines:
-            self._line(step)
+            self._line(step, self._loss)
         else:
             self._bar.set_postfix_str(self._state(), refresh=False)
 
@@ -79,7 +79,7 @@ class Progress(L.Callback):
         """Show a score on the dev set: name and value, since the start, and the best one's step."""
         self._dev = f"{score}, {best}"
         if self._lines:
-            self._line(step)
+            self._line(step, self._dev)
         elif self.shown:
             warn(f"step {step}: {score} ({change})")
 
@@ -91,9 +91,8 @@ class Progress(L.Callback):
     def _state(self) -> str:
         return ", ".join(filter(None, (self._loss, self._dev)))
 
-    def _line(self, step: int) -> None:
+    def _line(self, step: int, state: str) -> None:
         left, done = self.steps - self._done, self._done - self._first
         each = (time.monotonic() - self._began) / max(done, 1)
         still = f"{tqdm.format_interval(left * each)} left" if left and done else ""
-        state = ", ".join(filter(None, (self._state(), still)))
-        warn(f"step {step:,} of {self.steps:,}: {state}")
+        warn(f"step {step:,} of {self.steps:,}: {', '.join(filter(None, (state, still)))}")

@@ -229,10 +229,12 @@ def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
             return named((name,))(path, header)
     if len(header) == 1 and not any(separator in header[0] for separator in ";\t"):
         return header
+    one = len(header) == 1  # a line of a table with another separator
+    separated = ", or separate the columns by commas" if one else ""
     raise InputError(
         f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
         f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name "
-        f"(--columns {','.join(header[:2]) or 'NAME'}), or separate the columns by commas"
+        f"(--columns {','.join(header[:2]) or 'NAME'}){separated}"
     )
 
 
