@@ -208,5 +208,6 @@ def _zoo(trainings: Sequence[Mapping[str, str]]) -> list[str]:
             for row in run
             if row["right"] == "wrong"
         ]
-        lines.append(f"| {half} | {' | '.join(cells)} | {', '.join(wrong) or '-'} |")
+        part = "first, after two thresholds were changed" if half == "first" else half
+        lines.append(f"| {part} | {' | '.join(cells)} | {', '.join(wrong) or '-'} |")
     return lines

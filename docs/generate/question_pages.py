@@ -26,11 +26,15 @@ Your own training takes one argument, `callbacks=[isotrope.Doctor()]`, and answe
 
 ## {count} questions
 
+The column MRR@10 has the score, out of 100, before training, after the training that was asked
+about and, if something was changed, after the training with the change.
+
 {questions}
 
 For each question the expected verdict was written down and committed before its setting was run.
 A question counts as right if that verdict comes first, and does not come again after the change:
-{right} of {count} are right. Misses stay in the table.
+{right} of {count} are right. That does not mean that the score rose: in some rows the changed
+training ended below the encoder it began with. Misses stay in the table.
 
 {seen} of the questions led to a change of a rule or of their own setting, and so judge nothing:
 
@@ -49,10 +53,9 @@ number was wrong, and in
 [the question that was meant](https://github.com/texttron/tevatron/issues/104) the reason was a
 mistake in the asker's own texts. FlagEmbedding 603 asks about dot products.
 
-MRR@10, out of 100, is measured on 100 held-out pairs: at the start, after the training as it was
-asked about, and after the change. Each training has 12 steps: the scores show in which direction a
-change goes, not how far. The settings are ours: all-MiniLM-L6-v2, or for "a raw language model" one
-that was never trained to compare texts, on docstrings of Python's library, one seed, in
+MRR@10 is measured on 100 held-out pairs. Each training has 12 steps, so that a few points are
+noise, and only a collapse or a gain of several points says something. The settings are ours:
+all-MiniLM-L6-v2, or for "a raw language model" one that was never trained to compare texts, on docstrings of Python's library, one seed, in
 sentence-transformers' trainer ([table](results/questions.csv), `python benchmarks/questions.py`).
 The scores of the askers' own trainings are not known; each link leads to the question in the
 asker's words.

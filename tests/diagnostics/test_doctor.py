@@ -81,7 +81,10 @@ def test_a_sound_run_is_healthy() -> None:
 def test_a_healthy_verdict_prints_its_key_numbers_with_their_thresholds() -> None:
     lines = str(diagnose(case())).splitlines()
     assert lines[0] == "verdict: healthy"
-    assert "- done (GD below 0.01) after the first fifth: 0.1 of the anchors (a fault above 0.9)" in lines
+    assert (
+        "- done (GD below 0.01) after the first fifth: 0.1 of the anchors (a fault above 0.9)"
+        in lines
+    )
     assert "- push on the hardest negative: 18.9 times an even share (a fault below 1.5)" in lines
 
 
@@ -112,7 +115,9 @@ def test_anchors_done_before_training_are_nothing_left_to_learn() -> None:
     assert found.verdict == ("nothing-left-to-learn",)
     (finding,) = found.findings
     assert "with a third column of near but wrong texts, or with other data" in finding.change
-    line = "   - done (GD below 0.01) at the first logged step: 0.8 of the anchors (a fault above 0.5)"
+    line = (
+        "   - done (GD below 0.01) at the first logged step: 0.8 of the anchors (a fault above 0.5)"
+    )
     assert line in str(found).splitlines()
     # more of them do not change the name, nor does the other finding come besides
     assert diagnose(case(**{**DONE, "dead": 1.0})).verdict == ("nothing-left-to-learn",)

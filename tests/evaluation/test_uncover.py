@@ -31,7 +31,7 @@ RECORDS = [(f"question {i}", f"answer {i}") for i in range(600)]
 
 
 @pytest.mark.parametrize(
-    ("shared", "loud", "kind"), [(0.0, 0.0, "trained"), (0.0, 1.0, "covered"), (0.0, 12.0, "raw")]
+    ("shared", "loud", "kind"), [(0.0, 0.0, "trained"), (0.0, 1.0, "disturbed"), (0.0, 12.0, "raw")]
 )
 def test_three_kinds_of_encoders(shared: float, loud: float, kind: str) -> None:
     found = uncover_records(Drawn(shared, loud), RECORDS, "pairs")

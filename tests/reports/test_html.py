@@ -263,8 +263,9 @@ def test_a_run_in_progress_is_judged_by_what_it_has_kept(tmp_path: Path) -> None
         history.add(step, DevEvaluation(100 * share, (np.arange(200) < 200 * share).astype(float)))
     history.save(run / "dev.npz")
     _, page = report(tmp_path, run)
-    assert "In progress (or stopped) at step 40: training made the model worse: dev MRR@10 was 50.00" in (
-        page.text
+    assert (
+        "In progress (or stopped) at step 40: training made the model worse: dev MRR@10 was 50.00"
+        in page.text
     )
 
 
@@ -285,7 +286,10 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
     number = {"name": "dead_early", "number": 0.25, "threshold": 0.9, "unit": "", "side": "above"}
     record = {"verdict": ["healthy"], "findings": [], "numbers": [number]}
     _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
-    assert "Healthy: well. Nothing was found. Measured: dead early: 0.25 (a fault above 0.9)." in page.text
+    assert (
+        "Healthy: well. Nothing was found. Measured: dead early: 0.25 (a fault above 0.9)."
+        in page.text
+    )
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:

@@ -118,7 +118,7 @@ def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip:
             *aliases,
             dest=name,
             default=argparse.SUPPRESS,
-            metavar=_metavar(kind),
+            metavar="TEXT" if name.endswith("prompt") else _metavar(kind),
             action="append" if many else "store",
             help=help_text,
         )

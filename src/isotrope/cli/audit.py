@@ -84,7 +84,7 @@ def run(arguments: Sequence[str]) -> int:
 def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser = Parser(
         prog="isotrope audit",
-        description="Say before a training what an objective will do to the data.",
+        description="Check data and settings with the encoder, before training.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -95,7 +95,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "--objective",
         metavar="NAME",
         default="infonce",
-        help="whose components are computed; settings as --objective.SETTING VALUE [infonce]",
+        help="objective to analyse; settings as --objective.SETTING VALUE [infonce]",
     )
     add("--columns", metavar="NAME", action="append", default=[], help="of tables, as in training")
     add(

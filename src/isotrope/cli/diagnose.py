@@ -22,8 +22,8 @@ also written to RUN/diagnosis.json, where `isotrope report` finds it. For a mode
 --data are examined, or those of pairs of docstrings of Python's own library. With --data of text
 come the statistics of Li et al. (2024), too: angles, cosines, the hardest share, Lemma 1, and
 dynamic ratios; and the score whitened beside the score as it is, which says whether the encoder is
-raw, covered or trained. For the OUTPUT_DIR of another trainer, it is what isotrope.Doctor() saw of
-the training.
+raw, disturbed or trained. For the OUTPUT_DIR of another trainer, it is what isotrope.Doctor() saw
+of the training.
 
 The first finding is the likely root cause; its consequences are not listed. Each finding has its
 numbers with their thresholds, the source of these, and one setting of `isotrope train` to change.

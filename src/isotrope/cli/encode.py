@@ -41,14 +41,18 @@ def run(arguments: Sequence[str]) -> int:
         "-o", "--output", metavar="OUT.npy", required=True, type=Path, help="the matrix"
     )
     parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
-    parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
+    parser.add_argument(
+        "--pooling", metavar="NAME", help="pooling to use instead of the model's own"
+    )
     parser.add_argument("--normalize", action="store_true", help="rows of length 1")
     parser.add_argument(
         "--prompt",
         metavar="TEXT",
         help="put before every text [the model's own for passages, if it was saved with one]",
     )
-    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="texts [128]")
+    parser.add_argument(
+        "--batch-size", type=int, default=128, metavar="N", help="texts encoded at a time [128]"
+    )
     parser.add_argument(
         "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
     )

@@ -142,12 +142,14 @@ def _parser() -> Parser:
         "--mode",
         choices=("full", "prototyping"),
         default="full",
-        help="of the transfer tasks [full]",
+        help="protocol of the transfer tasks [full]",
     )
     parser.add_argument(
-        "--tasks", metavar="TASK", nargs="+", help="of the transfer tasks, only these: MR TREC ..."
+        "--tasks", metavar="TASK", nargs="+", help="only these of the transfer tasks: MR TREC ..."
     )
-    parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
+    parser.add_argument(
+        "--pooling", metavar="NAME", help="pooling to use instead of the model's own"
+    )
     parser.add_argument(
         "--truncate-dim", metavar="N", type=int, help="score the first N coordinates alone (text)"
     )

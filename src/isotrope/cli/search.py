@@ -61,7 +61,9 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         "--passage-prompt", metavar="TEXT", help="put before every text of FILE [the model's own]"
     )
     parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
-    parser.add_argument("--pooling", metavar="NAME", help="instead of the model's own")
+    parser.add_argument(
+        "--pooling", metavar="NAME", help="pooling to use instead of the model's own"
+    )
     parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="texts [128]")
     parser.add_argument(
         "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"

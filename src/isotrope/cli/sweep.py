@@ -154,7 +154,7 @@ def _parser(verb: str) -> Parser:
     add("--trials", type=int, metavar="N", help="settings that random and tpe try [20]")
     add("--seeds", type=int, nargs="+", metavar="N", help="train every setting with each [0 1 2]")
     add("--metric", metavar="NAME", help="what to compare by [dev_best; of images knn_final]")
-    add("--goal", choices=("max", "min"), help="[max; of loss and seconds min]")
+    add("--goal", choices=("max", "min"), help="[max; min of loss and seconds]")
     add("--jobs", type=int, metavar="N", help="runs at a time [one for each GPU, or 1]")
     add("--draws", type=int, default=0, metavar="N", help="seed of what is drawn [0]")
     add("--keep", choices=("all", "best"), default="all", help="models that stay on disk [all]")

@@ -31,8 +31,8 @@ devices together, and the loss sees all of it. On several machines, start torchr
 --nproc-per-node 4 ... -m isotrope train ..., without --devices, with an --output that all of them
 see.
 
-exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler or by the loss of one of
-several processes (they leave a checkpoint: run the same command with --resume), 1 a bug.
+exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of
+several processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
 """
 
 

@@ -23,8 +23,8 @@ images need no labels; where there are some, and a test part, accuracy by neares
 measured during training (k = 200, t = 0.1, features without the heads), and a linear probe at the
 end. Files that are no readable image are skipped and counted.
 
-exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler or by the loss of one of
-several processes (they leave a checkpoint: run the same command with --resume), 1 a bug.
+exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of
+several processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
 """
 
 

@@ -203,8 +203,8 @@ THRESHOLDS: dict[str, Threshold] = {
         0.05,
         "of the gradient",
         "above",
-        "norms-too-large, and diverging by norms, are not found above it: the loss is one of dot "
-        "products or distances, and embeddings may be as long as they like",
+        "norms-too-large, and diverging by norms, are not reported above this: the loss is one of "
+        "dot products or distances, and embeddings may be as long as they like",
         "0 of cosines, up to rounding; as much as components may leave out",
     ),
     "norm": Threshold(
@@ -349,7 +349,7 @@ THRESHOLDS: dict[str, Threshold] = {
         0.05,
         "rad",
         "above",
-        "spreading: mean angle of positives at the end minus that at the first logged step, where "
+        "spreading: mean angle of positives at the end minus that at the first logged step, if "
         "that of negatives has risen by more",
         "our choice; it decides between two words for healthy",
     ),
@@ -358,7 +358,7 @@ THRESHOLDS: dict[str, Threshold] = {
         -0.02,
         "rad",
         "below",
-        "losing-pull, no finding below it: the same difference, of positives that come closer",
+        "losing-pull is not reported if positives came closer by more than this",
         NEWER,
     ),
     "gain": Threshold(
@@ -366,7 +366,7 @@ THRESHOLDS: dict[str, Threshold] = {
         1.0,
         "points",
         "below",
-        "dissipated-early, if there is a dev score, and nothing-left-to-learn: what it has gained",
+        "nothing-left-to-learn, and dissipated-early of a training with a dev score: its gain",
         OURS,
     ),
     "above_bound": Threshold(
@@ -382,8 +382,8 @@ THRESHOLDS: dict[str, Threshold] = {
         0.01,
         "",
         "below",
-        "losing-pull, of a loss that is not one of ours, is no finding below it: R at the "
-        "end; a loss that stops pulling at a margin loses nothing by it",
+        "losing-pull is not reported below this for a loss that is not one of ours: R at the end; "
+        "a loss that stops pulling at a margin loses nothing by it",
         OURS,
     ),
     "mean_cosine": Threshold(
@@ -399,7 +399,7 @@ THRESHOLDS: dict[str, Threshold] = {
         -1.0,
         "",
         "above",
-        "anisotropic-start, of a run, and not negatives-not-hard: uniformity at the end",
+        "anisotropic-start of a training, in place of negatives-not-hard: uniformity at the end",
         ZOO,
     ),
     "dev_fall": Threshold(
@@ -432,6 +432,4 @@ THRESHOLDS: dict[str, Threshold] = {
 def compared(name: str, number: float) -> Evidence:
     """Return the evidence that a number gives against the threshold of that name."""
     threshold = THRESHOLDS[name]
-    return Evidence(
-        name, number, threshold.value, threshold.unit, threshold.side, threshold.label
-    )
+    return Evidence(name, number, threshold.value, threshold.unit, threshold.side, threshold.label)

@@ -6,12 +6,13 @@ apart:
 
 - *raw*, never trained on pairs: the score as it is is less than half of the whitened; which weight,
   dissipation and ratio an objective has decides much;
-- *covered*: whitening gains less than that; a training that gains less than whitening has learnt
-  nothing new;
+- *disturbed*: whitening gains less than that, as of an encoder of sentences that was trained on
+  something else since; a training that gains less than
+  whitening has learnt nothing new;
 - *trained*: whitening gains nothing; what is left to gain is in the data.
 
-The mean cosine of different texts does not tell the first two apart: of one covered encoder it is
-0.85, of a raw one 0.76 or 0.92 by its pooling (docs/LOG.md).
+The mean cosine of different texts does not tell the first two apart: of one disturbed encoder it
+is 0.85, of a raw one 0.76 or 0.92 by its pooling (docs/LOG.md).
 
 Mean and covariance come from texts that are not scored.
 """
@@ -52,7 +53,7 @@ class Uncovered:
     """The score of an encoder as it is and whitened, without any training.
 
     Attributes:
-        kind: ``raw``, ``covered`` or ``trained``; ``unknown`` where it was not measured.
+        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` where it was not measured.
         sentence: what that means for a training, or why it was not measured.
         score: the name of the score.
         raw: the score as the encoder is, out of 100.
@@ -63,7 +64,7 @@ class Uncovered:
         texts: number of texts that gave mean and covariance.
     """
 
-    kind: Literal["raw", "covered", "trained", "unknown"]
+    kind: Literal["raw", "disturbed", "trained", "unknown"]
     sentence: str
     score: str = ""
     raw: float | None = None
@@ -108,9 +109,9 @@ def uncover(
     history.add(1, score(WhitenedEncoder(cached, different)))
     judgement, cosine = judge(history), float(mean_cosine(rows))
     numbers = judgement.numbers["last"]
-    kind: Literal["raw", "covered", "trained", "unknown"] = "trained"
+    kind: Literal["raw", "disturbed", "trained", "unknown"] = "trained"
     if judgement.outcome == "improved":
-        kind = "raw" if history.scores[0] < RAW * history.scores[1] else "covered"
+        kind = "raw" if history.scores[0] < RAW * history.scores[1] else "disturbed"
     elif history.scores[1] < FLOOR:
         kind = "unknown"
     return Uncovered(
@@ -167,11 +168,13 @@ def uncover_records(
 
 
 _MEANINGS = {
-    "raw": "whitening more than doubles the score, as of an encoder that was never trained on "
-    "pairs: compare objectives by their components (isotrope sweep), they decide much",
-    "covered": "whitening alone gains, as of a sentence encoder that was disturbed: compare every "
-    "training with whitening; one that gains less has learnt nothing new",
-    "trained": "whitening gains nothing measurable, as of an encoder that was trained on pairs: "
-    "look to the data and to the settings first, the choice of the objective matters least",
-    "unknown": "the score is too low either way to show anything; give --dev another set",
+    "raw": "whitening more than doubles the score, which is typical of a raw encoder, one that was "
+    "never trained on pairs. The components of the objective decide much: compare several "
+    "(isotrope sweep).",
+    "disturbed": "whitening alone gains, which is typical of an encoder of sentences that was "
+    "trained on something else since. Compare every training with whitening: one that gains less "
+    "has learnt nothing new.",
+    "trained": "whitening gains nothing measurable, which is typical of an encoder that was "
+    "trained on pairs. Work on data and settings first; the choice of the objective matters least.",
+    "unknown": "the score is too low either way to show anything: give --dev another set.",
 }

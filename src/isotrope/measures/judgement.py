@@ -272,7 +272,9 @@ def _in_words(history: DevHistory, numbers: dict[str, dict[str, float]]) -> Judg
         rest = _unsaved_best(history, saved)
         if fell:
             rest = f"; the end was worse than the start: {last_score}"
-        sentence = f"training improved the model: {history.name} rose from {began} to {saved_score}{rest}"
+        sentence = (
+            f"training improved the model: {history.name} rose from {began} to {saved_score}{rest}"
+        )
         return Judgement("improved", sentence, numbers)
     outcome: Outcome = "worse" if fell else "within noise"
     judged_score, rest = saved_score, _unsaved_best(history, saved)

@@ -101,7 +101,11 @@ def summary(
     if not diagnosed:
         return ""
     if len(diagnoses) == 1:
-        but = ", but training made the model worse" if diagnosed[0][0] in worse and not unhealthy else ""
+        but = (
+            ", but training made the model worse"
+            if diagnosed[0][0] in worse and not unhealthy
+            else ""
+        )
         return f"{diagnosed[0][1].words.capitalize()}{but}."
     fell = [name for name, diagnosis in diagnosed if diagnosis.healthy and name in worse]
     but = f", but training made worse: {', '.join(fell)}" if fell else ""

@@ -429,11 +429,14 @@ class TrainSettings(RunSettings):
     )
     freeze: Literal["none", "embeddings"] = Field(
         "none",
-        description="what is not trained: the vectors of words and positions with the norm on "
-        "them, so that only the layers are trained (Li et al. 2024), or nothing",
+        description="embeddings: the vectors of words and positions, and the norm on them, are not "
+        "trained, only the layers are (Li et al. 2024); none: everything is trained",
     )
     dropout: float | None = Field(
-        None, ge=0, lt=1, description="of the encoder; default: as its configuration says"
+        None,
+        ge=0,
+        lt=1,
+        description="dropout rate of the encoder; default: as its configuration says",
     )
     matryoshka: list[int] = Field(
         default_factory=list,

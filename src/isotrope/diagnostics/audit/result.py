@@ -223,7 +223,7 @@ class Audit:
         all_of = float(self.mutual.share[: self.suspects].sum())
         note = (
             f"{self.suspects:,} pairs of rows push each other as rows that belong together do. "
-            f"They have {all_of:.1%} of all force and form {several:,} groups of up to {largest:,} "
+            f"They have {all_of:.1%} of all push and form {several:,} groups of up to {largest:,} "
             "rows."
             if self.suspects
             else "No two rows push each other as rows that belong together do."
@@ -245,7 +245,7 @@ class Audit:
                 )
             )[:_LISTED]
         ]
-        headings = ("rows", "of all force", "push", "text", "text of the other")
+        headings = ("rows", "of all push", "push", "text", "text of the other")
         return AuditTable("Likely false negatives", note, headings, rows)
 
     def _rows(self) -> AuditTable:
