@@ -55,10 +55,10 @@ mistake in the asker's own texts. FlagEmbedding 603 asks about dot products.
 
 MRR@10 is measured on 100 held-out pairs. Each training has 12 steps, so that a few points are
 noise, and only a collapse or a gain of several points says something. The settings are ours:
-all-MiniLM-L6-v2, or for "a raw language model" one that was never trained to compare texts, on docstrings of Python's library, one seed, in
-sentence-transformers' trainer ([table](results/questions.csv), `python benchmarks/questions.py`).
-The scores of the askers' own trainings are not known; each link leads to the question in the
-asker's words.
+all-MiniLM-L6-v2, or for "a raw language model" one that was never trained to compare texts, on
+docstrings of Python's library, one seed, in sentence-transformers' trainer
+([table](results/questions.csv), `python benchmarks/questions.py`). The scores of the askers' own
+trainings are not known; each link leads to the question in the asker's words.
 
 {misses}
 
