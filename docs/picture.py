@@ -18,7 +18,7 @@ DOCS = Path(__file__).resolve().parent
 RUNS = {
     "infonce": (),
     "temperature-3": ("--objective.temperature", "3"),
-    "barlowtwins": ("--objective", "barlowtwins"),
+    "learning-rate-3e-3": ("--learning-rate", "3e-3"),
 }
 TRAIN = (
     *("train", "pairs.tsv", "--dev", "auto", "--max-steps", "20"),

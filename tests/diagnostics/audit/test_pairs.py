@@ -35,6 +35,21 @@ def test_lengths_cuts_and_repetitions() -> None:
     assert found.cut.tolist() == [5]
 
 
+def test_a_script_of_few_texts_stands_out_in_its_own_column() -> None:
+    records = [(f"question {i}", f"ответ {i}") for i in range(50)]
+    records[3] = ("вопрос 3", "ответ 3")
+    records[4] = ("question 4", "answer 4")
+    records[5] = ("12 + 5?", "ответ: π")  # no letters, and a letter of another script
+    found = find_rows(read_rows(records), embedded(50), InfoNCE(), batch_size=16)
+    assert found.scripts.tolist() == [3, 4]
+
+
+def test_two_scripts_that_share_a_column_are_both_as_they_should_be() -> None:
+    records = [(("question", "質問です")[i % 2] + str(i), f"answer {i}") for i in range(50)]
+    found = find_rows(read_rows(records), embedded(50), InfoNCE(), batch_size=16)
+    assert len(found.scripts) == 0
+
+
 def test_rows_without_negatives_are_not_solved() -> None:
     same = torch.ones(8, 4)
     view = of(same, same, groups=torch.zeros(8, dtype=torch.long))

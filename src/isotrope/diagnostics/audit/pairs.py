@@ -4,11 +4,17 @@
 - *solved*: the objective is done with the row already (GD < 0.01) at the batch size of training;
 - *cut*: a text is longer than the tokens that training reads;
 - *repeated*: another row before it has the same texts, up to case and punctuation;
-- *lengths* that stand out: a text far longer or shorter than the middle half of its column.
+- *lengths* that stand out: a text far longer or shorter than the middle half of its column;
+- *scripts*: a text in a script (Cyrillic, Arabic) that few texts of its column have. Languages
+  that share a script are not told apart.
 
 Lines that are out of step show as many rows apart.
 """
 
+import functools
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,6 +35,8 @@ _PIECE = 1024  # anchors at a time
 _MOST = 0.5  # of them that may be nearer than the own positive
 _FAR = 3  # spreads of the middle half beyond it
 _LEAST_SPREAD = 0.2  # of the logarithm of a length: texts of one length have none
+_FEW = 0.1  # share of the texts of a column whose script stands out
+_ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # they stand together
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,7 @@ class RowFindings:
         cut: a text is cut.
         repeated: a row before it is the same.
         lengths: a length stands out.
+        scripts: a script stands out.
         nearer: n, the share of other rows' positives that are nearer than the own one.
     """
 
@@ -49,6 +58,7 @@ class RowFindings:
     cut: NDArray[np.int64]
     repeated: NDArray[np.int64]
     lengths: NDArray[np.int64]
+    scripts: NDArray[np.int64]
     nearer: NDArray[np.float64]
 
 
@@ -73,6 +83,7 @@ def find_rows(
         np.flatnonzero(embedded.cut),
         np.setdiff1d(np.arange(len(rows)), first),
         np.flatnonzero(_outlying(embedded.lengths)),
+        np.flatnonzero(_other_scripts(rows.texts)),
         nearer,
     )
 
@@ -114,6 +125,34 @@ def _outlying(lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
     reach = _FAR * np.maximum(high - low, _LEAST_SPREAD)
     beyond = (logarithms < low - reach) | (logarithms > high + reach)
     return np.asarray(beyond.any(axis=1))
+
+
+def _other_scripts(texts: Sequence[tuple[str, ...]]) -> NDArray[np.bool_]:
+    """Return which rows have a text in a script that few texts of its column have."""
+    other = np.zeros(len(texts), dtype=bool)
+    for column in zip(*texts, strict=True):
+        scripts = np.array([_script(text) for text in column])
+        names, counts = np.unique(scripts[scripts != ""], return_counts=True)
+        other |= np.isin(scripts, names[counts < _FEW * counts.sum()])
+    return other
+
+
+def _script(text: str) -> str:
+    """Return the script of most letters of a text, as Unicode names it; empty without letters.
+
+    >>> _script("a мир"), _script("日本語のテキスト"), _script("123")
+    ('CYRILLIC', 'CJK', '')
+    """
+    if text.isascii():
+        return "LATIN" if any(map(str.isalpha, text)) else ""
+    scripts = Counter(_script_of(letter) for letter in text if letter.isalpha())
+    return scripts.most_common(1)[0][0] if scripts else ""
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def _script_of(letter: str) -> str:
+    name = unicodedata.name(letter, "").partition(" ")[0]
+    return _ONE_SCRIPT.get(name, name)
 
 
 def _array(values: Tensor) -> NDArray[np.bool_]:

@@ -138,7 +138,7 @@ class Audit:
         lines, found = self.rows.lines, self.found
         rows = {
             name: lines[getattr(found, name)].tolist()
-            for name in ("apart", "solved", "cut", "repeated", "lengths")
+            for name in ("apart", "solved", "cut", "repeated", "lengths", "scripts")
         }
         members: dict[int, list[int]] = {}
         for line, group in zip(lines.tolist(), self.groups.tolist(), strict=True):
@@ -255,6 +255,7 @@ class Audit:
             ("repeated", found.repeated, "a row before has the same texts"),
             ("cut", found.cut, "a text has more tokens than are read"),
             ("lengths", found.lengths, "a length stands out"),
+            ("scripts", found.scripts, "in another script than most of its column"),
             ("solved", found.solved, "the objective is done with it at the first step"),
         )
         rows = [
