@@ -1,0 +1,173 @@
+"""The model that `isotrope train` makes beside that of sentence-transformers' own trainer.
+
+all-MiniLM-L6-v2 is trained on pairs from the docstrings of Python's library, numpy and torch, and
+searches other functions by the first sentence of their docstrings (MRR@10, out of 100). Loss
+(in-batch negatives at temperature 0.05), batches of 64, steps, rate, schedule, clipping, dropout
+and length are the same; each trainer draws its own order. The arms: ours as it comes, with a head
+that is not saved; ours without one; theirs. The last step is scored: no dev set chooses anything.
+
+    python benchmarks/quality.py [--seeds 0 1 2] [--steps 20] [--csv FILE] [--show]
+
+A training takes one to two minutes of one core. Rows that are in the CSV are kept.
+"""
+
+import argparse
+import csv
+import random
+import statistics
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import sentence_transformers
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.training_args import (
+    SentenceTransformerTrainingArguments,
+)
+
+import isotrope
+from isotrope.core.files import atomic_replace
+from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect, split
+from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
+from isotrope.encoders.names import resolve
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.retrieval import retrieval_dev
+
+CSV = Path(__file__).resolve().parents[1] / "docs" / "results" / "quality.csv"
+COLUMNS = ("trainer", "seed", "score", "start", "steps", "pairs", "torch", "sentence_transformers")
+ENCODER, PACKAGES = "all-MiniLM-L6-v2", (STANDARD_LIBRARY, "numpy", "torch")
+HELD_OUT, TRAINED, BATCH, TOKENS, RATE = 1000, 4000, 64, 32, 5e-5
+ARMS = ("isotrope", "isotrope, no head", "sentence-transformers")
+Pairs = list[tuple[str, str]]
+
+
+def data(seed: int) -> tuple[Pairs, RetrievalSet]:
+    """Return the pairs to train on and the functions to search; the seed draws both."""
+    train, held_out = split(collect(PACKAGES), HELD_OUT, seed)
+    random.Random(seed).shuffle(train)
+    pairs = [(item.query, item.target) for item in train[:TRAINED]]
+    return pairs, from_pairs((item.query, item.target) for item in held_out)
+
+
+def ours(
+    pairs: Pairs, head: Literal["mlp", "none"], steps: int, seed: int, folder: str
+) -> SentenceEncoder:
+    """Train with ``isotrope.fit``."""
+    outcome = isotrope.fit(
+        pairs,
+        output=f"{folder}/run",
+        encoder=ENCODER,
+        head=head,
+        dropout=0.1,
+        batch_size=BATCH,
+        max_steps=steps,
+        max_length=TOKENS,
+        learning_rate=RATE,
+        seed=seed,
+        device="cpu",
+        progress=False,
+    )
+    return SentenceEncoder.load(outcome.output / "model", device="cpu")
+
+
+def theirs(pairs: Pairs, steps: int, seed: int, folder: str) -> SentenceEncoder:
+    """Train with SentenceTransformerTrainer."""
+    model = SentenceTransformer(str(resolve(ENCODER)), device="cpu")
+    reads, model.max_seq_length = model.max_seq_length, TOKENS
+    anchors, positives = map(list, zip(*pairs, strict=True))
+    arguments = SentenceTransformerTrainingArguments(
+        f"{folder}/steps",
+        per_device_train_batch_size=BATCH,
+        max_steps=steps,
+        learning_rate=RATE,
+        max_grad_norm=1.0,
+        lr_scheduler_type="linear",
+        warmup_steps=0,
+        seed=seed,
+        use_cpu=True,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+    )
+    SentenceTransformerTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_dict({"anchor": anchors, "positive": positives}),
+        loss=MultipleNegativesRankingLoss(model, scale=20.0),
+    ).train()
+    model.max_seq_length = reads
+    model.save(f"{folder}/model")
+    return SentenceEncoder.load(f"{folder}/model", device="cpu")
+
+
+def trained(arm: str, pairs: Pairs, steps: int, seed: int, folder: str) -> SentenceEncoder:
+    """Return the encoder that an arm ends with."""
+    if arm == "sentence-transformers":
+        return theirs(pairs, steps, seed, folder)
+    return ours(pairs, "none" if arm.endswith("no head") else "mlp", steps, seed, folder)
+
+
+def show(rows: list[dict[str, str]]) -> None:
+    """Print the mean gain of each arm and the paired differences from theirs."""
+    gains = {(r["trainer"], r["seed"]): float(r["score"]) - float(r["start"]) for r in rows}
+    seeds = [s for a, s in gains if a == "sentence-transformers"]
+    for arm in ARMS:
+        own = [gains[arm, seed] for seed in seeds if (arm, seed) in gains]
+        apart = [
+            gains[arm, s] - gains["sentence-transformers", s] for s in seeds if (arm, s) in gains
+        ]
+        if own:
+            spread = f", deviation {statistics.stdev(apart):.2f}" if len(apart) > 1 else ""
+            gain, difference = statistics.fmean(own), statistics.fmean(apart)
+            print(f"{arm}: {gain:+.2f}; beside theirs {difference:+.2f}{spread} ({len(own)} seeds)")
+
+
+def main() -> None:
+    """Measure what is missing, seed by seed."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--csv", type=Path, default=CSV)
+    parser.add_argument("--show", action="store_true")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    rows: list[dict[str, str]] = []
+    if options.csv.is_file():
+        with options.csv.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    there = {(row["trainer"], row["seed"]) for row in rows}
+    for seed in () if options.show else options.seeds:
+        if all((arm, str(seed)) in there for arm in ARMS):
+            continue
+        pairs, held_out = data(seed)
+        start = retrieval_dev(SentenceEncoder.load(ENCODER, device="cpu"), held_out)
+        for arm in ARMS:
+            if (arm, str(seed)) in there:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                encoder = trained(arm, pairs, options.steps, seed, folder)
+                score = retrieval_dev(encoder, held_out)
+            versions = torch.__version__, sentence_transformers.__version__
+            found = (
+                arm,
+                seed,
+                f"{score:.2f}",
+                f"{start:.2f}",
+                options.steps,
+                len(pairs),
+                *versions,
+            )
+            rows.append(dict(zip(COLUMNS, map(str, found), strict=True)))
+            with atomic_replace(options.csv) as partial, partial.open("w", newline="") as file:
+                writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+                writer.writeheader()
+                writer.writerows(rows)
+            print(arm, seed, f"{start:.2f} -> {score:.2f}", flush=True)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()
