@@ -130,6 +130,7 @@ def audit(
     objective: "str | Objective" = "infonce",
     objective_settings: Mapping[str, float | str] | None = None,
     columns: Sequence[str] | None = None,
+    groups: str | None = None,
     views: Literal["auto", "dropout", "adjacent", "pairs"] = "auto",
     batch_size: int = 64,
     max_length: int = 32,
@@ -154,6 +155,7 @@ def audit(
         objective: whose components are computed.
         objective_settings: of an objective that is given by its name.
         columns: of a table.
+        groups: a column of a file; rows that are equal in it are not negatives of each other.
         views: how a positive is made, as for ``isotrope.fit``.
         batch_size: rows of a batch in training.
         max_length: tokens that a text is cut to in training.
@@ -193,7 +195,7 @@ def audit(
     chosen = checked_objective(objective, objective_settings)
     page = None if output is None else _audit_page()
     metric = None if dev in (None, "auto") else dev_metric_of_file(Path(str(dev)))
-    rows = read_rows(data, columns=columns, views=views)
+    rows = read_rows(data, columns=columns, groups=groups, views=views)
     if mine and rows.views == "dropout":
         raise InputError("hard negatives are of pairs; these are single texts: leave mine out")
     loaded = (

@@ -60,6 +60,7 @@ def run(arguments: Sequence[str]) -> int:
         objective=options.objective,
         objective_settings=settings,
         columns=columns or None,
+        groups=options.groups,
         views=options.views,
         batch_size=options.batch_size,
         max_length=options.max_length,
@@ -98,6 +99,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
         help="objective to analyse; settings as --objective.SETTING VALUE [infonce]",
     )
     add("--columns", metavar="NAME", action="append", default=[], help="of tables, as in training")
+    add("--groups", metavar="NAME", help="column of groups of rows that belong together")
     add(
         "--views",
         choices=("auto", "dropout", "adjacent", "pairs"),

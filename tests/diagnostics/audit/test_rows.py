@@ -45,6 +45,23 @@ def test_texts_in_memory_are_counted_from_one() -> None:
     assert rows.lines.tolist() == [1, 3]
 
 
+def test_rows_of_a_group_of_their_own_are_no_negatives(
+    tmp_path: Path, encoder: SentenceEncoder
+) -> None:
+    text = "anchor,positive,product\na,b,7\nc,d,\ne,f,7\ng,h,8\nC!,i,\n"
+    file = written(tmp_path, "pairs.csv", text)
+    first, second, third, fourth, fifth = embed_rows(
+        encoder, read_rows(file, groups="product")
+    ).groups.tolist()
+    assert first == third
+    assert second == fifth  # they share a text
+    assert len({first, second, fourth}) == 3
+    alone = embed_rows(encoder, read_rows(file)).groups.tolist()
+    assert len(set(alone)) == 4
+    with pytest.raises(InputError, match="an audit reads groups from a file"):
+        read_rows([("a", "b"), ("c", "d")], groups="product")
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [("a\tb\n", "1 row with text is too few"), ("a\t\nb\t\n", "0 row with text is too few")],

@@ -4,8 +4,8 @@ A row is one record that training would use: a single text, whose views are two 
 two adjacent texts; or a pair. It has the line of its record in the file, counted from 1 (of
 adjacent texts, the line of the second). Records with an empty text are left out, as in training.
 
-Rows that share a text, up to case and punctuation, form a group: training does not push them apart,
-and nothing here counts a push between them.
+Rows that share a text, up to case and punctuation, or a value in a column of groups, form a group:
+training does not push them apart, and nothing here counts a push between them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -42,6 +42,8 @@ class PairedRows:
         name: the name of the file.
         empty: records left out because a text is empty.
         marks: uint64 (n x 1 or 2), equal for texts that differ in case and punctuation only.
+        grouped: uint64 (n), equal for rows of a group of their own; a row without one has the mark
+            of its anchor.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -50,6 +52,7 @@ class PairedRows:
     name: str
     empty: int
     marks: NDArray[np.uint64]
+    grouped: NDArray[np.uint64]
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -96,25 +99,34 @@ class Embedded:
 
 
 def read_rows(
-    data: object, *, columns: Sequence[str] | None = None, views: ViewsName = "auto"
+    data: object,
+    *,
+    columns: Sequence[str] | None = None,
+    groups: str | None = None,
+    views: ViewsName = "auto",
 ) -> PairedRows:
     """Read a file, or texts in memory, as training reads them.
 
     Args:
         data: one file that ``isotrope train`` reads; or texts or pairs in memory.
         columns: the columns to read from a table.
+        groups: a column of a file; rows that are equal in it are not negatives of each other.
         views: how a positive is made, as in training.
 
     Raises:
         InputError: anything wrong with the data; fewer than two rows; a folder.
     """
     if is_in_memory(data):
+        if groups is not None:
+            raise InputError(
+                f"groups {groups}: an audit reads groups from a file; write the data to one"
+            )
         name, records = "the data", _in_memory(data, columns or ())
     else:
         path = Path(str(data))
         if path.is_dir():
             raise InputError(f"{path} is a folder; give one file: rows are named by their lines")
-        name, records = path.name, read([path], columns=columns)
+        name, records = path.name, read([path], columns=columns, groups=groups)
     return pair_rows(records, name=name, views=views)
 
 
@@ -144,20 +156,33 @@ def pair_rows(
     former, draw = Former(resolve(views, first), holdout=0.0, seed=0), np.random.default_rng(seed)
     texts: list[tuple[str, ...]] = []
     lines: list[int] = []
+    groups: list[str] = []
     seen = _Remembered(records, first)
     for count, formed in enumerate(former.form(seen), start=1):
         if most is None or len(texts) < most:
             texts.append(formed.texts)
             lines.append(seen.last.line)
+            groups.append(formed.group)
         elif (place := int(draw.integers(count))) < most:
             texts[place], lines[place] = formed.texts, seen.last.line
+            groups[place] = formed.group
     if len(texts) < 2:
         raise InputError(
             f"{name}: {len(texts)} row with text is too few to compare; give at least 2"
         )
     marks = [[hash64(near_identical(text)) for text in record[:2]] for record in texts]
+    grouped = [
+        hash64(group.encode(), b"group") if group else own[0]
+        for group, own in zip(groups, marks, strict=True)
+    ]
     return PairedRows(
-        texts, np.array(lines), former.views, name, former.empty, np.array(marks, np.uint64)
+        texts,
+        np.array(lines),
+        former.views,
+        name,
+        former.empty,
+        np.array(marks, np.uint64),
+        np.array(grouped, np.uint64),
     )
 
 
@@ -195,7 +220,7 @@ def embed_rows(
             torch.from_numpy(encoder.encode(column, max_length=limit, progress=progress))
             for column in _prompted(rows, prompts)
         ]
-    groups = torch.from_numpy(joined_groups(rows.marks))
+    groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks, rows.grouped])))
     cut = np.asarray((lengths > limit).any(axis=1))
     return Embedded(views[0], views[1], groups, cut, lengths)
 
