@@ -18,7 +18,7 @@ RULES = "".join(file.read_text(encoding="utf-8") for file in FILES)
 def test_every_threshold_is_used_and_says_for_what(name: str) -> None:
     threshold = THRESHOLDS[name]
     assert f'"{name}"' in RULES
-    assert re.split("[:,]", threshold.decides)[0] in VERDICTS
+    assert re.split("[:, ]", threshold.decides)[0] in VERDICTS
     assert threshold.source
 
 

@@ -40,7 +40,7 @@ def test_a_page_has_what_the_help_has() -> None:
     evaluate = command_page("evaluate")
     assert "```text\nisotrope evaluate MODEL ...\nisotrope evaluate --compare" in evaluate
     assert "## What to score on, any of them together" in evaluate
-    assert "| `--mode full\\|prototyping` | of the transfer tasks [full] |" in evaluate
+    assert "| `--mode full\\|prototyping` | protocol of the transfer tasks [full] |" in evaluate
     simulate = command_page("simulate")
     assert "```text\ndissipation  how much of the gradient is left" in simulate
     assert "%" not in command_page("sweep"), "filled in as in the help"

@@ -75,7 +75,9 @@ def test_a_finished_task_is_not_scored_again(vectors, pairs, cache, capsys):
 
     first, calls = evaluate()
     assert len(calls) == 1
-    assert capsys.readouterr().err == ""
+    assert (
+        capsys.readouterr().err == f"{pairs}: 12 queries, 12 documents (equal texts count once)\n"
+    )
     assert first.provenance["reused"] == []
     assert len(list((cache / "isotrope" / "evaluations").glob("retrieval-*.json"))) == 1
 
