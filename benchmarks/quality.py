@@ -110,19 +110,21 @@ def trained(arm: str, pairs: Pairs, steps: int, seed: int, folder: str) -> Sente
     return ours(pairs, "none" if arm.endswith("no head") else "mlp", steps, seed, folder)
 
 
-def show(rows: list[dict[str, str]]) -> None:
-    """Print the mean gain of each arm and the paired differences from theirs."""
+def summary(rows: list[dict[str, str]]) -> list[str]:
+    """Return for each arm its mean gain, and the difference from theirs, seed by seed."""
     gains = {(r["trainer"], r["seed"]): float(r["score"]) - float(r["start"]) for r in rows}
-    seeds = [s for a, s in gains if a == "sentence-transformers"]
+    theirs_by_seed = {s: gain for (arm, s), gain in gains.items() if arm == ARMS[-1]}
+    lines = []
     for arm in ARMS:
-        own = [gains[arm, seed] for seed in seeds if (arm, seed) in gains]
-        apart = [
-            gains[arm, s] - gains["sentence-transformers", s] for s in seeds if (arm, s) in gains
-        ]
+        own = [gains[arm, seed] for seed in theirs_by_seed if (arm, seed) in gains]
+        apart = [gains[arm, s] - gain for s, gain in theirs_by_seed.items() if (arm, s) in gains]
         if own:
-            spread = f", deviation {statistics.stdev(apart):.2f}" if len(apart) > 1 else ""
+            spread = f" (deviation {statistics.stdev(apart):.2f})" if len(apart) > 1 else ""
             gain, difference = statistics.fmean(own), statistics.fmean(apart)
-            print(f"{arm}: {gain:+.2f}; beside theirs {difference:+.2f}{spread} ({len(own)} seeds)")
+            lines.append(
+                f"{arm}: {gain:+.2f}, {difference:+.2f}{spread} from theirs, {len(own)} seeds"
+            )
+    return lines
 
 
 def main() -> None:
@@ -166,7 +168,7 @@ def main() -> None:
                 writer.writeheader()
                 writer.writerows(rows)
             print(arm, seed, f"{start:.2f} -> {score:.2f}", flush=True)
-    show(rows)
+    print(*summary(rows), sep="\n")
 
 
 if __name__ == "__main__":
