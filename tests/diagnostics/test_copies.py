@@ -1,5 +1,6 @@
 """Copies among texts: what counts as one, and what does not."""
 
+import numpy as np
 import pytest
 
 from isotrope.diagnostics.copies import copied
@@ -29,10 +30,11 @@ def test_short_texts_and_texts_without_words_are_no_copies() -> None:
     assert copied(["New York", "new york", "42", "43", "...", ""]) == 0
 
 
-def test_training_sees_to_the_same_letters_by_itself() -> None:
+def test_texts_of_a_group_are_no_copies_of_each_other() -> None:
     texts = [ONE, ONE.upper() + "!", "Something else altogether, with other words in it"]
-    assert copied(texts, guarded=True) == 0
-    assert copied([*texts, f"{ONE} (1)"], guarded=True) == pytest.approx(3 / 4)
+    assert copied(texts, groups=np.array([0, 0, 1])) == 0
+    groups = np.array([0, 0, 1, 2])
+    assert copied([*texts, f"{ONE} (1)"], groups=groups) == pytest.approx(3 / 4)
 
 
 def test_one_text_has_no_other() -> None:

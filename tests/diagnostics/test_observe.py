@@ -94,6 +94,7 @@ def test_rows_of_a_group_are_no_negatives() -> None:
     far = torch.tensor([angle(anchors[i], positives[j]) for i, j in pairs])
     found = measure(None, Views(anchors, positives, groups=groups))
     assert found["negative_mean"] == pytest.approx(float(far.mean()), rel=1e-6)
+    assert found["negatives"] == (2 + 2 + 3 + 3) / 4
     alone = measure(InfoNCE(), Views(anchors, positives, groups=groups * 0))
     assert alone["negative_mean"] is alone["false_negatives"] is alone["above_bound"] is None
     assert alone["positive_mean"] is not None

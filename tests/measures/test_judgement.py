@@ -129,6 +129,19 @@ def test_two_comparisons_are_corrected_by_holm() -> None:
     assert both.numbers["saved"]["p"] == pytest.approx(2 * alone.numbers["saved"]["p"])
 
 
+def test_an_interval_beside_0_that_is_within_noise_says_why() -> None:
+    numbers, found = np.random.default_rng(11), DevHistory(NAME)
+    before = numbers.random(100)
+    for step, gain in ((0, None), (10, 0.02), (20, 0.0)):
+        items = before if gain is None else before + numbers.normal(gain, 0.1, 100)
+        found.add(step, DevEvaluation(100 * float(items.mean()), items))
+    told = judge(found)
+    assert told.outcome == "within noise"
+    assert told.numbers["saved"]["low"] > 0
+    assert "to +3.80, but p 0.06 as two steps were compared; this step was" in told.sentence
+    assert "as two steps" not in judge(history(0.5, 0.53, 0.52)).sentence
+
+
 def test_equal_models_are_called_different_in_a_twentieth_of_draws_at_most() -> None:
     called = 0
     for seed in range(200):

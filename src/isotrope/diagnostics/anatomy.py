@@ -28,7 +28,7 @@ from isotrope.paradigm.softmax_fit import normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
 
-COLUMNS = columns("misfit", "radial", "negatives", "temperature", "pulled", "label_gap", "dev")
+COLUMNS = columns("misfit", "radial", "temperature", "pulled", "label_gap", "dev")
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
 _LEAST_PAIRS = 8  # on either side of the mean label
@@ -171,7 +171,6 @@ class Anatomy:
                 if positives is not None and self._gives_components(views):
                     self.kind = "known"
                     numbers |= measure(self.objective, views)
-                    numbers["negatives"] = negative_count(views)
                 else:
                     if gradient is None and loss is not None and loss.requires_grad:
                         gradient = _gradient(loss, anchors)

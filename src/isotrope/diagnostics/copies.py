@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.data.text.repeats import near_identical
-
 __all__ = ["OVERLAP", "copied"]
 
 OVERLAP = 0.8
@@ -19,13 +17,13 @@ _FEWEST = 4  # words: below that, a shared few of them say little
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-def copied(texts: Sequence[str], *, guarded: bool = False) -> float:
+def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> float:
     """Return the share of texts that have a copy among the others.
 
     Args:
         texts: n of them; time and memory grow with n^2, so give a sample.
-        guarded: texts that are the same up to case and punctuation are not copies of each other,
-            because training sees to them.
+        groups: int64 (n); texts with the same number are not copies of each other, because
+            training does not push them apart.
 
     Example:
         >>> copied(["One and the same text, no 1", "one and the same text, no 2", "Another one"])
@@ -47,13 +45,6 @@ def copied(texts: Sequence[str], *, guarded: bool = False) -> float:
     alike = (
         (i != j) & (shared.data >= OVERLAP * union) & (np.minimum(sizes[i], sizes[j]) >= _FEWEST)
     )
-    if guarded:
-        same = _numbered(texts)
-        alike &= same[i] != same[j]
+    if groups is not None:
+        alike &= groups[i] != groups[j]
     return len(np.unique(i[alike])) / len(texts)
-
-
-def _numbered(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Number the texts; texts that differ in case and punctuation only share a number."""
-    numbers: dict[bytes, int] = {}
-    return np.array([numbers.setdefault(near_identical(text), len(numbers)) for text in texts])

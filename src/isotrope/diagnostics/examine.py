@@ -125,6 +125,7 @@ def _texts_of_run(
     texts = read_texts(
         [data] if data is not None else by_dataset(settings["files"])[dataset],
         columns=columns if data is not None else settings.get("columns") or None,
+        groups=None if data is not None else settings.get("groups"),
         views="auto" if data is not None else settings.get("views", "auto"),
         prompts=prompts,
         guarded=data is None,
@@ -133,7 +134,6 @@ def _texts_of_run(
     options: dict[str, Any] = {
         "dropout": settings.get("dropout"),
         "max_length": settings.get("max-length"),
-        "guarded": data is None,
     }
     case = _with_note(case, _texts_note(texts))
     case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))

@@ -45,6 +45,7 @@ MEASURED = (
     "embedding_gradient",
     "positive_mean",
     "positive_std",
+    "negatives",
     "negative_mean",
     "negative_std",
     "distance_gap",
@@ -101,6 +102,8 @@ def measure(
         to 22, without 1/||h||);
         ``embedding_gradient`` the mean length of n dL/dz_i, the gradient that reaches a raw
         anchor (Draganov et al., 2024, Prop. 3.1);
+        ``negatives`` the mean number of negatives of an anchor, of one view (an objective that
+        compares within the views, too, has twice as many);
         ``positive_mean``, ``positive_std``, ``negative_mean``, ``negative_std`` of the angles
         (Li et al., 2024, figure 9), pi/2 where a row is zero; ``distance_gap`` (Nie et al., 2023,
         figure 3);
@@ -151,11 +154,7 @@ def measure_unpaired(embeddings: Tensor, *, cosines: bool = True) -> dict[str, f
 
 
 def negative_count(views: Views) -> float:
-    """Return the mean number of negatives of an anchor, further negatives included.
-
-    Args:
-        views: raw embeddings, of which the first 4,096 rows are used.
-    """
+    """Return the mean number of negatives of an anchor, as :func:`measure` does."""
     return float(choose_pairs(first_rows(views)).negative().sum(dim=1).double().mean())
 
 
@@ -240,6 +239,7 @@ def _angles(pairs: Pairs) -> dict[str, float | None]:
     numbers: dict[str, float | None] = {
         "positive_mean": float(angles.mean()),
         "positive_std": float(angles.std(correction=0)),
+        "negatives": float(negative.sum(dim=1).double().mean()),
     }
     count = negative.sum(dim=1)
     some = count > 0

@@ -14,7 +14,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
@@ -60,6 +62,8 @@ class Texts:
         records: (text,) or (anchor, positive), at most ``ROWS``.
         views: how a positive is made: ``dropout``, ``adjacent`` or ``pairs``.
         copies: see the module.
+        groups: int64 (n), equal for records that training does not push apart; None where they
+            are negatives of each other in any case.
         read: records that they were drawn from.
         name: the name of where they come from.
     """
@@ -67,6 +71,7 @@ class Texts:
     records: Sequence[tuple[str, ...]]
     views: str
     copies: float
+    groups: NDArray[np.int64] | None
     read: int
     name: str
 
@@ -75,6 +80,7 @@ def read_texts(
     files: Sequence[Path | str],
     *,
     columns: Sequence[str] | None = None,
+    groups: str | None = None,
     views: ViewsName = "auto",
     prompts: tuple[str, str] = ("", ""),
     guarded: bool = False,
@@ -85,21 +91,28 @@ def read_texts(
     Args:
         files: as for ``isotrope train``.
         columns: the columns to read from tables.
+        groups: a column of groups; only ``guarded`` texts have groups.
         views: as for ``isotrope train``.
         prompts: put before anchors and positives.
-        guarded: near-identical texts are not copies: training sees to them.
+        guarded: texts that are near-identical, or of one group, are neither copies nor negatives of
+            each other, as in our training.
         streaming: keep no copy of a data set of the hub.
 
     Raises:
         InputError: anything wrong with the files; fewer than two texts.
     """
-    records = read(files, columns=columns, limit=_READ, streaming=streaming)
+    records = read(files, columns=columns, groups=groups, limit=_READ, streaming=streaming)
     first = next(records)
     former = Former(resolve_views(views, first), holdout=0.0, seed=_SEED)
     all_records = chain([first], islice(records, _READ - 1))
-    drawn = [formed.texts[:2] for formed in former.form(all_records)]
-    name = ", ".join(Path(file).name for file in files)
-    return texts_of(drawn, views=former.views, name=name, prompts=prompts, guarded=guarded)
+    formed = list(former.form(all_records))
+    return texts_of(
+        [each.texts[:2] for each in formed],
+        views=former.views,
+        name=", ".join(Path(file).name for file in files),
+        prompts=prompts,
+        labels=[each.group for each in formed] if guarded else None,
+    )
 
 
 def texts_of(
@@ -108,9 +121,17 @@ def texts_of(
     views: str,
     name: str,
     prompts: tuple[str, str] = ("", ""),
-    guarded: bool = False,
+    labels: Sequence[str] | None = None,
 ) -> Texts:
     """Draw texts evenly from records of one or two texts.
+
+    Args:
+        drawn: the records.
+        views: how a positive is made of them.
+        name: the name of where they come from.
+        prompts: put before anchors and positives.
+        labels: the group of each record, empty if it has none; None where training knows of no
+            groups and of no near-identical texts.
 
     Raises:
         InputError: fewer than two of them.
@@ -122,13 +143,31 @@ def texts_of(
         for record in _evenly(drawn, ROWS)
     ]
     columns = zip(*_evenly(drawn, _COMPARED), strict=True)
-    copies = max(copied(column, guarded=guarded) for column in columns)
-    return Texts(records, views, copies, len(drawn), name)
+    groups = _groups(drawn, labels, _COMPARED)
+    copies = max(copied(column, groups=groups) for column in columns)
+    return Texts(records, views, copies, _groups(drawn, labels, ROWS), len(drawn), name)
 
 
-def _evenly(records: Sequence[tuple[str, ...]], most: int) -> Sequence[tuple[str, ...]]:
+def _evenly(records: Sequence[T], most: int) -> Sequence[T]:
     """Return at most so many of the records, evenly from first to last."""
     return records[:: -(-len(records) // most)]
+
+
+def _groups(
+    records: Sequence[tuple[str, ...]], labels: Sequence[str] | None, most: int
+) -> NDArray[np.int64] | None:
+    """Return the groups of at most so many of the records, as training joins them."""
+    if labels is None:
+        return None
+    drawn = zip(_evenly(records, most), _evenly(labels, most), strict=True)
+    marks = [
+        [
+            *(hash64(near_identical(text)) for text in (record[0], record[-1])),
+            hash64(label.encode(), b"group") if label else hash64(near_identical(record[0])),
+        ]
+        for record, label in drawn
+    ]
+    return joined_groups(np.array(marks, np.uint64))
 
 
 def probe_texts(
@@ -138,7 +177,6 @@ def probe_texts(
     objective: Objective | None = None,
     dropout: float | None = None,
     max_length: int | None = None,
-    guarded: bool = False,
 ) -> Mapping[str, float | None]:
     """Return the numbers of an encoder on texts; its modes and weights are restored afterwards.
 
@@ -148,11 +186,8 @@ def probe_texts(
         objective: an objective whose components are measured, too.
         dropout: see :func:`embed_views`.
         max_length: see there.
-        guarded: see there.
     """
-    views, plain = embed_views(
-        encoder, texts, dropout=dropout, max_length=max_length, guarded=guarded
-    )
+    views, plain = embed_views(encoder, texts, dropout=dropout, max_length=max_length)
     return measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
 
 
@@ -162,7 +197,6 @@ def embed_views(
     *,
     dropout: float | None = None,
     max_length: int | None = None,
-    guarded: bool = False,
 ) -> tuple[Views, Tensor]:
     """Return both views of texts, and the anchors without dropout.
 
@@ -171,7 +205,6 @@ def embed_views(
         texts: the texts to embed.
         dropout: rate that training put in place of the encoder's own; 0 makes equal views.
         max_length: the most tokens of a text; None is the encoder's own.
-        guarded: near-identical texts are not negatives of each other, as in our training.
     """
     ids, _ = encoder.tokenize(
         [text for record in texts.records for text in record],
@@ -192,7 +225,8 @@ def embed_views(
     finally:
         for module, mode in modes:
             module.training = mode
-    return Views(views[0], views[1], groups=_groups(texts) if guarded else None), plain
+    groups = None if texts.groups is None else torch.from_numpy(texts.groups)
+    return Views(views[0], views[1], groups=groups), plain
 
 
 def probe_images(
@@ -234,10 +268,3 @@ def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
         "count": float(len(embeddings)),
         "dimension": float(embeddings.shape[1]),
     }
-
-
-def _groups(texts: Texts) -> Tensor:
-    import numpy as np
-
-    marks = [[hash64(near_identical(text)) for text in record] for record in texts.records]
-    return torch.from_numpy(joined_groups(np.array(marks, np.uint64)))

@@ -96,21 +96,20 @@ def rank_limit(case: RunEvidence) -> int | None:
 
 
 def negatives(case: RunEvidence) -> int | None:
-    """Return the number of negatives of an anchor: from the batch, both views, or a queue.
+    """Return the mean number of negatives of an anchor: as measured, from a queue, or the batch.
 
     A user's own loss is assumed to use those of the batch.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
         return int(queue)
-    counted = case.end("negatives")
-    if counted:
-        return round(counted)
-    size, objective = case.batch_size, case.objective
-    if size is None or (objective is not None and not objective.has_terms):
+    size, objective, counted = case.batch_size, case.objective, case.end("negatives")
+    if objective is not None and not objective.has_terms:
         return None
     both = objective is not None and objective.terms(*_ideal(4)).against == "both"
-    return (1 + both) * (size - 1)
+    if counted:
+        return round((1 + both) * counted)
+    return None if size is None else (1 + both) * (size - 1)
 
 
 def pushing(objective: Objective) -> bool:
