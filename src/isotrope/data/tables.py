@@ -89,7 +89,7 @@ def _encodes(value: str) -> bool:
 def csv_rows(path: Path, choose: Choose) -> Iterator[Row]:
     """Yield (line number, chosen cells) of a comma-separated file with a header and CSV quoting.
 
-    A blank line is yielded as a row of empty cells.
+    A blank line is yielded as a row of empty cells; a row over several lines has its first.
 
     Raises:
         InputError: unreadable text, a row of another length than the header, broken quoting, a
@@ -98,26 +98,27 @@ def csv_rows(path: Path, choose: Choose) -> Iterator[Row]:
     reader = csv.reader((f"{text}\n" for _, text in lines(path)), strict=True)
     header: list[str] | None = None
     positions: list[int] = []
+    first = 1  # line of the row that is read next
     try:
         for cells in reader:
+            line, first = first, reader.line_num + 1
             if header is None:
                 if not cells:
                     continue
                 header = [cell.strip() for cell in cells]
                 positions = [header.index(name) for name in choose(path, header)]
             elif not cells:
-                yield reader.line_num, ("",) * len(positions)
+                yield line, ("",) * len(positions)
             elif len(cells) != len(header):
                 raise InputError(
-                    f"{place(path, reader.line_num)}: {len(cells)} fields where the header has "
+                    f"{place(path, line)}: {len(cells)} fields where the header has "
                     f"{len(header)}; put text that holds a comma in double quotes"
                 )
             else:
-                yield reader.line_num, tuple(cells[p] for p in positions)
+                yield line, tuple(cells[p] for p in positions)
     except csv.Error as error:
         raise InputError(
-            f"{place(path, reader.line_num)}: broken CSV ({error}); "
-            'write a quote inside a quoted field as ""'
+            f'{place(path, first)}: broken CSV ({error}); write a quote inside a quoted field as ""'
         ) from error
 
 
