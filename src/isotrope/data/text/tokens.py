@@ -34,13 +34,14 @@ from isotrope.data.text.corpora import Record
 from isotrope.data.text.repeats import CHUNK, hash64, mark_repeated, near_identical, read_part
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 
-__all__ = ["StoreReport", "TokenStore", "Tokenize", "build", "joined"]
+__all__ = ["StoreReport", "TokenStore", "Tokenize", "TooFewRecords", "build", "joined"]
 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]
 
 _FORMAT = 1
 _ROWS, _HASHES, _HELD = "rows.all", "hashes.all", "held.all"  # removed when complete
+_TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
 _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokenizer
 
 
@@ -79,6 +80,14 @@ class StoreReport:
     max_length: int
     fingerprint: str
     grouped: bool = False
+
+
+class TooFewRecords(InputError):
+    """Fewer than two different records are left to train on; the counts are in ``report``."""
+
+    def __init__(self, message: str, report: StoreReport) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 def joined(reports: Sequence[StoreReport]) -> StoreReport:
@@ -220,15 +229,15 @@ def build(
         progress: called with the number of records read since the last call.
 
     Raises:
-        InputError: what ``records`` raises; views that do not fit the records; fewer than two
-            different records left to train on; a disk that is full.
+        InputError: what ``records`` raises; views that do not fit the records; a disk that is full.
+        TooFewRecords: fewer than two different records are left to train on.
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to less than 1; found {holdout}")
     stream = _watched(records, progress)
     first = next(stream, None)
     if first is None:
-        raise _too_few(0, 0, "0 read")
+        raise InputError(f"{_TOO_FEW}; found 0 (of 0: 0 read); {_MORE}")
     former = Former(resolve(views, first), holdout, seed)
     columns = 2 if former.views == "adjacent" else len(first.texts)
     dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
@@ -371,15 +380,7 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
             held_out += int((held & ~repeated).sum())
             duplicates += int(repeated.sum())
             former.empty += int(empty.sum())
-    if kept < 2:
-        raise _too_few(
-            kept,
-            writer.records,
-            f"{duplicates} repeated, {held_out} held out, {former.empty} empty",
-        )
-    for path in (hashes, rows, held_all, repeated_file):
-        path.unlink()
-    return StoreReport(
+    report = StoreReport(
         views=former.views,
         columns=columns,
         kept=kept,
@@ -390,18 +391,19 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         neighbours_dropped=former.neighbours,
         texts=writer.texts,
         tokens=writer.tokens,
-        truncated_share=writer.truncated / writer.texts,
+        truncated_share=writer.truncated / max(writer.texts, 1),
         max_length=writer.max_length,
         fingerprint=fingerprint.hexdigest(),
         grouped=writer.grouped,
     )
-
-
-def _too_few(kept: int, records: int, what: str) -> InputError:
-    return InputError(
-        f"training needs at least 2 different records; found {kept} (of {records}: {what}); "
-        "give more text"
-    )
+    if kept < 2:
+        found = f"{duplicates} repeated, {held_out} held out, {former.empty} empty"
+        raise TooFewRecords(
+            f"{_TOO_FEW}; found {kept} (of {writer.records}: {found}); {_MORE}", report
+        )
+    for path in (hashes, rows, held_all, repeated_file):
+        path.unlink()
+    return report
 
 
 def _have_tokens(
