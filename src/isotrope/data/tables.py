@@ -4,6 +4,7 @@ import csv
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ __all__ = [
     "csv_rows",
     "json_objects",
     "json_rows",
+    "missing",
     "named",
     "parquet_rows",
     "plain_suffix",
+    "whole",
 ]
 
 Choose = Callable[[Path, Sequence[str]], Sequence[str]]
@@ -52,12 +55,12 @@ def named(columns: Sequence[str]) -> Choose:
 
 
 def cell_text(value: object, path: Path, line: int, column: str) -> str:
-    """Return a table's cell as stripped text; a missing value (null) is an empty text.
+    """Return a table's cell as stripped text; a missing value (null, NaN) is an empty text.
 
     Raises:
         InputError: the cell is not text, is too long, or cannot be written as UTF-8.
     """
-    if value is None:
+    if missing(value):
         return ""
     if not isinstance(value, str):
         raise InputError(
@@ -76,6 +79,24 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
             f"({quoted(value)}); remove it"
         )
     return value.strip()
+
+
+def missing(value: object) -> bool:
+    """Return whether a cell has no value: None, NaN, or the NA and NaT of pandas."""
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number, also one that is written as a float; None for anything else.
+
+    >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
+    (1, 1, None, None, None)
+    """
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
 
 
 def _encodes(value: str) -> bool:

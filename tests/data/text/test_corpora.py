@@ -296,7 +296,8 @@ def test_groups_are_a_column_beside_the_texts(suffix: str, tmp_path: Path) -> No
 
 def test_groups_are_text_or_integers(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    for group, expected in ((17, "17"), ("x", "x"), (None, "")):
+    cells = ((17, "17"), (17.0, "17"), ("17.0", "17"), ("x", "x"), (None, ""), (float("nan"), ""))
+    for group, expected in cells:
         file.write_text(json.dumps({"text": "a", "label": group}))
         assert [record.group for record in read([file], groups="label")] == [expected]
     for group in (0.5, True, [1]):
