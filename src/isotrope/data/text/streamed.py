@@ -108,11 +108,11 @@ class StreamedBatches:
             if number == 0:
                 raise
             report = error.report
-        counts, kept = asdict(report), self.folder / f"{number}.json"
+        kept = self.folder / f"{number}.json"
         if not kept.is_file():
             with atomic_replace(kept) as temporary:
-                temporary.write_text(json.dumps(counts), encoding="utf-8")
-        elif json.loads(kept.read_text(encoding="utf-8")) != counts:
+                temporary.write_text(json.dumps(asdict(report)), encoding="utf-8")
+        elif StoreReport(**json.loads(kept.read_text(encoding="utf-8"))) != report:
             raise CannotResume(
                 f"records {number * self.size + 1:,} to {(number + 1) * self.size:,} of the data "
                 "are not what they were when this run read them first: give the data that it began "
