@@ -225,7 +225,8 @@ class Audit:
         rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
         _, first, group = np.unique(self._alike()[rows], return_index=True, return_inverse=True)
         marks = self.rows.marks[rows, :2]
-        return rows[(marks == marks[first[group]]).all(axis=1)]
+        kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
+        return kept
 
     def _alike(self) -> NDArray[np.int64]:
         """Return the groups of likely false negatives alone, without those of equal texts."""
