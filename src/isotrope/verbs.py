@@ -5,6 +5,7 @@ They are thin: the work is done in the packages below, which are imported when a
 
 import os
 import shlex
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -171,7 +172,8 @@ def audit(
         device: where to embed.
         plugins: Python files with objectives of your own.
         output: a folder for the page (``audit.html``), ``audit.json`` and the files for a training;
-            files of those names in it are replaced.
+            files of those names in it are replaced. One of fewer than two rows is not written, and
+            stderr says so.
         progress: show bars on stderr.
 
     Returns:
@@ -224,6 +226,9 @@ def audit(
         contents = {**audited.files(), "audit.json": audited.to_json().encode()}
         contents["audit.html"] = page(audited).encode("utf-8", "replace")
         write_all(Path(output), contents)
+        for name, why in audited.unwritten.items():
+            Path(output, name).unlink(missing_ok=True)  # an earlier audit may have written it
+            print(why, file=sys.stderr)
     return audited
 
 

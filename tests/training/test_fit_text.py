@@ -66,6 +66,41 @@ def test_a_streamed_data_set_is_written_once(tmp_path: Path) -> None:
     assert [tuple(json.loads(line).values()) for line in lines] == PAIRS[:30]
 
 
+@pytest.mark.parametrize(
+    ("groups", "written"),
+    [
+        ([1, 1.0, None], [1, 1, None]),
+        (["a", None, float("nan")], ["a", None, None]),
+        (("Int64", [1, 1, None]), [1, 1, None]),
+        (("category", ["a", "b", "a"]), ["a", "b", "a"]),
+    ],
+)
+def test_a_missing_cell_of_a_table_is_one_without_text(
+    groups: Any, written: list[Any], tmp_path: Path
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    dtype, cells = groups if isinstance(groups, tuple) else (object, groups)
+    texts = pandas.Series(["one", None, "three"], dtype="string")
+    table = pandas.DataFrame({"text": texts, "topic": pandas.Series(cells, dtype=dtype)})
+    assert write_records(table, [], tmp_path / "data.jsonl", groups="topic")
+    lines = [json.loads(line) for line in (tmp_path / "data.jsonl").read_text().splitlines()]
+    assert [line["text"] for line in lines] == ["one", None, "three"]
+    assert [line["topic"] for line in lines] == written
+    assert [type(line["topic"]) for line in lines] == [type(cell) for cell in written]
+
+
+def test_a_cell_that_is_no_text_is_named(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    days = pandas.to_datetime(["2020-01-01", None])
+    table = pandas.DataFrame({"text": ["one", "two"], "day": days[[1, 0]]})
+    message = r"record 1 of the data holds Timestamp\(.*\) in column 'day', which is "
+    with pytest.raises(InputError, match=message + "neither text nor a whole number; convert"):
+        write_records(table, [], tmp_path / "data.jsonl", groups="day")
+    with pytest.raises(InputError, match=message + "not text; choose columns of text"):
+        write_records(table, ["day"], tmp_path / "data.jsonl")
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) -> None:
     first = fit(PAIRS, **options)
     again = fit(PAIRS, **options, resume=True)

@@ -62,6 +62,17 @@ def groups_of(views: Views) -> list[int]:
     return list(views.groups[order.argsort()].tolist())
 
 
+def test_a_group_that_goes_with_a_duplicate_is_told(
+    given: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    once = Path(given["files"][0]).read_text(encoding="utf-8").splitlines()
+    again = json.dumps({**json.loads(once[0]), "label": 7})
+    Path(given["files"][0]).write_text("\n".join([*once, once[1], again]), encoding="utf-8")
+    fit(**{**given, "max_steps": 1})
+    warning = "warning: the group (label) of 1 duplicates is dropped with them"
+    assert warning in capsys.readouterr().err
+
+
 def test_rows_of_a_group_have_no_weight_in_the_gradient(
     given: dict[str, Any], handed: list[Views]
 ) -> None:

@@ -15,9 +15,9 @@ examples:
   isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --batch-size 128 --output audits/pairs
   isotrope audit sentences.txt --encoder path/to/model --objective mpt --objective.margin 0.3
   isotrope audit pairs.tsv --encoder all-MiniLM-L6-v2 --mine 2 --output audits/pairs
-  isotrope train audits/pairs/cleaned.jsonl --output runs/cleaned
+  isotrope train audits/pairs/cleaned.jsonl --groups label --output runs/cleaned
   isotrope train audits/pairs/grouped.jsonl --groups label --output runs/grouped
-  isotrope train audits/pairs/mined.jsonl --output runs/mined
+  isotrope train audits/pairs/mined.jsonl --groups label --output runs/mined
 
 Nothing is trained: the encoder embeds every text once, cut as training cuts it. The output says how
 the objective behaves at the first step with each setting, and which values to begin with; which
@@ -25,9 +25,10 @@ pairs of rows push each other as rows that belong together do (likely false nega
 have a positive that is far away or a text that is cut, or occur twice; and whether whitening helps.
 
 Rows are named by their lines in the file, counted from 1. With --output a folder gets the page
-audit.html, audit.json, cleaned.jsonl, grouped.jsonl (for `train --groups label`, and for
-ObjectiveLoss with groups=True in the trainer of sentence-transformers) and, with --mine,
-mined.jsonl.
+audit.html, audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. The rows of the
+last three have a column label, equal for rows of one group, of --groups or likely: for
+`train --groups label`, and for ObjectiveLoss with groups=True in the trainer of
+sentence-transformers.
 """
 
 
@@ -78,7 +79,8 @@ def run(arguments: Sequence[str]) -> int:
     )
     print(audited.to_json().rstrip() if options.json else audited)
     if options.output is not None:
-        print(f"written to {options.output}", file=sys.stderr)
+        column = f"; train on its files with --groups label, which includes {options.groups}"
+        print(f"written to {options.output}{column if options.groups else ''}", file=sys.stderr)
     return 0
 
 

@@ -4,6 +4,7 @@ import csv
 import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ __all__ = [
     "csv_rows",
     "json_objects",
     "json_rows",
+    "missing",
     "named",
     "parquet_rows",
     "plain_suffix",
+    "whole",
 ]
 
 Choose = Callable[[Path, Sequence[str]], Sequence[str]]
@@ -52,12 +55,12 @@ def named(columns: Sequence[str]) -> Choose:
 
 
 def cell_text(value: object, path: Path, line: int, column: str) -> str:
-    """Return a table's cell as stripped text; a missing value (null) is an empty text.
+    """Return a table's cell as stripped text; a missing value (null, NaN) is an empty text.
 
     Raises:
         InputError: the cell is not text, is too long, or cannot be written as UTF-8.
     """
-    if value is None:
+    if missing(value):
         return ""
     if not isinstance(value, str):
         raise InputError(
@@ -78,6 +81,24 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
     return value.strip()
 
 
+def missing(value: object) -> bool:
+    """Return whether a cell has no value: None, NaN, or the NA and NaT of pandas."""
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number, also one that is written as a float; None for anything else.
+
+    >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
+    (1, 1, None, None, None)
+    """
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
 def _encodes(value: str) -> bool:
     try:
         value.encode()
@@ -89,7 +110,7 @@ def _encodes(value: str) -> bool:
 def csv_rows(path: Path, choose: Choose) -> Iterator[Row]:
     """Yield (line number, chosen cells) of a comma-separated file with a header and CSV quoting.
 
-    A blank line is yielded as a row of empty cells.
+    A blank line is yielded as a row of empty cells; a row over several lines has its first.
 
     Raises:
         InputError: unreadable text, a row of another length than the header, broken quoting, a
@@ -98,26 +119,27 @@ def csv_rows(path: Path, choose: Choose) -> Iterator[Row]:
     reader = csv.reader((f"{text}\n" for _, text in lines(path)), strict=True)
     header: list[str] | None = None
     positions: list[int] = []
+    first = 1  # line of the row that is read next
     try:
         for cells in reader:
+            line, first = first, reader.line_num + 1
             if header is None:
                 if not cells:
                     continue
                 header = [cell.strip() for cell in cells]
                 positions = [header.index(name) for name in choose(path, header)]
             elif not cells:
-                yield reader.line_num, ("",) * len(positions)
+                yield line, ("",) * len(positions)
             elif len(cells) != len(header):
                 raise InputError(
-                    f"{place(path, reader.line_num)}: {len(cells)} fields where the header has "
+                    f"{place(path, line)}: {len(cells)} fields where the header has "
                     f"{len(header)}; put text that holds a comma in double quotes"
                 )
             else:
-                yield reader.line_num, tuple(cells[p] for p in positions)
+                yield line, tuple(cells[p] for p in positions)
     except csv.Error as error:
         raise InputError(
-            f"{place(path, reader.line_num)}: broken CSV ({error}); "
-            'write a quote inside a quoted field as ""'
+            f'{place(path, first)}: broken CSV ({error}); write a quote inside a quoted field as ""'
         ) from error
 
 

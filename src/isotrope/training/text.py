@@ -536,6 +536,13 @@ class TextTask(TrainingTask):
                 f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out), "
                 f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
             )
+            if own.groups_dropped:
+                warn(
+                    f"warning: the group ({settings.groups}) of {own.groups_dropped:,} duplicates "
+                    "is dropped with them, so the record that is kept is pushed apart from other "
+                    "rows of that group; join groups that share a record, as `isotrope audit "
+                    "--groups` does in grouped.jsonl"
+                )
         say(
             f"{self.module.steps:,} steps of {settings.batch_size}{pieces}; "
             f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"

@@ -130,9 +130,13 @@ def test_pairs_keep_an_empty_field_for_the_store_to_count(tmp_path: Path) -> Non
 def test_a_csv_cell_of_several_lines_is_one_text(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text\n"one\ntwo"\nthree\n')
     assert [(r.texts, r.line) for r in read([tmp_path / "a.csv"])] == [
-        (("one\ntwo",), 3),
+        (("one\ntwo",), 2),
         (("three",), 4),
     ]
+    with (tmp_path / "a.csv").open("a") as file:
+        file.write('"four\nfive",six\n')
+    with pytest.raises(InputError, match=r"a\.csv, line 5: 2 fields where the header has 1"):
+        list(read([tmp_path / "a.csv"]))
 
 
 def test_folder_is_sorted_deep_and_safe_from_loops(tmp_path: Path) -> None:
@@ -292,7 +296,8 @@ def test_groups_are_a_column_beside_the_texts(suffix: str, tmp_path: Path) -> No
 
 def test_groups_are_text_or_integers(tmp_path: Path) -> None:
     file = tmp_path / "rows.jsonl"
-    for group, expected in ((17, "17"), ("x", "x"), (None, "")):
+    cells = ((17, "17"), (17.0, "17"), ("17.0", "17"), ("x", "x"), (None, ""), (float("nan"), ""))
+    for group, expected in cells:
         file.write_text(json.dumps({"text": "a", "label": group}))
         assert [record.group for record in read([file], groups="label")] == [expected]
     for group in (0.5, True, [1]):

@@ -100,6 +100,54 @@ def test_data_that_end_begin_again(tmp_path: Path) -> None:
     assert np.unique(np.concatenate(steps)).max() < SIZE + 5
 
 
-def test_data_that_need_no_streaming(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"have 12 records, and a buffer of --streaming 30 holds"):
-        streamed(tmp_path, Source(wanted=12))
+def test_a_later_buffer_without_two_different_records_has_no_step(tmp_path: Path) -> None:
+    def made(folder: Path) -> StreamedBatches:
+        numbers = [*range(30), *[7] * 65, *range(30, 100)]
+        records = [Record((str(i),), Path("data"), line, False) for line, i in enumerate(numbers)]
+        source = Source()
+        return StreamedBatches(
+            folder, lambda: iter(records), source.store, size=SIZE, batch_size=BATCH, seed=1
+        )
+
+    batches = made(tmp_path)
+    steps = [texts_at(batches, step) for step in range(20)]
+    assert [batches._report(number).kept < 2 for number in range(4)] == [False, True, True, False]
+    assert max(max(step) for step in steps) > 30
+    assert texts_at(made(tmp_path), 19) == steps[19]
+
+
+def test_adjacent_texts_across_the_border_of_a_buffer_stay_held_out(tmp_path: Path) -> None:
+    lines = [Record((str(i),), Path("data"), i + 1, opens=i == 0) for i in range(150)]
+
+    def store(folder: Path, records: Iterator[Record]) -> TokenStore:
+        if (folder / "manifest.json").is_file():
+            return TokenStore.open(folder)
+        return build(
+            folder,
+            records,
+            ids_of,
+            vocabulary=70_000,
+            max_length=9,
+            holdout=0.2,
+            views="adjacent",
+        )
+
+    batches = StreamedBatches(
+        tmp_path, lambda: iter(lines), store, size=37, batch_size=BATCH, seed=1
+    )
+    held = {int(text) for pair in batches.stores[""].held_out() for text in pair}
+    seen: set[int] = set()
+    for step in range(60):  # a few passes
+        drawn = batches.at(step)
+        rows = [batches.stores[""].rows(drawn.indices, column) for column in (0, 1)]
+        seen |= {int(row[0]) for column in rows for row in column}
+    assert len(held) > 3
+    assert len(seen) > 50
+    assert not held & seen
+
+
+@pytest.mark.parametrize("wanted", [12, SIZE])
+def test_data_that_need_no_streaming(tmp_path: Path, wanted: int) -> None:
+    message = rf"have {wanted} records, and a buffer of --streaming 30 holds"
+    with pytest.raises(InputError, match=message):
+        streamed(tmp_path, Source(wanted=wanted))

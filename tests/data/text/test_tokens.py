@@ -289,6 +289,20 @@ def test_groups_are_kept_beside_held_out_and_repeated_records(make: Make) -> Non
     assert make(texts).labels(np.arange(3)) == []
 
 
+@pytest.mark.parametrize("chunk", [3, 1 << 16])
+def test_groups_that_go_with_duplicates_are_counted(
+    make: Make, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(tokens, "CHUNK", chunk)
+    texts = ["a", "b", "a", "a", "a", "b", "a", "c", "c"]
+    groups = ["A", "", "B", "B", "A", "C", "", "", ""]  # dropped: B of a, and C of b
+    store = make(texts, groups=groups, grouped=True)
+    assert (store.report.groups_dropped, store.report.duplicates_dropped) == (2, 6)
+    assert not list(store.folder.glob("*.all"))
+    assert make(texts).report.groups_dropped == 0
+    assert make(texts, groups=["A"] * 9, grouped=True).report.groups_dropped == 0
+
+
 def test_adjacent_texts_have_no_groups(make: Make) -> None:
     with pytest.raises(InputError, match=r"t\.txt, line 1: a group is of one record"):
         make(["a", "b", "c"], groups=["x"], views="adjacent", grouped=True)

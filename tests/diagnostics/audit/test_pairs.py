@@ -35,6 +35,15 @@ def test_lengths_cuts_and_repetitions() -> None:
     assert found.cut.tolist() == [5]
 
 
+def test_a_pair_with_another_hard_negative_is_no_repetition() -> None:
+    records = [(f"question {i // 2}", f"answer {i // 2}", f"negative {i}") for i in range(20)]
+    records[9] = records[8]
+    triples = read_rows(records)
+    assert triples.marks.shape == (20, 3)
+    found = find_rows(triples, embedded(20), InfoNCE(), batch_size=4)
+    assert found.repeated.tolist() == [9]
+
+
 def test_a_script_of_few_texts_stands_out_in_its_own_column() -> None:
     records = [(f"question {i}", f"ответ {i}") for i in range(50)]
     records[3] = ("вопрос 3", "ответ 3")

@@ -1,12 +1,18 @@
 """The audit as text, as JSON and as files, and what it refuses."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from isotrope.core.errors import InputError
+from isotrope.diagnostics.audit.mining import Mined
+from isotrope.diagnostics.audit.push import Mutual
 from isotrope.diagnostics.audit.result import Audit, _short
+from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
@@ -48,9 +54,69 @@ def test_files_are_what_a_training_reads() -> None:
     assert labels[17] == labels[120]
     assert len(set(labels)) == 199
     mined = files["mined.jsonl"]
-    assert set(mined[0]) == {"anchor", "positive", "negative"}
+    assert set(mined[0]) == {"anchor", "positive", "negative", "label"}
     of_planted = [row["negative"] for row in mined if row["anchor"] == "question 17"]
     assert "answer 120" not in of_planted
+
+
+def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
+    records = [(f"question {i}", f"answer {i}", f"negative {i}") for i in range(200)]
+    records[21] = ("question 20", "answer 20", "another negative")
+    records[23] = records[22]
+    plain = planted()
+    audit = audit_rows(
+        read_rows(records),
+        of(plain.anchors, plain.positives),
+        InfoNCE(),
+        encoder="drawn",
+        uncovered=UNKNOWN,
+    )
+    pairs = np.array([[17, 120], [20, 40], [21, 40], [22, 23], [50, 51], [51, 52]])
+    audit = replace(
+        audit,
+        mutual=Mutual(pairs, np.ones(6), np.zeros(6)),
+        suspects=6,
+        found=replace(audit.found, apart=np.array([17, 50])),
+    )
+    kept = [json.loads(line)["negative"] for line in audit.files()["cleaned.jsonl"].splitlines()]
+    gone = {f"negative {i}" for i in (17, 21, 23, 40, 50, 52)}
+    assert set(kept) == {f"negative {i}" for i in range(200)} - gone | {"another negative"}
+    assert len(kept) == 200 - 5
+
+
+def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
+    audit = audited(InfoNCE(), mine=1, hardness=1.0)
+    assert audit.unwritten == {}
+    nothing = Mined(np.zeros((1, 2), np.int64), np.ones(1), 199)
+    apart = replace(audit.found, apart=np.arange(199))
+    audit = replace(audit, found=apart, mined=nothing)
+    assert list(audit.files()) == ["grouped.jsonl"]
+    assert list(audit.unwritten) == ["cleaned.jsonl", "mined.jsonl"]
+    assert "fewer than two rows are left without" in audit.unwritten["cleaned.jsonl"]
+    assert "fewer than two hard negatives were found" in audit.unwritten["mined.jsonl"]
+
+
+def test_every_file_has_the_groups_of_the_data(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    lines = [{"anchor": f"q{i}", "positive": f"p{i}", "topic": i // 20} for i in range(200)]
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    plain, data = planted(), read_rows(file, groups="topic")
+    groups = torch.arange(200) // 20
+    audit = audit_rows(
+        data,
+        of(plain.anchors, plain.positives, groups=groups),
+        InfoNCE(),
+        encoder="drawn",
+        uncovered=UNKNOWN,
+        mine=1,
+        hardness=1.0,
+        suspect=2.0,
+    )
+    files = audit.files()
+    assert list(files) == ["cleaned.jsonl", "grouped.jsonl", "mined.jsonl"]
+    for content in files.values():
+        rows = [json.loads(line) for line in content.splitlines()]
+        assert len({(int(row["anchor"][1:]) // 20, row["label"]) for row in rows}) == 10
 
 
 def test_flags_and_arguments_are_of_the_recommended_values() -> None:

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.corpora import Record
+from isotrope.data.text.corpora import Record, read
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.verbs import audit
 from tests.diagnostics.audit.handmade import of
 from tests.training.conftest import sentences
 
@@ -119,3 +120,15 @@ def test_rows_are_drawn_among_all_of_them() -> None:
     thirds = counts.reshape(3, 100).sum(axis=1)
     assert abs(thirds - 2000).max() < 150  # 2,000 of each third, deviation 35
     assert len(pair_rows(iter(records), name="t", most=400)) == 300
+
+
+def test_an_export_that_cannot_be_trained_on_is_not_written(
+    tmp_path: Path, encoder: SentenceEncoder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{text},an answer to {text},one\n" for text in sentences(8)]
+    file = written(tmp_path, "pairs.csv", "anchor,positive,topic\n" + "".join(lines))
+    written(tmp_path, "mined.jsonl", "of an earlier audit")
+    audit(file, encoder=encoder, groups="topic", dev=None, mine=1, output=tmp_path)
+    assert not (tmp_path / "mined.jsonl").exists()
+    assert "mined.jsonl is not written: fewer than two hard" in capsys.readouterr().err
+    assert len(list(read([tmp_path / "grouped.jsonl"], groups="label"))) == 8

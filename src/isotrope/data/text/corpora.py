@@ -20,6 +20,7 @@ or CR LF and nowhere else.
 """
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
@@ -28,7 +29,7 @@ from typing import NamedTuple
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted, visible
 from isotrope.data.splits import TRAIN, named_split
-from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
+from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix, whole
 from isotrope.data.text.hub import hub_rows, is_hub_name
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
@@ -49,6 +50,7 @@ _HEADER = frozenset({
     "passage", "context", "response", "score", "label", "id",
 })  # fmt: skip
 """Names of columns: a first line of nothing else is a header, which would be trained on."""
+_WHOLE = re.compile(r"^(-?\d+)\.0+$")  # of a group: beside missing numbers, 1 is written as 1.0
 _HUB = "hub"  # in place of a suffix
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
 
@@ -85,7 +87,8 @@ def read(
     Args:
         paths: files, folders, and names of data sets of the hub.
         columns: one, two or three column names of tables, in the order of a record's texts.
-        groups: the column of tables that says which group a record belongs to: text or an integer.
+        groups: the column of tables that says which group a record belongs to: text or whole
+            numbers, where 1.0 is 1.
         limit: the largest number of records.
         streaming: keep no copy of a data set of the hub.
 
@@ -129,7 +132,8 @@ def _records(
             if not any(texts):
                 opens = True
                 continue
-            record = Record(texts, path, line, opens, "" if groups is None else cells[-1])
+            group = "" if groups is None else _WHOLE.sub(r"\1", cells[-1])
+            record = Record(texts, path, line, opens, group)
             first = first or record
             if len(texts) != len(first.texts):
                 raise InputError(
@@ -164,8 +168,8 @@ def _file_rows(
         return names
 
     def cell(value: object, line: int, place: int) -> str:
-        if place == len(names) - len(last) and type(value) is int:
-            return str(value)
+        if place == len(names) - len(last) and (number := whole(value)) is not None:
+            return str(number)
         return cell_text(value, path, line, names[place])
 
     if suffix == _HUB:

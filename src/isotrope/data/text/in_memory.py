@@ -15,7 +15,7 @@ from isotrope.core.documents import brief
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import place
-from isotrope.data.tables import named
+from isotrope.data.tables import missing, named, whole
 from isotrope.data.text.corpora import PAIR, SUFFIXES, TEXT, usual_columns
 from isotrope.data.text.datasets import NAME
 
@@ -150,12 +150,6 @@ def text_records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | N
     """
     width = 0
     for number, texts in enumerate(_rows(data, columns)):
-        wrong = next((text for text in texts if not (text is None or isinstance(text, str))), None)
-        if wrong is not None:
-            raise InputError(
-                f"record {number} of the data holds {brief(wrong)} ({type(wrong).__name__}), which "
-                "is not text; choose columns of text"
-            )
         if not 1 <= len(texts) <= 3:
             raise InputError(
                 f"record {number} of the data has {len(texts)} texts; a record is one text, "
@@ -193,7 +187,7 @@ def _rows(data: object, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         if isinstance(record, str):
             yield (record,)
         elif isinstance(record, (tuple, list)):
-            yield tuple(record)
+            yield tuple(_cell(text, number) for text in record)
         else:
             raise InputError(
                 f"record {number} of the data is {brief(record)} ({type(record).__name__}); give "
@@ -201,11 +195,32 @@ def _rows(data: object, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
             )
 
 
-def _column(data: object, name: str) -> list[object]:
-    """Return a column of a table.
+def _cell(value: object, number: int, column: str = "", *, group: bool = False) -> str | int | None:
+    """Return a text or a group of a record as it is written; None if it is missing.
 
     Raises:
-        InputError: a list, no such column, or one that is called as one of text is.
+        InputError: it is not text, and not the whole number that a group may be.
+    """
+    if missing(value):
+        return None
+    if isinstance(value, str):
+        return value
+    if group and (integer := whole(value)) is not None:
+        return integer
+    where = f" in column {column!r}" if column else ""
+    other = "neither text nor a whole number; convert it to text"
+    raise InputError(
+        f"record {number} of the data holds {brief(value)} ({type(value).__name__}){where}, which "
+        f"is {other if group else 'not text; choose columns of text'}"
+    )
+
+
+def _column(data: object, name: str) -> Iterator[str | int | None]:
+    """Yield the groups in a column of a table.
+
+    Raises:
+        InputError: a list, no such column, one that is called as one of text is, or what is neither
+            text nor a whole number.
     """
     library = _library(data)
     if not library:
@@ -216,8 +231,11 @@ def _column(data: object, name: str) -> list[object]:
     found = table.column_names if library == "datasets" else list(map(str, table.columns))
     named((name,))(_DATA, found or ())
     if library == "datasets":
-        return [row[name] for row in table.select_columns([name])]
-    return list(table[name].to_list())
+        values: Iterable[object] = (row[name] for row in table.select_columns([name]))
+    else:
+        values = table[name].to_list()
+    for number, value in enumerate(values):
+        yield _cell(value, number, name, group=True)
 
 
 def _table(data: object, library: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -225,10 +243,10 @@ def _table(data: object, library: str, columns: Sequence[str]) -> Iterator[tuple
     table: Any = data  # the three libraries have no type in common
     available = table.column_names if library == "datasets" else list(table.columns)
     names = (named(columns) if columns else usual_columns)(_DATA, list(map(str, available or ())))
+    rows: Iterable[Sequence[object]]
     if library == "datasets":
-        for row in table.select_columns(list(names)):
-            yield tuple(row[name] for name in names)
-        return
-    cells = [table[name] for name in names]
-    for row in zip(*(column.to_list() for column in cells), strict=True):
-        yield tuple(None if cell != cell else cell for cell in row)
+        rows = ([row[name] for name in names] for row in table.select_columns(list(names)))
+    else:
+        rows = zip(*(table[name].to_list() for name in names), strict=True)
+    for number, row in enumerate(rows):
+        yield tuple(_cell(value, number, name) for value, name in zip(row, names, strict=True))

@@ -10,13 +10,14 @@ step, and where that is no longer on the disk, what comes before it in the data 
 
 What would need all of the data does not exist here: epochs, duplicates farther apart than a buffer,
 an order of all records. A record is held out by a hash of its text, so the same text is held out of
-later buffers, too.
+later buffers, too. Adjacent texts are paired within a buffer. A later buffer with fewer than two
+different records has no step.
 """
 
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from isotrope.core.errors import CannotResume, InputError
@@ -24,7 +25,7 @@ from isotrope.core.files import atomic_replace, remove
 from isotrope.data.text.batches import Batches
 from isotrope.data.text.corpora import Record
 from isotrope.data.text.mixture import Drawn
-from isotrope.data.text.tokens import StoreReport, TokenStore, joined
+from isotrope.data.text.tokens import StoreReport, TokenStore, TooFewRecords, joined
 
 __all__ = ["StreamedBatches"]
 
@@ -69,7 +70,7 @@ class StreamedBatches:
 
     @property
     def report(self) -> StoreReport:
-        """The counts of all buffers so far together."""
+        """The counts of all buffers so far together; a record counts again in each pass."""
         return joined(self._reports)
 
     def at(self, step: int) -> Drawn:
@@ -89,6 +90,7 @@ class StreamedBatches:
     def _begin(self, number: int, first: int) -> None:
         """Make a buffer the present one; ``first`` is its first step."""
         store = self._open(number)
+        assert store is not None, "only a buffer with steps is begun"
         self._report(number)
         self._number, self._first, self.stores = number, first, {"": store}
         self._batches = Batches(store, self.batch_size, self.seed)
@@ -96,14 +98,21 @@ class StreamedBatches:
             if folder.is_dir() and folder.name not in ("0", str(number)):
                 remove(folder)
 
-    def _open(self, number: int) -> TokenStore:
-        """Open or build the store of a buffer, and keep its counts."""
-        store = self._build(self.folder / str(number), self._buffer(number))
-        counts, kept = asdict(store.report), self.folder / f"{number}.json"
+    def _open(self, number: int) -> TokenStore | None:
+        """Open or build the store of a buffer, and keep its counts; None if it has no step."""
+        store: TokenStore | None = None
+        try:
+            store = self._build(self.folder / str(number), self._buffer(number))
+            report = store.report
+        except TooFewRecords as error:
+            if number == 0:
+                raise
+            report = error.report
+        kept = self.folder / f"{number}.json"
         if not kept.is_file():
             with atomic_replace(kept) as temporary:
-                temporary.write_text(json.dumps(counts), encoding="utf-8")
-        elif json.loads(kept.read_text(encoding="utf-8")) != counts:
+                temporary.write_text(json.dumps(asdict(report)), encoding="utf-8")
+        elif StoreReport(**json.loads(kept.read_text(encoding="utf-8"))) != report:
             raise CannotResume(
                 f"records {number * self.size + 1:,} to {(number + 1) * self.size:,} of the data "
                 "are not what they were when this run read them first: give the data that it began "
@@ -126,6 +135,8 @@ class StreamedBatches:
             self._reader = islice(self._endless(), number * self.size, None)
         self._next = number + 1
         yield from islice(self._reader, self.size)
+        if number == 0:  # one more: where the data end here, they need no buffer
+            self._reader = chain([next(self._reader)], self._reader)
 
     def _endless(self) -> Iterator[Record]:
         """Yield the records over and over."""
@@ -134,7 +145,7 @@ class StreamedBatches:
             for record in self._records():
                 count += 1
                 yield record
-            if count < self.size:
+            if count <= self.size:
                 raise InputError(
                     f"the data have {count:,} records, and a buffer of --streaming {self.size} "
                     "holds them all: leave --streaming out"

@@ -34,13 +34,15 @@ from isotrope.data.text.corpora import Record
 from isotrope.data.text.repeats import CHUNK, hash64, mark_repeated, near_identical, read_part
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 
-__all__ = ["StoreReport", "TokenStore", "Tokenize", "build", "joined"]
+__all__ = ["StoreReport", "TokenStore", "Tokenize", "TooFewRecords", "build", "joined"]
 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]
 
 _FORMAT = 1
-_ROWS, _HASHES, _HELD = "rows.all", "hashes.all", "held.all"  # removed when complete
+# removed when complete
+_ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
+_TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
 _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokenizer
 
 
@@ -63,6 +65,8 @@ class StoreReport:
         max_length: the most tokens of a text.
         fingerprint: 16 hexadecimal digits that change with any record or their order.
         grouped: whether records have groups of their own.
+        groups_dropped: repetitions of an earlier record that have another group, which is dropped
+            with them.
     """
 
     views: str
@@ -79,6 +83,15 @@ class StoreReport:
     max_length: int
     fingerprint: str
     grouped: bool = False
+    groups_dropped: int = 0
+
+
+class TooFewRecords(InputError):
+    """Fewer than two different records are left to train on; the counts are in ``report``."""
+
+    def __init__(self, message: str, report: StoreReport) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 def joined(reports: Sequence[StoreReport]) -> StoreReport:
@@ -87,7 +100,8 @@ def joined(reports: Sequence[StoreReport]) -> StoreReport:
     if len(reports) == 1:
         return first
     counts = (
-        "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens"
+        "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
+        "groups_dropped"
     )
     totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
     return replace(
@@ -220,15 +234,15 @@ def build(
         progress: called with the number of records read since the last call.
 
     Raises:
-        InputError: what ``records`` raises; views that do not fit the records; fewer than two
-            different records left to train on; a disk that is full.
+        InputError: what ``records`` raises; views that do not fit the records; a disk that is full.
+        TooFewRecords: fewer than two different records are left to train on.
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to less than 1; found {holdout}")
     stream = _watched(records, progress)
     first = next(stream, None)
     if first is None:
-        raise _too_few(0, 0, "0 read")
+        raise InputError(f"{_TOO_FEW}; found 0 (of 0: 0 read); {_MORE}")
     former = Former(resolve(views, first), holdout, seed)
     columns = 2 if former.views == "adjacent" else len(first.texts)
     dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
@@ -277,13 +291,14 @@ class _Writer:
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
             name: self._open.enter_context((folder / name).open("wb"))
-            for name in ("tokens.bin", "offsets.bin", "groups.bin", _ROWS, _HASHES, _HELD)
+            for name in ("tokens.bin", "offsets.bin", "groups.bin", _ROWS, _HASHES, _GROUPED, _HELD)
         }
         self._texts: list[str] = []  # of the batch that is being collected, as all below
         self._characters = 0
         self._groups: list[int] = []
         self._rows: list[tuple[int, ...]] = []
         self._hashes: list[int] = []
+        self._grouped: list[int] = []
         self._append("offsets.bin", np.zeros(1, np.int64))
 
     def __enter__(self) -> "_Writer":
@@ -309,6 +324,8 @@ class _Writer:
             # a record without a group shares one with those of its anchor alone
             mark = record.group.encode() or near_identical(record.texts[0])
             row += (hash64(mark, b"group" if record.group else b"") >> 1,)  # fits into an int64
+            grouped = "\0".join((*record.texts, record.group)).encode()
+            self._grouped.append(hash64(grouped) if record.group and not record.held else 0)
         self._rows.append(row)
         if len(self._hashes) >= _BATCH_TEXTS or self._characters >= _BATCH_CHARACTERS:
             self.flush()
@@ -333,7 +350,8 @@ class _Writer:
             self.tokens = int(ends[-1])
         self._append(_ROWS, np.array(self._rows, np.int64))
         self._append(_HASHES, np.array(self._hashes, np.uint64))
-        self._texts, self._groups, self._rows, self._hashes = [], [], [], []
+        self._append(_GROUPED, np.array(self._grouped, np.uint64))
+        self._texts, self._groups, self._rows, self._hashes, self._grouped = [], [], [], [], []
         self._characters = 0
 
     def _append(self, name: str, array: NDArray[Any]) -> None:
@@ -371,15 +389,7 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
             held_out += int((held & ~repeated).sum())
             duplicates += int(repeated.sum())
             former.empty += int(empty.sum())
-    if kept < 2:
-        raise _too_few(
-            kept,
-            writer.records,
-            f"{duplicates} repeated, {held_out} held out, {former.empty} empty",
-        )
-    for path in (hashes, rows, held_all, repeated_file):
-        path.unlink()
-    return StoreReport(
+    report = StoreReport(
         views=former.views,
         columns=columns,
         kept=kept,
@@ -390,18 +400,33 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         neighbours_dropped=former.neighbours,
         texts=writer.texts,
         tokens=writer.tokens,
-        truncated_share=writer.truncated / writer.texts,
+        truncated_share=writer.truncated / max(writer.texts, 1),
         max_length=writer.max_length,
         fingerprint=fingerprint.hexdigest(),
         grouped=writer.grouped,
+        groups_dropped=_groups_dropped(folder, repeated_file) if writer.grouped else 0,
     )
+    if kept < 2:
+        found = f"{duplicates} repeated, {held_out} held out, {former.empty} empty"
+        raise TooFewRecords(
+            f"{_TOO_FEW}; found {kept} (of {writer.records}: {found}); {_MORE}", report
+        )
+    for path in (hashes, rows, folder / _GROUPED, held_all, repeated_file):
+        path.unlink()
+    return report
 
 
-def _too_few(kept: int, records: int, what: str) -> InputError:
-    return InputError(
-        f"training needs at least 2 different records; found {kept} (of {records}: {what}); "
-        "give more text"
-    )
+def _groups_dropped(folder: Path, repeated: Path) -> int:
+    """Return how many repeated records come with a group for the first time."""
+    grouped, again, dropped = folder / _GROUPED, folder / "again.all", 0
+    count = repeated.stat().st_size
+    mark_repeated(grouped, again, count)
+    for start in range(0, count, CHUNK):
+        twice, before = (read_part(p, np.uint8, start, CHUNK) == 1 for p in (repeated, again))
+        has_group = read_part(grouped, np.uint64, start, CHUNK) != 0
+        dropped += int((twice & ~before & has_group).sum())
+    again.unlink()
+    return dropped
 
 
 def _have_tokens(

@@ -68,7 +68,8 @@ class Former:
         holdout: share that is never trained on.
         seed: the seed of the choice.
         empty: records left out so far because a text is empty.
-        neighbours: adjacent pairs left out so far because they share a text with a held-out pair.
+        neighbours: adjacent pairs left out so far because they share a text with a held-out pair,
+            or may: the text before the first is not known where that does not open a document.
     """
 
     views: Views
@@ -113,6 +114,8 @@ class Former:
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False
+            if before is None:  # a buffer may begin within a document, after a held-out text
+                text_held = self.holdout > 0 and not record.opens
             if before is not None and not record.opens:
                 if before_chosen:
                     text_held = True

@@ -3,7 +3,8 @@
 - *apart*: the positive is farther from the anchor than most other rows' positives are;
 - *solved*: the objective is done with the row already (GD < 0.01) at the batch size of training;
 - *cut*: a text is longer than the tokens that training reads;
-- *repeated*: another row before it has the same texts, up to case and punctuation;
+- *repeated*: another row before it has the same texts, up to case and punctuation, and the same
+  hard negative if it has one;
 - *lengths* that stand out: a text far longer or shorter than the middle half of its column;
 - *scripts*: a text in a script (Cyrillic, Arabic) that few texts of its column have. Languages
   that share a script are not told apart.

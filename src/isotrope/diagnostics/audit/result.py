@@ -3,12 +3,15 @@
 The files are JSON lines, one record each, which ``isotrope train`` and the ``datasets`` library
 read:
 
-- ``cleaned.jsonl``: the rows without those apart and repeated, and of each group of likely false
-  negatives the first;
-- ``grouped.jsonl``: all rows with an integer ``label``, equal for rows that are likely to belong
-  together: ``isotrope train --groups label`` does not push apart what shares one, and neither does
-  ``ObjectiveLoss(..., groups=True)``, to which sentence-transformers hands ``label``;
+- ``cleaned.jsonl``: the rows without those apart and repeated, and of what is left of each group of
+  likely false negatives the first;
+- ``grouped.jsonl``: all rows;
 - ``mined.jsonl``: with hard negatives, where they were asked for.
+
+Each row has an integer ``label``, equal for rows that are likely to belong together or are in one
+group of the data: ``isotrope train --groups label`` does not push apart what shares one, and
+neither does ``ObjectiveLoss(..., groups=True)``, to which sentence-transformers hands ``label``.
+A file with fewer than two rows, which no training takes, is not written.
 """
 
 import json
@@ -31,6 +34,12 @@ from isotrope.paradigm.objective import Objective
 
 __all__ = ["Audit", "AuditTable"]
 
+_TOO_FEW = {
+    "cleaned.jsonl": "rows are left without those whose positive is far away, repetitions and "
+    "likely false negatives; check that the columns belong together, or raise --suspect",
+    "mined.jsonl": "hard negatives were found that are in no group with their anchor; raise "
+    "--hardness or --suspect",
+}
 _LISTED = 20  # pairs and rows of each kind in a table; the JSON has all
 _WIDTH = 48  # characters of a text in a table
 
@@ -180,20 +189,44 @@ class Audit:
         return [self._settings(), self._pairs(), self._rows(), self._uncovered()]
 
     def files(self) -> dict[str, bytes]:
-        """Return the files for a training, by their names."""
-        texts, first = self.rows.texts, np.unique(self._alike(), return_index=True)[1]
-        dropped = np.union1d(self.found.apart, self.found.repeated)
-        cleaned = np.setdiff1d(first, dropped)
-        lines = {"cleaned.jsonl": [record_line(texts[i]) for i in cleaned]}
-        lines["grouped.jsonl"] = [
-            record_line(record, {"label": int(group)})
-            for record, group in zip(texts, self.groups, strict=True)
-        ]
+        """Return the files for a training, by their names, without those of :attr:`unwritten`."""
+        lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
+        lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
         if self.mined is not None:
-            lines["mined.jsonl"] = [
-                record_line((*texts[i][:2], texts[j][1])) for i, j in self.mined.rows.tolist()
-            ]
-        return {name: "".join(each).encode() for name, each in lines.items()}
+            lines["mined.jsonl"] = [self._line(i, j) for i, j in self.mined.rows.tolist()]
+        without = self.unwritten
+        return {name: "".join(of).encode() for name, of in lines.items() if name not in without}
+
+    @property
+    def unwritten(self) -> dict[str, str]:
+        """Why a file is not written, by its name: a training needs two rows."""
+        counts = {"cleaned.jsonl": len(self._sound())}
+        if self.mined is not None:
+            counts["mined.jsonl"] = len(self.mined.rows)
+        return {
+            name: f"{name} is not written: fewer than two {_TOO_FEW[name]}"
+            for name, count in counts.items()
+            if count < 2
+        }
+
+    def _line(self, row: int, negative: int | None = None) -> str:
+        """Return a row as a line; the positive of another is its hard negative, if one is given."""
+        texts = self.rows.texts[row]
+        if negative is not None:
+            texts = (*texts[:2], self.rows.texts[negative][1])
+        return record_line(texts, {"label": int(self.groups[row])})
+
+    def _sound(self) -> NDArray[np.int64]:
+        """Return the rows that are neither apart nor repeated, of those alike the lowest pair.
+
+        All hard negatives of that pair stay.
+        """
+        dropped = np.union1d(self.found.apart, self.found.repeated)
+        rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
+        _, first, group = np.unique(self._alike()[rows], return_index=True, return_inverse=True)
+        marks = self.rows.marks[rows, :2]
+        kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
+        return kept
 
     def _alike(self) -> NDArray[np.int64]:
         """Return the groups of likely false negatives alone, without those of equal texts."""

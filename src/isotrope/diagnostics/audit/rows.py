@@ -41,7 +41,8 @@ class PairedRows:
         views: how a positive is made: ``dropout``, ``adjacent`` or ``pairs``.
         name: the name of the file.
         empty: records left out because a text is empty.
-        marks: uint64 (n x 1 or 2), equal for texts that differ in case and punctuation only.
+        marks: uint64 (n x texts of a record), equal for texts that differ in case and punctuation
+            only.
         grouped: uint64 (n), equal for rows of a group of their own; a row without one has the mark
             of its anchor.
     """
@@ -170,7 +171,7 @@ def pair_rows(
         raise InputError(
             f"{name}: {len(texts)} row with text is too few to compare; give at least 2"
         )
-    marks = [[hash64(near_identical(text)) for text in record[:2]] for record in texts]
+    marks = [[hash64(near_identical(text)) for text in record] for record in texts]
     grouped = [
         hash64(group.encode(), b"group") if group else own[0]
         for group, own in zip(groups, marks, strict=True)
@@ -220,7 +221,7 @@ def embed_rows(
             torch.from_numpy(encoder.encode(column, max_length=limit, progress=progress))
             for column in _prompted(rows, prompts)
         ]
-    groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks, rows.grouped])))
+    groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
     cut = np.asarray((lengths > limit).any(axis=1))
     return Embedded(views[0], views[1], groups, cut, lengths)
 
