@@ -167,7 +167,7 @@ ADVICE = {
     ),
     "nothing-left-to-learn": Advice(
         "Before the first update, the positives of most anchors were already much closer than all "
-        "negatives, and training gained nothing. The encoder already knows these data.",
+        "negatives, and no gain was measured. The encoder already knows these data.",
         (
             "Add hard negatives, as a third column of the file.",
             "Train on other data that are closer to what you will search.",

@@ -213,6 +213,5 @@ def test_texts_of_a_group_are_no_negatives_of_each_other(encoder: Path, tmp_path
     without = probe_texts(model, read_texts([file], columns=["text"], guarded=True))
     groups = read_texts([file], columns=["text"], groups="product", guarded=True)
     grouped = probe_texts(model, groups)
-    assert without["copies"] == 1
-    assert grouped["copies"] == 0
+    assert without["copies"] > grouped["copies"] == 0
     assert (without["negatives"], grouped["negatives"]) == (79, 78)

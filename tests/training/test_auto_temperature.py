@@ -73,6 +73,10 @@ def test_each_data_set_has_its_own(given: dict[str, Any]) -> None:
         ({"encoder": "scratch"}, "one from scratch has not: give a number"),
         ({"objective": "mpt"}, "objective mpt has no temperature to be found"),
         ({"objective": "vicreg"}, "vicreg"),
+        (
+            {"files": [("the same", text) for text in sentences(8)]},
+            "where no anchor has a negative",
+        ),
         ({"objective_settings": {"temperature": "car"}}, "a number; found 'car'"),
         ({"files": PAIRS[:1]}, "too few to compare"),
     ],

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from isotrope.core.distributed import launched_processes
 from isotrope.core.errors import InputError
-from isotrope.core.hyper import hypers
 from isotrope.data.text.corpora import Record
 from isotrope.data.text.datasets import named_errors
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
@@ -94,8 +93,6 @@ def _recommended(
     name, values = described
     others = {key: value for key, value in values.items() if key != "temperature"}
     objective = checked_objective(name, others)
-    if "temperature" not in hypers(type(objective)):
-        raise InputError(f"objective {name} has no temperature to be found: leave it out")
     rows = pair_rows(
         islice(records, settings.streaming or _RECORDS),
         name="the data",
@@ -111,6 +108,13 @@ def _recommended(
         seed=settings.seed,
     )
     table = settings_table(embedded, objective, batch_size=settings.batch_size, seed=settings.seed)
-    (found,) = (each for each in recommend(table) if each.name == "temperature")
+    if all(row.name != "temperature" for row in table):
+        raise InputError(f"objective {name} has no temperature to be found: leave it out")
+    found = next((each for each in recommend(table) if each.name == "temperature"), None)
+    if found is None:
+        raise InputError(
+            "no temperature can be found where no anchor has a negative: all rows are of one "
+            "group, or share a text"
+        )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -8,6 +8,7 @@ from isotrope.diagnostics.observe import measure
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.modified_mhe import ModifiedMHE
 from isotrope.objectives.triplet import MPT
+from isotrope.paradigm.forms import Symmetric
 from tests.diagnostics.audit.handmade import embedded, of
 
 
@@ -67,3 +68,13 @@ def test_nothing_is_recommended_where_no_anchor_has_a_negative() -> None:
     table = settings_table(of(same, same, groups=groups), InfoNCE(), batch_size=4)
     assert {line.dissipation for line in table} == {None}
     assert recommend(table) == []
+
+
+def test_of_both_directions_the_same_settings_are_varied() -> None:
+    rows = embedded(64)
+    both = settings_table(rows, Symmetric(objective=InfoNCE()), batch_size=32)
+    one = settings_table(rows, InfoNCE(), batch_size=32)
+    assert [(line.name, line.value, line.own) for line in both] == [
+        (line.name, line.value, line.own) for line in one
+    ]
+    assert recommend(both)[0].value == recommend(one)[0].value

@@ -234,7 +234,12 @@ class Audit:
 
     def _settings(self) -> AuditTable:
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
-        note = " ".join(reasons) or "Nothing to recommend: no anchor has a negative."
+        why = (
+            "no anchor has a negative"
+            if all(row.dead is None for row in self.settings)
+            else "of this objective no temperature, margin or ratio is varied"
+        )
+        note = " ".join(reasons) or f"Nothing to recommend: {why}."
         rows = [
             (
                 f"{row.name} {row.value:g}{' (set)' if row.own else ''}",

@@ -26,6 +26,7 @@ from isotrope.data.text.batches import Batches
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.diagnostics.observe import above_bound
 from isotrope.paradigm.anatomy import MOST, summary
+from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective
 
 __all__ = ["GRID", "HARDEST", "Recommendation", "Setting", "recommend", "settings_table"]
@@ -100,13 +101,16 @@ def settings_table(
     size = min(batch_size, most)
     sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})
     table = [_begun(embedded, objective, "batch size", s, s, s == size, seed) for s in sizes]
-    fields = hypers(type(objective))
+    base = objective.objective if isinstance(objective, Symmetric) else objective
+    fields = hypers(type(base))
     for name, grid in GRID.items():
-        own = objective.hyperparameters().get(name)
+        own = base.hyperparameters().get(name)
         if name not in fields or not isinstance(own, (int, float)):
             continue
         for value in sorted({own, *(v for v in grid if fields[name].allows(v))}):
-            changed = dataclasses.replace(objective, **{name: value})
+            changed: Objective = dataclasses.replace(base, **{name: value})
+            if base is not objective:
+                changed = Symmetric(objective=changed)
             table.append(_begun(embedded, changed, name, value, size, value == own, seed))
     return table
 

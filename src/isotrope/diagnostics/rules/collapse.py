@@ -41,7 +41,7 @@ def diverging(case: RunEvidence) -> Finding | None:
         what = "thrown the embeddings together, and undone what told positives from negatives"
     elif crosses("lost_spread", lost) and crosses("loss_rise", rise):
         evidence = [("lost_spread", lost), ("loss_rise", rise)]
-        what = "thrown the embeddings together, and the loss has never come back below its start"
+        what = "thrown the embeddings together, and the loss ends above its start"
     elif _exploding(case, jump):
         evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
         what = "made the embeddings many times as long, where their directions hardly turn"

@@ -61,7 +61,7 @@ def no_negatives(case: RunEvidence) -> Finding | None:
         THRESHOLDS["without_negatives"].source,
         "--batch-size 64"
         if size == 1
-        else "--batch-size 64 (batches of more than one row, and of more than one group)",
+        else f"--batch-size {max(64, size or 0)}, and more than one group in a batch (--groups)",
         "No anchor of a batch has a negative, so that a loss that tells positives from negatives "
         "is 0 and teaches nothing. That it is 0 does not mean that anything has been learnt.",
     )
