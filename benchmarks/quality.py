@@ -6,7 +6,7 @@ searches other functions by the first sentence of their docstrings (MRR@10, out 
 and length are the same; each trainer draws its own order. The arms: ours as it comes, with a head
 that is not saved; ours without one; theirs. The last step is scored: no dev set chooses anything.
 
-    python benchmarks/quality.py [--seeds 0 1 2] [--steps 20] [--csv FILE] [--show]
+    python benchmarks/quality.py [--seeds 0 1 2] [--csv FILE] [--show]
 
 A training takes one to two minutes of one core. Rows that are in the CSV are kept.
 """
@@ -39,7 +39,7 @@ from isotrope.evaluation.retrieval import retrieval_dev
 CSV = Path(__file__).resolve().parents[1] / "docs" / "results" / "quality.csv"
 COLUMNS = ("trainer", "seed", "score", "start", "steps", "pairs", "torch", "sentence_transformers")
 ENCODER, PACKAGES = "all-MiniLM-L6-v2", (STANDARD_LIBRARY, "numpy", "torch")
-HELD_OUT, TRAINED, BATCH, TOKENS, RATE = 1000, 4000, 64, 32, 5e-5
+HELD_OUT, TRAINED, STEPS, BATCH, TOKENS, RATE = 1000, 4000, 20, 64, 32, 5e-5
 ARMS = ("isotrope", "isotrope, no head", "sentence-transformers")
 Pairs = list[tuple[str, str]]
 
@@ -52,9 +52,7 @@ def data(seed: int) -> tuple[Pairs, RetrievalSet]:
     return pairs, from_pairs((item.query, item.target) for item in held_out)
 
 
-def ours(
-    pairs: Pairs, head: Literal["mlp", "none"], steps: int, seed: int, folder: str
-) -> SentenceEncoder:
+def ours(pairs: Pairs, head: Literal["mlp", "none"], seed: int, folder: str) -> SentenceEncoder:
     """Train with ``isotrope.fit``."""
     outcome = isotrope.fit(
         pairs,
@@ -63,7 +61,7 @@ def ours(
         head=head,
         dropout=0.1,
         batch_size=BATCH,
-        max_steps=steps,
+        max_steps=STEPS,
         max_length=TOKENS,
         learning_rate=RATE,
         seed=seed,
@@ -73,7 +71,7 @@ def ours(
     return SentenceEncoder.load(outcome.output / "model", device="cpu")
 
 
-def theirs(pairs: Pairs, steps: int, seed: int, folder: str) -> SentenceEncoder:
+def theirs(pairs: Pairs, seed: int, folder: str) -> SentenceEncoder:
     """Train with SentenceTransformerTrainer."""
     model = SentenceTransformer(str(resolve(ENCODER)), device="cpu")
     reads, model.max_seq_length = model.max_seq_length, TOKENS
@@ -81,7 +79,7 @@ def theirs(pairs: Pairs, steps: int, seed: int, folder: str) -> SentenceEncoder:
     arguments = SentenceTransformerTrainingArguments(
         f"{folder}/steps",
         per_device_train_batch_size=BATCH,
-        max_steps=steps,
+        max_steps=STEPS,
         learning_rate=RATE,
         max_grad_norm=1.0,
         lr_scheduler_type="linear",
@@ -103,11 +101,11 @@ def theirs(pairs: Pairs, steps: int, seed: int, folder: str) -> SentenceEncoder:
     return SentenceEncoder.load(f"{folder}/model", device="cpu")
 
 
-def trained(arm: str, pairs: Pairs, steps: int, seed: int, folder: str) -> SentenceEncoder:
+def trained(arm: str, pairs: Pairs, seed: int, folder: str) -> SentenceEncoder:
     """Return the encoder that an arm ends with."""
     if arm == "sentence-transformers":
-        return theirs(pairs, steps, seed, folder)
-    return ours(pairs, "none" if arm.endswith("no head") else "mlp", steps, seed, folder)
+        return theirs(pairs, seed, folder)
+    return ours(pairs, "none" if arm.endswith("no head") else "mlp", seed, folder)
 
 
 def summary(rows: list[dict[str, str]]) -> list[str]:
@@ -131,7 +129,6 @@ def main() -> None:
     """Measure what is missing, seed by seed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--csv", type=Path, default=CSV)
     parser.add_argument("--show", action="store_true")
     options = parser.parse_args()
@@ -150,7 +147,7 @@ def main() -> None:
             if (arm, str(seed)) in there:
                 continue
             with tempfile.TemporaryDirectory() as folder:
-                encoder = trained(arm, pairs, options.steps, seed, folder)
+                encoder = trained(arm, pairs, seed, folder)
                 score = retrieval_dev(encoder, held_out)
             versions = torch.__version__, sentence_transformers.__version__
             found = (
@@ -158,7 +155,7 @@ def main() -> None:
                 seed,
                 f"{score:.2f}",
                 f"{start:.2f}",
-                options.steps,
+                STEPS,
                 len(pairs),
                 *versions,
             )

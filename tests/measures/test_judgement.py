@@ -138,8 +138,8 @@ def test_an_interval_beside_0_that_is_within_noise_says_why() -> None:
     told = judge(found)
     assert told.outcome == "within noise"
     assert told.numbers["saved"]["low"] > 0
-    assert "to +3.80, but p 0.06 as two steps were compared; this step was" in told.sentence
-    assert "as two steps" not in judge(history(0.5, 0.53, 0.52)).sentence
+    assert "to +3.80, but p 0.064 by Holm's method; this step was" in told.sentence
+    assert "Holm" not in judge(history(0.5, 0.53, 0.52)).sentence
 
 
 def test_equal_models_are_called_different_in_a_twentieth_of_draws_at_most() -> None:

@@ -23,7 +23,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.text.batches import joined_groups
 from isotrope.data.text.corpora import read
-from isotrope.data.text.repeats import hash64, near_identical
+from isotrope.data.text.repeats import group_mark, hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName
 from isotrope.data.text.views import resolve as resolve_views
 from isotrope.diagnostics.copies import copied
@@ -163,7 +163,7 @@ def _groups(
     marks = [
         [
             *(hash64(near_identical(text)) for text in (record[0], record[-1])),
-            hash64(label.encode(), b"group") if label else hash64(near_identical(record[0])),
+            group_mark(label, record[0]),
         ]
         for record, label in drawn
     ]

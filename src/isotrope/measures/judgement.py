@@ -294,7 +294,7 @@ def _score_text(number: Mapping[str, float], how: str) -> str:
         low, high = number["low"], number["high"]
         change = f"{number['difference']:+.2f}, {LEVEL:.0%} interval {low:+.2f} to {high:+.2f}"
         if low * high > 0 and number["p"] > 1 - LEVEL:  # the interval is of one comparison
-            change += f", but p {number['p']:.2f} as two steps were compared"
+            change += f", but p {number['p']:.3f} by Holm's method"
         change += "; "
     return f"{number['score']:.2f} at step {number['step']:,.0f} ({change}{how})"
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "hash64", "mark_repeated", "near_identical", "read_part"]
+__all__ = ["CHUNK", "group_mark", "hash64", "mark_repeated", "near_identical", "read_part"]
 
 CHUNK = 1 << 16
 """Records read at a time in a pass over an array file."""
@@ -39,6 +39,11 @@ def near_identical(text: str) -> bytes:
 def hash64(content: bytes, key: bytes = b"") -> int:
     """Return the 64-bit BLAKE2b hash of ``content``, keyed if a key of up to 64 bytes is given."""
     return int.from_bytes(hashlib.blake2b(content, digest_size=8, key=key).digest(), "little")
+
+
+def group_mark(group: str, anchor: str) -> int:
+    """Return the hash of a record's group; without one, that of its near-identical anchors."""
+    return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 
 def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[Any]:

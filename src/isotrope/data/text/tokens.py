@@ -31,7 +31,14 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import place
 from isotrope.data.text.corpora import Record
-from isotrope.data.text.repeats import CHUNK, hash64, mark_repeated, near_identical, read_part
+from isotrope.data.text.repeats import (
+    CHUNK,
+    group_mark,
+    hash64,
+    mark_repeated,
+    near_identical,
+    read_part,
+)
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
 
 __all__ = ["StoreReport", "TokenStore", "Tokenize", "TooFewRecords", "build", "joined"]
@@ -321,9 +328,7 @@ class _Writer:
         else:
             row = tuple(self._add_text(t, c) for c, t in enumerate(record.texts))
         if self.grouped:
-            # a record without a group shares one with those of its anchor alone
-            mark = record.group.encode() or near_identical(record.texts[0])
-            row += (hash64(mark, b"group" if record.group else b"") >> 1,)  # fits into an int64
+            row += (group_mark(record.group, record.texts[0]) >> 1,)  # fits into an int64
             grouped = "\0".join((*record.texts, record.group)).encode()
             self._grouped.append(hash64(grouped) if record.group and not record.held else 0)
         self._rows.append(row)

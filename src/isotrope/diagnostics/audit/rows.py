@@ -22,7 +22,7 @@ from isotrope.core.views import Views
 from isotrope.data.text.batches import joined_groups
 from isotrope.data.text.corpora import Record, read
 from isotrope.data.text.in_memory import is_in_memory, text_records
-from isotrope.data.text.repeats import hash64, near_identical
+from isotrope.data.text.repeats import group_mark, hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
@@ -172,10 +172,7 @@ def pair_rows(
             f"{name}: {len(texts)} row with text is too few to compare; give at least 2"
         )
     marks = [[hash64(near_identical(text)) for text in record] for record in texts]
-    grouped = [
-        hash64(group.encode(), b"group") if group else own[0]
-        for group, own in zip(groups, marks, strict=True)
-    ]
+    grouped = [group_mark(group, own[0]) for group, own in zip(groups, texts, strict=True)]
     return PairedRows(
         texts,
         np.array(lines),
