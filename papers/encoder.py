@@ -111,6 +111,7 @@ def make(
                 "begin again with another --seed"
             )
         done = part / "wanted"
+        _round(done)
         metrics = {"step": summary.pop("step"), **gates(done, dev, reference)}
         metrics["cpu_seconds"] = summary.pop("cpu_seconds")
         fingerprint = SentenceEncoder.load(done, device="cpu").fingerprint()
@@ -122,6 +123,15 @@ def make(
         done.rename(folder)
     shutil.rmtree(part, ignore_errors=True)
     return result
+
+
+def _round(folder: Path) -> None:
+    """Round the weights to 11 bits, which halves what a repository stores of them."""
+    encoder = SentenceEncoder.load(folder, pooling="cls", device="cpu")
+    with torch.no_grad():
+        for weight in encoder.model.parameters():
+            weight.copy_(weight.half().to(weight.dtype))
+    encoder.save(folder)
 
 
 def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, float]:

@@ -9,10 +9,12 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.encoders import SentenceEncoder
 from papers import text_protocol as protocol
 from papers.machinery import runner
 from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
 from papers.machinery.data_registry import DataRegistry, cache_folder
+from papers.machinery.job import PaperJob
 from papers.machinery.rule import ClaimJudgement
 from papers.machinery.store import JobStore
 from papers.text_tables import table, tables
@@ -43,6 +45,7 @@ def run(arguments: Sequence[str]) -> int:
         lacking = runner.missing_data(jobs, sources).values()
         if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
             raise InputError(f"not on this machine: {'; '.join(missing)}")
+        _check_encoder(jobs, store, sources)
         what = f"{names[0]} to {names[-1]}: " if names else ""
         _print_progress(f"stage {stage}: {what}{len(dict.fromkeys(jobs))} trainings")
         why = runner.run(
@@ -66,6 +69,25 @@ def run(arguments: Sequence[str]) -> int:
         label, reason = next(iter(failed.items()))
         raise InputError(f"{len(failed)} trainings failed, the others are kept; {label}: {reason}")
     return 0
+
+
+def _check_encoder(jobs: Sequence[PaperJob], store: JobStore, sources: DataRegistry) -> None:
+    """Refuse to add to trainings of another encoder that has the same name.
+
+    Raises:
+        InputError: the encoder here is not the one that the stored trainings began with.
+    """
+    results = [result for job in jobs if (result := store.find(job)) is not None]
+    stored = {str(result.details["encoder"]) for result in results if "encoder" in result.details}
+    if not stored or len(results) == len(jobs):
+        return
+    name = jobs[0].settings["encoder"]
+    here = SentenceEncoder.load(sources.encoder(name), pooling="cls", device="cpu").fingerprint()
+    if stored != {here}:
+        raise InputError(
+            f"{name} is another encoder here ({here}) than the one whose trainings are in "
+            f"{store.folder} ({', '.join(sorted(stored))}); choose another --output"
+        )
 
 
 def _claims(encoder: str, find: protocol.Find) -> str:

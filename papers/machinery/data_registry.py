@@ -6,7 +6,8 @@ which a training step costs half) or ``docs:N`` (N sentences of the documentatio
 library). Scored pairs are ``sts``, the seven real tasks, or ``docs``, made of documentation, where
 nothing but this package is at hand. Anything else is what the paper names, and is looked for in the
 folder of data under that name; ``FILE:N`` is its first N lines, so that those that follow are held
-out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``.
+out. Encoders whose name begins with ``raw-`` are those of ``python -m papers encoder``: what is in
+papers/encoders, or else what was made on this machine.
 """
 
 import functools
@@ -27,7 +28,7 @@ from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve
 
-__all__ = ["DataRegistry", "cache_folder"]
+__all__ = ["STARTS", "STORED", "DataRegistry", "cache_folder"]
 
 _SHORT = 14  # words
 _WIKIPEDIA = "corpus/wiki_en_1m.txt.gz"
@@ -40,6 +41,10 @@ def cache_folder() -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "isotrope" / "papers"
 
+
+STORED = Path(__file__).resolve().parents[1] / "encoders"
+"""Raw encoders whose weights are in the repository: making one anew on another processor rounds
+differently, and gives another encoder."""
 
 _FLOWERS, _TAIL = "flowers102", "flowers102-long-tailed"
 STARTS = {"disturbed": "standin-mlm", "trained": "all-MiniLM-L6-v2"}
@@ -75,7 +80,8 @@ class DataRegistry:
         """The file or folder of a name that needs one."""
         data = self.data or Path("DATA")
         if name.startswith("raw-"):
-            return cache_folder() / "encoders" / name
+            stored = STORED / name
+            return stored if stored.is_dir() else cache_folder() / "encoders" / name
         kind = name.partition(":")[0]
         if kind in ("docs", "scratch", *INSTALLED, "digits"):
             return None

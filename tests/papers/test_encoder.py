@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.data.text.sts_sets import Subset, load_sts_file
 from papers import encoder
-from papers.machinery.data_registry import DataRegistry, cache_folder
+from papers.machinery.data_registry import STORED, DataRegistry
 from papers.pretraining import MaskedLM, PretrainingRecipe, Tokens, masked, rate_at
 
 WORDS = ["river", "stone", "cloud", "engine", "garden", "mirror", "ocean", "paper", "rocket"]
@@ -204,16 +204,20 @@ def test_the_records_pass_the_gates(file: Path):
     assert encoder.passes_gates(Result.load(file).metrics)
 
 
-@pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
-@pytest.mark.slow
-def test_an_encoder_that_is_there_is_the_recorded_one_and_raw(file: Path):
-    folder = cache_folder() / "encoders" / file.stem
-    pairs = DATA / "sts/stsb/dev.tsv"
-    if not folder.is_dir() or not pairs.is_file():
-        pytest.skip("neither the encoder nor STS-B is part of the repository")
-    record = Result.load(file)
+@pytest.mark.parametrize("folder", sorted(STORED.iterdir()), ids=lambda folder: folder.name)
+def test_an_encoder_in_the_repository_is_the_recorded_one_and_raw(folder: Path):
+    record = Result.load(encoder.RECORDS / f"{folder.name}.json")
     assert isotrope.load(folder).fingerprint() == record.details["fingerprint"]
-    found = encoder.gates(folder, load_sts_file(pairs), texts(200))
+    assert DataRegistry(None, folder).encoder(folder.name) == str(folder)
+    pairs = DATA / "sts/stsb/dev.tsv"
+    if not pairs.is_file():
+        pytest.skip("STS-B is not part of the repository")
+    measured = encoder.gates(folder, load_sts_file(pairs), texts(200))
     low, high = encoder.GATES["dev"]
-    assert low <= found["dev"] <= high
-    assert found["dev"] == pytest.approx(float(record.metrics["dev"] or 0), abs=0.01)
+    assert low <= measured["dev"] <= high
+    assert measured["dev"] == pytest.approx(float(record.metrics["dev"] or 0), abs=0.01)
+
+
+def test_weights_have_11_bits(whole: tuple[Result, Path]):
+    weights = list(isotrope.load(whole[1]).model.parameters())
+    assert all(torch.equal(weight, weight.half().float()) for weight in weights)

@@ -8,6 +8,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
+from isotrope.encoders import SentenceEncoder
 from isotrope.paradigm import registry
 from papers import image_claims, text_command, text_tables
 from papers import text_protocol as protocol
@@ -17,7 +18,7 @@ from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 from papers.text_protocol import LOSSES, SCHEDULE, SEEDS, STAGES, rates
 
-RAW = "raw-2x128-pmi-seed0"
+RAW = "raw-2x128-pmi"
 RATES = rates(RAW)
 TUNED = [loss for loss in LOSSES.values() if loss.grid]
 
@@ -225,10 +226,31 @@ def test_it_says_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         text_command.run(["rate", "--data", str(tmp_path)])
     with pytest.raises(InputError, match="--data: there is no folder"):
         text_command.run(["--data", str(tmp_path / "none")])
+    given = ["--encoder", "raw-2x128-pmi-seed7", "--output", str(tmp_path / "out")]
     with pytest.raises(
-        InputError, match=r"raw-2x128-pmi-seed0: `python -m papers encoder raw-2x128-pmi"
+        InputError, match=r"raw-2x128-pmi-seed7: `python -m papers encoder raw-2x128-pmi"
     ):
-        text_command.run(["--data", str(tmp_path), "--output", str(tmp_path / "out")])
+        text_command.run(["--data", str(tmp_path), *given])
+
+
+def test_trainings_of_another_encoder_of_that_name_are_not_added_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    name, data = "raw-1x64-seed0", tmp_path / "data"
+    here = SentenceEncoder.scratch(["a river", "a stone"], vocabulary=100, layers=1)
+    here.save(tmp_path / "cache/isotrope/papers/encoders" / name)
+    (data / "sts").mkdir(parents=True)
+    (data / "transfer").mkdir()
+    (data / "corpus").mkdir()
+    (data / "corpus/wiki_en_1m.txt.gz").touch()
+    loss = protocol.LOSSES["infonce"]
+    job = protocol.short(name, loss, loss.values, 1e-3)
+    other = dataclasses.replace(result(30.0), details={"encoder": "of another machine"})
+    JobStore(tmp_path / name / "cells").keep(job, other)
+    given = ["rates", "--encoder", name, "--output", str(tmp_path), "--data", str(data)]
+    with pytest.raises(InputError, match=r"is another encoder here \(.*of another machine"):
+        text_command.run(given)
 
 
 def test_encoders_that_know_sentences_have_smaller_rates_and_names_of_their_own(tmp_path):
