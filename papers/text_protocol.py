@@ -38,6 +38,7 @@ __all__ = [
     "final",
     "jobs",
     "measured",
+    "planned",
     "rates",
     "short",
     "start",
@@ -369,6 +370,25 @@ def jobs(
         names = [f"{name} pass" for name in names]
     jobs_ = [job for name in names for job in trainings(encoder, find, name)]
     return sorted(jobs_, key=lambda job: job.seed)  # every comparison has a first seed soon
+
+
+def planned(encoder: str, find: Find) -> list[PaperJob]:
+    """Return every training of the schedule.
+
+    Where the results that choose rates and settings are not there yet, others stand for those that
+    will be chosen: the number of the trainings and their lengths are right.
+    """
+    nothing = Result("text", "", {})
+
+    def pretended(job: PaperJob) -> Result:
+        return find(job) or nothing
+
+    wanted = [
+        job
+        for stage, names in SCHEDULE
+        for job in jobs(stage, encoder, pretended, names or tuple(LOSSES))
+    ]
+    return list(dict.fromkeys(wanted))
 
 
 def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]:

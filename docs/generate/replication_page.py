@@ -15,13 +15,14 @@ from docs.generate.objective_pages import grid
 from isotrope.core.files import atomic_replace
 from papers import image_claims, text_protocol
 from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
-from papers.machinery.rule import ClaimJudgement, Word
+from papers.machinery.rule import MOST, ClaimJudgement, Word
 from papers.machinery.store import JobStore
 
 __all__ = [
     "claims_page",
     "forest_plot",
     "judged_claims",
+    "missing_trainings",
     "other_encoders",
     "replication_page",
     "write_replication_page",
@@ -58,7 +59,7 @@ direction, weaker* where it is all above 0, and a part of it is below that quart
 where it is all below the quarter, and not all above 0; and *undecided* otherwise
 ([the rule](../papers/machinery/rule.py), [the claims](../papers/claims.toml)). Rows about text
 were committed before their trainings; those about images (†) were written down after theirs.
-Effects are in points out of 100.
+Effects are in points out of 100.{waiting}
 
 ## What it was measured on
 
@@ -79,7 +80,7 @@ Effects are in points out of 100.
 _ALL = """# All claims that trainings decide
 
 Written by `make docs`; [the claims that the papers are read for](../replication.md) are on one
-screen. {counts}
+screen. {counts}{waiting}
 
 {every}
 """
@@ -131,12 +132,37 @@ def replication_page(judged: Judged) -> str:
         encoder=reference_encoder(),
         errata=len(errata()),
         others=other_encoders(_TEXT),
+        waiting=missing_trainings(_TEXT),
     )
 
 
 def claims_page(judged: Judged) -> str:
     """Return the page of all claims in Markdown."""
-    return _ALL.format(counts=_counts(judged), every=_table(judged, "../"))
+    every = _table(judged, "../")
+    return _ALL.format(counts=_counts(judged), waiting=missing_trainings(_TEXT), every=every)
+
+
+def missing_trainings(results: Path) -> str:
+    """Say how many trainings on text there are to come, and what they cost by those that are there.
+
+    Args:
+        results: holds a folder for each encoder.
+    """
+    find = JobStore(results / reference_encoder() / "cells").find
+    seconds, steps, left = 0.0, 0, []
+    for job in text_protocol.planned(reference_encoder(), find):
+        if (result := find(job)) is None:
+            left.append(job)
+        else:
+            seconds += float(result.provenance["cpu_seconds"])
+            steps += int(job.settings["max_steps"])
+    if not left or not steps:
+        return ""
+    hours = sum(int(job.settings["max_steps"]) for job in left) * seconds / steps / 3600
+    return (
+        f"\nOn text {len(left)} trainings are still to come, about {hours:.0f} hours of one core "
+        "(`python -m papers text` goes on)."
+    )
 
 
 def _counts(judged: Judged) -> str:
@@ -183,9 +209,17 @@ def _why(claim: Claim, judgement: ClaimJudgement) -> str:
         return "not measured yet"
     if judgement.change.count < 2:
         return "one seed has no interval"
+    if judgement.word == "undecided":
+        return f"{_REASONS['undecided']}; {_seeds(judgement)}"
     if claim.margin is not None:
         return f"not behind by more than {claim.margin:g}"
     return _REASONS[judgement.word]
+
+
+def _seeds(judgement: ClaimJudgement) -> str:
+    if judgement.seeds is None:
+        return f"more than {MOST} seeds would be needed"
+    return f"{judgement.seeds} seeds would decide it if nothing else changed"
 
 
 _COLOURS: dict[str, str] = {

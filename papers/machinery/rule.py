@@ -15,12 +15,12 @@ whole interval is above minus the margin, contradicted where it is below, undeci
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from papers.machinery.verdicts import Spread, spread
 
-__all__ = ["SHARE", "ClaimJudgement", "Word", "judge", "judge_not_behind"]
+__all__ = ["MOST", "SHARE", "ClaimJudgement", "Word", "judge", "judge_not_behind"]
 
 Word = Literal[
     "replicated", "same direction, weaker", "undecided", "contradicted", "not testable here"
@@ -28,6 +28,9 @@ Word = Literal[
 
 SHARE = 0.25
 """The smallest effect of interest, as a share of the one printed."""
+
+MOST = 100
+"""Seeds, beyond which nobody trains to decide a claim."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,14 @@ class ClaimJudgement:
         change: the differences; None of none.
         interest: smallest effect of interest, with the sign of the printed one; minus the margin
             where something is not to be behind.
+        seeds: how many would decide it if mean and deviation stay what they are; None where it is
+            decided, where one seed gives no deviation, and above :data:`MOST`.
     """
 
     word: Word
     change: Spread | None
     interest: float
+    seeds: int | None = None
 
 
 def judge(
@@ -89,7 +95,21 @@ def _judged(differences: Mapping[int, float], sign: float, least: float) -> Clai
     if change is None:
         return ClaimJudgement("undecided", None, sign * least)
     low, high = sorted(sign * end for end in change.interval)
-    return ClaimJudgement(_word(low, high, least), change, sign * least)
+    word = _word(low, high, least)
+    seeds = _seeds(sign * change.mean, change, least) if word == "undecided" else None
+    return ClaimJudgement(word, change, sign * least, seeds)
+
+
+def _seeds(mean: float, change: Spread, least: float) -> int | None:
+    """The fewest seeds whose interval about this mean would leave out one of the borders."""
+    if change.deviation is None:
+        return None
+    within = max(abs(mean - border) for border in ((0.0, least) if least > 0 else (least,)))
+    for count in range(change.count + 1, MOST + 1):
+        low, high = replace(change, count=count).interval
+        if (high - low) / 2 < within:
+            return count
+    return None
 
 
 def _word(low: float, high: float, least: float) -> Word:

@@ -1,5 +1,6 @@
 """The page on replication and its forest plot are those of the measurements that are committed."""
 
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +10,15 @@ from docs.generate.replication_page import (
     claims_page,
     forest_plot,
     judged_claims,
+    missing_trainings,
     other_encoders,
     replication_page,
 )
+from isotrope.core.result import Result
 from papers import text_protocol
-from papers.machinery.claims import claims
+from papers.machinery.claims import claims, reference_encoder
 from papers.machinery.rule import judge
+from papers.machinery.store import JobStore
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -44,11 +48,27 @@ def test_a_row_says_what_was_measured_and_why() -> None:
     assert "| 1 | undecided | one seed has no interval |" in alone
     nothing = claims_page([(claim, judge({}, claim.effect))])
     assert "1 undecided (1 of these not measured yet)" in nothing
+    far = judge({1: -0.4 * claim.effect, 2: claim.effect}, claim.effect)
+    assert "seeds would decide it if nothing else changed |" in claims_page([(claim, far)])
     drawn = forest_plot([(claim, near)])
     assert drawn.count("<circle") == 1
     assert "not measured yet" not in drawn
     assert "a short name (Li et al. 2024)" in drawn
     assert "not measured yet" in forest_plot([(claim, judge({}, claim.effect))])
+
+
+def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Path) -> None:
+    encoder = reference_encoder()
+    assert missing_trainings(tmp_path) == "", "nothing to estimate by"
+    every = text_protocol.planned(encoder, lambda job: None)
+    lengths = Counter(job.settings["max_steps"] for job in every if job.seed)
+    assert (lengths[500], lengths[4_000]) == (27 * 5, 6 * 3)
+    store = JobStore(tmp_path / encoder / "cells")
+    took = replace(Result("text", "x", {}), provenance={"cpu_seconds": 36.0})
+    store.keep(every[0], took)  # of one step
+    steps = sum(job.settings["max_steps"] for job in every[1:])
+    assert f"{len(every) - 1} trainings are still to come" in missing_trainings(tmp_path)
+    assert f"about {steps / 100:.0f} hours of one core" in missing_trainings(tmp_path)
 
 
 def test_other_encoders_stand_beside_it_once_they_are_measured(

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from papers.machinery.rule import judge, judge_not_behind
+from papers.machinery.verdicts import spread
 
 T4 = 2.1318467863266495  # 95% quantile of Student's t with 4 degrees of freedom
 
@@ -39,6 +40,34 @@ def test_a_verdict_is_where_the_interval_lies(sign: float, mean: float, half: fl
     assert found.change.mean == pytest.approx(sign * mean)
     assert found.change.interval == pytest.approx((sign * mean - half, sign * mean + half))
     assert (found.change.count, found.interest) == (5, sign * 1.0)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize(("mean", "half"), [(0.5, 0.51), (0.5, 0.7), (1.5, 1.6), (-0.5, 1.6)])
+def test_an_undecided_claim_says_how_many_seeds_would_decide_it(
+    sign: float, mean: float, half: float
+):
+    effects = around(mean, half, sign)
+    needed = judge(effects, sign * 4.0).seeds
+    assert needed is not None
+
+    def word(count: int) -> str:
+        """Of so many seeds with the same mean and deviation: half of them on either side of it."""
+        deviation = spread(effects).deviation
+        ends = [(-1) ** i * (i < 2 * (count // 2)) for i in range(count)]
+        scale = deviation * math.sqrt((count - 1) / sum(abs(end) for end in ends))
+        return judge({i: sign * mean + scale * end for i, end in enumerate(ends)}, sign * 4.0).word
+
+    assert word(needed) != "undecided"
+    assert word(needed - 1) == "undecided"
+
+
+def test_what_is_decided_or_would_take_too_many_seeds_has_no_number_of_them():
+    assert judge(around(2.0, 0.99), 4.0).seeds is None
+    assert judge(around(0.5, 20.0), 4.0).seeds is None
+    assert judge({1: 7.0}, 4.0).seeds is None
+    behind = judge_not_behind(around(-0.5, 0.6), 1.0)
+    assert (behind.word, behind.seeds) == ("undecided", 7)
 
 
 def test_the_end_of_the_interval_belongs_to_it():
