@@ -18,11 +18,10 @@ from isotrope.paradigm import registry
 from papers import text_protocol as protocol
 from papers import text_tables
 from papers.machinery import runner
-from papers.machinery.claims import reference_encoder
-from papers.machinery.data_registry import DataRegistry, cache_folder
+from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
-from papers.text_command import RESULTS
+from papers.text_command import RESULTS, check_encoder
 from papers.text_protocol import ProtocolLoss
 
 __all__ = ["jobs", "run"]
@@ -67,6 +66,10 @@ def run(arguments: Sequence[str]) -> int:
     code = [Path(file).read_text(encoding="utf-8") for file in plugin]
     store = JobStore(cache_folder() / "bench" / fingerprint(*code) / "cells")
     sources = DataRegistry(options.data, cache_folder() / "data")
+    known = JobStore(options.results / options.encoder / "cells")
+    others = map(known.find, protocol.planned(options.encoder, known.find))
+    if not sources.missing_encoder(options.encoder):
+        check_encoder(options.encoder, others, sources, known)
     for stage in (0, 1):
         wanted = jobs(options.encoder, loss, store.find, options.seeds, plugin)[stage]
         if lacking := [
@@ -80,7 +83,6 @@ def run(arguments: Sequence[str]) -> int:
         if failed:
             raise InputError(next(iter(failed.values())))
     finals = jobs(options.encoder, loss, store.find, options.seeds, plugin)[1]
-    known = JobStore(options.results / options.encoder / "cells")
     rows = [row for row in text_tables.final_rows(options.encoder, known.find) if row[3] != "-"]
     rows.append(text_tables.final_row(f"**{loss.name}**", finals, store.find))
     print("\n".join(text_tables.table(text_tables.HEADER, rows)))
@@ -123,7 +125,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("loss", metavar="FILE[:NAME]|NAME", help="a file with an objective, or one of the library")
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="its hyperparameters")
     add("--seeds", type=int, default=5, choices=range(1, 6), metavar="N", help="of 1 to 5 [5]")
-    add("--encoder", default=reference_encoder(), metavar="NAME", help="[%(default)s]")
+    add("--encoder", default=RAW, metavar="NAME", help="[%(default)s]")
     add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--results", type=Path, default=RESULTS, metavar="DIR", help="rows [papers/results/text]")
     return parser.parse_args(list(arguments))

@@ -2,24 +2,24 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.result import Result
 from isotrope.encoders import SentenceEncoder
 from papers import text_protocol as protocol
 from papers.machinery import runner
-from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
-from papers.machinery.data_registry import DataRegistry, cache_folder
-from papers.machinery.job import PaperJob
+from papers.machinery.claims import Claim, claims, judge_claim
+from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.rule import ClaimJudgement
 from papers.machinery.store import JobStore
 from papers.text_tables import table, tables
 
-__all__ = ["run"]
+__all__ = ["RESULTS", "check_encoder", "run"]
 
 RESULTS = Path(__file__).parent / "results" / "text"
 
@@ -45,7 +45,8 @@ def run(arguments: Sequence[str]) -> int:
         lacking = runner.missing_data(jobs, sources).values()
         if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
             raise InputError(f"not on this machine: {'; '.join(missing)}")
-        _check_encoder(jobs, store, sources)
+        if any(store.find(job) is None for job in jobs):
+            check_encoder(options.encoder, map(store.find, jobs), sources, store)
         what = f"{names[0]} to {names[-1]}: " if names else ""
         _print_progress(f"stage {stage}: {what}{len(dict.fromkeys(jobs))} trainings")
         why = runner.run(
@@ -71,22 +72,30 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _check_encoder(jobs: Sequence[PaperJob], store: JobStore, sources: DataRegistry) -> None:
-    """Refuse to add to trainings of another encoder that has the same name.
+def check_encoder(
+    name: str, results: Iterable[Result | None], sources: DataRegistry, store: JobStore
+) -> None:
+    """Refuse to put trainings of two encoders that share a name beside each other.
+
+    Args:
+        name: of the encoder.
+        results: of trainings on it that there are; None is passed over.
+        sources: resolves the name to what is here.
+        store: has the results, for the message.
 
     Raises:
-        InputError: the encoder here is not the one that the stored trainings began with.
+        InputError: the encoder here is not the one that the trainings began with.
     """
-    results = [result for job in jobs if (result := store.find(job)) is not None]
-    stored = {str(result.details["encoder"]) for result in results if "encoder" in result.details}
-    if not stored or len(results) == len(jobs):
+    details = [result.details for result in results if result is not None]
+    stored = {str(of["encoder"]) for of in details if "encoder" in of}
+    if not stored:
         return
-    name = jobs[0].settings["encoder"]
     here = SentenceEncoder.load(sources.encoder(name), pooling="cls", device="cpu").fingerprint()
     if stored != {here}:
         raise InputError(
             f"{name} is another encoder here ({here}) than the one whose trainings are in "
-            f"{store.folder} ({', '.join(sorted(stored))}); choose another --output"
+            f"{store.folder} ({', '.join(sorted(stored))}); it may have been made on another "
+            f"kind of processor: choose --encoder {RAW}, whose weights are in the repository"
         )
 
 
@@ -136,7 +145,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("stages", nargs="*", metavar="STAGE", help=f"{', '.join(protocol.STAGES)} [all, in order]")
     add(
         "--encoder",
-        default=reference_encoder(),
+        default=RAW,
         metavar="NAME",
         help="raw-..., or disturbed or trained, which know sentences [%(default)s]",
     )

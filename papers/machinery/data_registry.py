@@ -28,7 +28,7 @@ from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve
 
-__all__ = ["STARTS", "STORED", "DataRegistry", "cache_folder"]
+__all__ = ["RAW", "STARTS", "STORED", "DataRegistry", "cache_folder"]
 
 _SHORT = 14  # words
 _WIKIPEDIA = "corpus/wiki_en_1m.txt.gz"
@@ -45,6 +45,9 @@ def cache_folder() -> Path:
 STORED = Path(__file__).resolve().parents[1] / "encoders"
 """Raw encoders whose weights are in the repository: making one anew on another processor rounds
 differently, and gives another encoder."""
+
+RAW = "raw-2x128-pmi"
+"""The one of these that trainings begin with unless another is named."""
 
 _FLOWERS, _TAIL = "flowers102", "flowers102-long-tailed"
 STARTS = {"disturbed": "standin-mlm", "trained": "all-MiniLM-L6-v2"}

@@ -9,6 +9,7 @@ from isotrope.core.result import Result
 from papers import bench
 from papers import text_protocol as protocol
 from papers.machinery import runner
+from papers.machinery.data_registry import RAW
 from papers.machinery.store import JobStore
 
 CODE = '''
@@ -65,7 +66,7 @@ def test_a_loss_in_a_file_gets_four_rates_and_seeds_at_the_best(trained, tmp_pat
 
 
 def test_its_row_stands_below_those_that_were_measured(trained, tmp_path, capsys):
-    encoder = bench.reference_encoder()
+    encoder = RAW
     store = JobStore(tmp_path / encoder / "cells")
     start = Result("text", "x", {"dev first": 28.0, "average first": 19.6})
     store.keep(protocol.start(encoder), start)

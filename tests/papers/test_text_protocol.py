@@ -10,15 +10,14 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.encoders import SentenceEncoder
 from isotrope.paradigm import registry
-from papers import image_claims, text_command, text_tables
+from papers import bench, image_claims, text_command, text_tables
 from papers import text_protocol as protocol
 from papers.machinery.claims import claims
-from papers.machinery.data_registry import DataRegistry
+from papers.machinery.data_registry import RAW, DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 from papers.text_protocol import LOSSES, SCHEDULE, SEEDS, STAGES, rates
 
-RAW = "raw-2x128-pmi"
 RATES = rates(RAW)
 TUNED = [loss for loss in LOSSES.values() if loss.grid]
 
@@ -187,7 +186,7 @@ def test_the_claims_are_shown_without_any_training(tmp_path: Path):
     JobStore(tmp_path / RAW / "cells").keep(job, result(30.0, **{"average first": 23.0}))
     (tmp_path / "data").mkdir()
     given = ["--show", "--output", str(tmp_path), "--data", str(tmp_path / "data")]
-    assert text_command.run([*given, "--encoder", RAW]) == 0
+    assert text_command.run(given) == 0
     page = (tmp_path / RAW / "claims.md").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ") and "Nie" in line]
     assert any(row.endswith("| not testable here |") for row in rows)
@@ -250,6 +249,9 @@ def test_trainings_of_another_encoder_of_that_name_are_not_added_to(
     given = ["rates", "--encoder", name, "--output", str(tmp_path), "--data", str(data)]
     with pytest.raises(InputError, match=r"is another encoder here \(.*of another machine"):
         text_command.run(given)
+    given = ["infonce", "--encoder", name, "--results", str(tmp_path), "--data", str(data)]
+    with pytest.raises(InputError, match=r"is another encoder here \(.*of another machine"):
+        bench.run(given)
 
 
 def test_encoders_that_know_sentences_have_smaller_rates_and_names_of_their_own(tmp_path):
