@@ -74,6 +74,20 @@ def test_it_is_their_loss_where_theirs_is_infonce() -> None:
     assert torch.allclose(ours[1], theirs[1], rtol=1e-6, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [ObjectiveLoss, CachedObjectiveLoss])
+@pytest.mark.parametrize("both", [False, True])
+def test_a_temperature_that_is_a_parameter_is_trained(
+    kind: Any, both: bool, tmp_path: Path
+) -> None:
+    temperature = torch.nn.Parameter(torch.tensor(0.05))
+    objective = InfoNCE(temperature=temperature)
+    model = scratch(width=16, layers=1)
+    loss = kind(model, objective.symmetric() if both else objective)
+    trainer(model, loss, columns("anchor", "positive"), tmp_path).train()
+    assert abs(temperature.item() - 0.05) > 1e-3  # 4 steps of AdamW at 1e-3, falling
+    assert loss.get_config_dict()["temperature"] == temperature.item()
+
+
 @pytest.mark.parametrize("kind", BOTH)
 def test_rows_of_one_label_are_not_pushed_apart(kind: Any) -> None:
     model = quiet(scratch(width=16, layers=1))

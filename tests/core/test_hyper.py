@@ -82,7 +82,10 @@ def test_values_within_bounds(values: dict[str, Any]) -> None:
         ({"temperature": True}, "must be a number; found True"),
         ({"temperature": None}, "must be a number; found None"),
         ({"temperature": [0.1]}, r"must be a number; found \[0.1\]"),
-        ({"temperature": torch.ones(2)}, "must be a number; found tensor"),
+        *(
+            ({"temperature": torch.ones(shape)}, r"tensor without dimensions; found shape \(")
+            for shape in ((1,), (2,), (1, 1))
+        ),
     ],
     ids=str,
 )

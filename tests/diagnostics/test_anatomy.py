@@ -107,6 +107,27 @@ def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
     assert not any("say the temperature" in note for note in notes[users_loss])
 
 
+@pytest.mark.parametrize(("n", "d"), [(12, 20), (30, 20)])
+@pytest.mark.parametrize("times", [0.01, 0.25, 40.0])
+def test_a_factor_of_the_loss_is_no_dissipation(times: float, n: int, d: int) -> None:
+    """A weight, or 1 over the accumulated batches: a tenth of the loss is not nearly learnt."""
+    anchors, positives = batch(n, d)
+    expected = measure(InfoNCE(temperature=0.1), Views(anchors, positives))
+    anatomy = Anatomy()
+    row = anatomy.observe(anchors, positives, times * users_loss(anchors, positives))
+    assert row is not None
+    assert anatomy.factor == pytest.approx(times, rel=1e-2)
+    for name in COMPONENTS:
+        assert row[name] == pytest.approx(expected[name], rel=1e-2, abs=1e-6), name
+    assert any(f"{anatomy.factor:.3g} times InfoNCE" in note for note in anatomy.case().notes)
+    loss = times * DCL(temperature=0.1)(anchors, positives)
+    decoupled = Anatomy(temperature=0.1)
+    row = decoupled.observe(anchors, positives, loss)  # whose GD is one number for all anchors
+    assert row is not None
+    assert decoupled.factor == 1
+    assert row["dissipation"] == pytest.approx(times, rel=1e-2)
+
+
 def pairs_loss(anchors: Tensor, positives: Tensor) -> Tensor:
     """Half of the pairs belong together, as scored pairs have it."""
     wanted = torch.arange(len(anchors)) % 2

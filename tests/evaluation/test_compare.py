@@ -91,6 +91,22 @@ def test_pairing_is_what_makes_small_differences_seen() -> None:
     assert column["models"][0]["high"] - column["models"][0]["low"] > 4
 
 
+def test_a_handful_of_examples_shows_nothing() -> None:
+    """All examples change to one side: by chance one time in 2^(n - 1)."""
+    for size, verdict in ((1, "noise"), (2, "noise"), (5, "noise"), (12, "higher")):
+        first, second = scored("a", 3, size=400), scored("b", 3, size=400)
+        for result, right in ((first, False), (second, True)):
+            result.items.clear()
+            result.items["MR"] = np.full(size, right)
+            result.metrics.update({"MR": 100.0 * right, "average": None, "knn_top1": None})
+            result.details["tasks"] = {"MR": {"accuracy": 100.0 * right}}
+        del first.metrics["average"], second.metrics["average"]
+        column = compare([first, second], resamples=2000).details["columns"]["MR"]
+        (difference,) = column["differences"]
+        assert difference["p"] == max(2 / 2001, 2 ** (1 - size))
+        assert difference["verdict"] == verdict
+
+
 def test_noise_is_seldom_called_a_difference() -> None:
     """Twenty pairs of equally good models: one difference in twenty, not more, may be seen."""
     called = 0

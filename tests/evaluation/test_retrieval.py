@@ -5,8 +5,10 @@ import pytest
 from sklearn.metrics import ndcg_score
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.retrieval_sets import RetrievalSet
-from isotrope.evaluation.retrieval import retrieval, retrieval_dev
+from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
+from isotrope.evaluation import evaluate
+from isotrope.evaluation.embed import CachedEncoder, Truncated
+from isotrope.evaluation.retrieval import own_prompts, retrieval, retrieval_dev
 
 from .conftest import Table
 from .test_nearest import brute_force
@@ -50,6 +52,8 @@ class TestMetrics:
                 "corpus": 6,
                 "search": "exact",
                 "itself_not_ranked": 0,
+                "query_prompt": "",
+                "document_prompt": "",
             },
         }
         assert {name: values.tolist() for name, values in result.items.items()} == {
@@ -174,3 +178,52 @@ class TestBadInput:
         data, table = task()
         with pytest.raises(InputError, match=r"no search 'fais' \(did you mean 'faiss'\?\); use"):
             retrieval(table, data, search="fais")
+
+
+class TestPrompts:
+    @pytest.fixture
+    def prompted(self, tiny, monkeypatch):
+        monkeypatch.setattr(tiny.model, "prompts", {"query": "the mill: ", "passage": "river "})
+        return tiny
+
+    @pytest.fixture
+    def data(self):
+        words = ["a", "small", "boat", "on", "wide", "river", "the", "mill", "by"]
+        rng = np.random.default_rng(0)
+        texts = [" ".join(rng.choice(words, 4)) for _ in range(40)]
+        return from_pairs(zip(texts[:20], texts[20:], strict=True))
+
+    def test_a_model_is_scored_with_the_prompts_that_it_was_saved_with(self, prompted, data):
+        queries = prompted.model.encode_query(data.queries, normalize_embeddings=True)
+        documents = prompted.model.encode_document(data.corpus, normalize_embeddings=True)
+        ranked = np.argsort(-(queries @ documents.T), axis=1, kind="stable")
+        right = [set(places) for places in data.relevant]
+        hits = np.array([[i in own for i in row] for row, own in zip(ranked, right, strict=True)])
+        expected = np.where(hits[:, :10].any(axis=1), 1 / (1 + hits.argmax(axis=1)), 0.0)
+        scored = retrieval(prompted, data)
+        assert scored.items["mrr@10"].tolist() == expected.tolist()
+        without = retrieval(prompted, data, prompts=("", "")).items["mrr@10"]
+        assert without.tolist() != expected.tolist()
+        details = scored.details["retrieval_set"]
+        assert (details["query_prompt"], details["document_prompt"]) == ("the mill: ", "river ")
+        wrapped = (
+            prompted.model,
+            CachedEncoder(prompted),
+            Truncated(prompted, prompted.dimension),
+        )
+        for encoder in wrapped:
+            assert retrieval(encoder, data).items["mrr@10"].tolist() == expected.tolist()
+
+    def test_another_prompt_is_another_task(self, prompted, data, tmp_path, monkeypatch):
+        file = tmp_path / "pairs.tsv"
+        pairs = zip(data.queries, data.corpus, strict=False)
+        file.write_text("".join(f"{query}\t{text}\n" for query, text in pairs))
+        first, second = (evaluate(prompted, retrieval=file) for _ in range(2))
+        assert (first.provenance["reused"], second.provenance["reused"]) == ([], ["retrieval"])
+        monkeypatch.setattr(prompted.model, "prompts", {})
+        assert evaluate(prompted, retrieval=file).provenance["reused"] == []
+
+    def test_a_prompt_before_every_text_is_put_there_once(self, prompted, monkeypatch):
+        monkeypatch.setattr(prompted.model, "default_prompt_name", "query")
+        assert own_prompts(prompted.model) == ("", "")
+        assert own_prompts(Table({})) == ("", "")

@@ -131,6 +131,17 @@ def test_how_often_blocks_are_formed_and_multiplied(name: str, matrices: float) 
     assert found <= 1.15 * matrices  # of a triangle, the squares on the diagonal are whole
 
 
+@pytest.mark.parametrize(
+    "objective", [InfoNCE(), NTXent(), MPT(), MixedInfoNCE(), MIOv1()], ids=str
+)
+def test_no_further_negatives_are_a_matrix_without_rows(objective: Objective) -> None:
+    a, b = batch("random", 30, 6)
+    whole = derivatives(objective, (a, b), "eager")
+    found = derivatives(objective, (a, b, a[:0]), "rowblock")
+    assert found.pop().shape == (0, 6)
+    assert apart(found, whole) < 1e-12
+
+
 @pytest.mark.usefixtures("low_blocks")
 @pytest.mark.parametrize("objective", [InfoNCE(), *map(registry.build, COUPLED)], ids=str)
 def test_gathered_keys(objective: Objective) -> None:

@@ -44,6 +44,14 @@ def pairs(shift: float, noise: float, size: int = 1_500) -> list[DevEvaluation]:
     return [DevEvaluation(100 * spearmanr(x, gold).statistic, x, gold) for x in (before, after)]
 
 
+@pytest.mark.parametrize(
+    ("n", "outcome"), [(1, "within noise"), (4, "within noise"), (20, "improved")]
+)
+def test_a_dev_set_of_a_few_examples_shows_nothing(n: int, outcome: str) -> None:
+    """Resamples of one example, or of a few that all rose, do not differ."""
+    assert judge(history(0.0, 1.0, n=n)).outcome == outcome
+
+
 def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_within_noise() -> None:
     found = DevHistory("dev STS Spearman (dev.tsv)")
     before, after = pairs(0.0, 0.1)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+import torch
 import yaml
 
 import isotrope
@@ -196,6 +197,9 @@ def test_what_no_settings_describe_is_refused(options: dict[str, Any]) -> None:
     message = "objective_settings belongs to an objective that is given by its name"
     with pytest.raises(InputError, match=message):
         fit(TEXTS, **options, objective=MET(), objective_settings={"margin": 0.3})
+    learnt = InfoNCE(temperature=torch.tensor(0.1, requires_grad=True)).symmetric()
+    with pytest.raises(InputError, match="temperature of infonce wants a gradient"):
+        fit(TEXTS, **options, objective=learnt)
     assert not Path(options["output"]).exists()
 
 

@@ -328,6 +328,34 @@ def test_pairs_with_hard_negatives_and_prompts(quick: dict, tmp_path: Path) -> N
     assert not (tmp_path / "b").exists()
 
 
+def test_a_dev_file_is_searched_with_the_prompts_of_the_training(
+    quick: dict, tmp_path: Path
+) -> None:
+    file, texts = tmp_path / "pairs.tsv", sentences(120)
+    file.write_text("".join(f"{texts[i]}\t{texts[i + 1]}\n" for i in range(0, 120, 2)))
+    settings = {**quick, "files": [str(file)], "dev": str(file), "max_steps": 2}
+    prompts = {"query_prompt": "stone water: ", "passage_prompt": "fire "}
+    outcome = fit(**settings, **prompts)
+    plain = fit(**{**settings, "output": str(tmp_path / "plain")})
+    assert outcome.result.metrics["dev_start"] != plain.result.metrics["dev_start"]
+    model = SentenceEncoder.load(outcome.output, device="cpu")
+    scored = isotrope.evaluate(model, retrieval=file, results=None).metrics["mrr@10"]
+    assert 100 * scored == pytest.approx(outcome.result.metrics["dev_best"], abs=1e-9)
+
+
+def test_a_training_without_the_prompts_of_its_model_warns(
+    quick: dict, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encoder = SentenceEncoder.scratch(sentences(300))
+    encoder.model.prompts = {"query": "query: ", "document": ""}
+    encoder.save(tmp_path / "prompted")
+    settings = {**quick, "encoder": str(tmp_path / "prompted"), "max_steps": 1}
+    fit(**settings)
+    assert "is searched with 'query: ' before queries and '' before doc" in capsys.readouterr().err
+    fit(**{**settings, "output": str(tmp_path / "b")}, query_prompt="query: ")
+    assert "is searched with" not in capsys.readouterr().err
+
+
 def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: Path) -> None:
     encoder = SentenceEncoder.scratch(sentences(300))
     encoder.model.prompts = {"own": "about: "}

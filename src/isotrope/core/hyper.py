@@ -119,6 +119,11 @@ def check(instance: object) -> None:
         if hyper.choices:
             allowed = any(plain is choice or plain == choice for choice in hyper.choices)
         else:
+            if shape := tuple(getattr(plain, "shape", ())):
+                raise ValueError(
+                    f"{name} of {type(instance).__name__} must be a number, or a tensor without "
+                    f"dimensions; found shape {shape}: index it, or reshape(())"
+                )
             try:
                 number = float("" if isinstance(plain, (str, bool)) else plain)
             except (TypeError, ValueError):

@@ -24,7 +24,7 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
 from isotrope.paradigm.score_matrix import of_scores
-from isotrope.paradigm.softmax_fit import normalised, radial
+from isotrope.paradigm.softmax_fit import factor, normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
 
@@ -81,6 +81,8 @@ class Anatomy:
             ``known`` for an objective; ``single`` without positives, ``unseen`` without a gradient,
             ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
         calls: how often :meth:`observe` was called.
+        factor: by which the loss of the last batch is multiplied, where its gradient shows that;
+            the dissipation is that of the loss without it.
 
     Raises:
         ValueError: an ``every`` or a temperature that is not positive.
@@ -112,6 +114,7 @@ class Anatomy:
         self.rows: list[Row] = []
         self.kind = "unseen"
         self.calls = 0
+        self.factor = 1.0
         self._near: float | None = None  # the temperature that was recognised last
         self._looked: int | None = None
 
@@ -251,6 +254,9 @@ class Anatomy:
         )
         self.kind, self._near = recognised.kind, recognised.temperature or self._near
         temperature = self.temperature or recognised.temperature
+        if recognised.terms is not None and recognised.temperature is not None:
+            self.factor = factor(recognised.terms, views, recognised.temperature)
+            recognised = recognised.in_units_of(self.factor)
         if temperature is not None:
             recognised = recognised.in_units_of(1 / temperature)
         return self._components(recognised, views, labels) | gradient_numbers
@@ -372,6 +378,11 @@ class Anatomy:
         if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
             notes += ["dissipation is not judged: say the temperature of the loss (temperature=)"]
+        if self.factor != 1:
+            notes += [
+                f"the loss is {self.factor:.3g} times InfoNCE, whose dissipation is shown: without "
+                "the factor"
+            ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += [
                 "the loss compares an anchor with its own pair only: without in-batch negatives it "

@@ -61,7 +61,8 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     _check(results)
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
-    columns = {name: _column(name, rows, results) for name, rows in draws.items()}
+    examples = _examples(results)
+    columns = {name: _column(name, rows, results, examples[name]) for name, rows in draws.items()}
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
@@ -125,6 +126,15 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
     return ordered | draws
 
 
+def _examples(results: Sequence[Result]) -> dict[str, int]:
+    """Return for every column how many things were scored; for an average, in all its tasks."""
+    counts = {name: size for name, (size, _) in _statistics(results).items()}
+    tasks = results[0].details.get("tasks", {}).items()
+    for average, score in _AVERAGES.items():
+        counts[average] = sum(counts[task] for task, scores in tasks if score in scores)
+    return counts
+
+
 def _enough(results: Sequence[Result]) -> int:
     """Return how many resamples Holm's method needs to be able to reject anything.
 
@@ -158,7 +168,9 @@ def _mean(rows: np.ndarray) -> _Statistic:
     return lambda counts: bootstrap_mean(rows, counts)
 
 
-def _column(name: str, draws: np.ndarray, results: Sequence[Result]) -> dict[str, Any]:
+def _column(
+    name: str, draws: np.ndarray, results: Sequence[Result], examples: int
+) -> dict[str, Any]:
     """Return one column of the table; p is not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
     # how embeddings lie is neither good nor bad
@@ -171,7 +183,7 @@ def _column(name: str, draws: np.ndarray, results: Sequence[Result]) -> dict[str
         {
             "value": round(value - values[0], 6),
             **interval(row - draws[0]),
-            "p": p_value(row - draws[0]),
+            "p": p_value(row - draws[0], examples),
         }
         for value, row in zip(values[1:], draws[1:], strict=True)
     ]

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -10,6 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.evaluation.embed import Encoder, Truncated, encoder_name
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
+from isotrope.evaluation.retrieval import own_prompts
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tasks import (
     PROTOCOLS,
@@ -108,6 +110,10 @@ def evaluate(
             _check_pictures(model, of_text, knn=knn, linear=linear)
         if truncate_dim is not None:
             encoder = Truncated(encoder, truncate_dim)
+    prompts = own_prompts(encoder)
+    if any(prompts):  # of all tasks they decide the numbers of a search alone
+        searched = {"prompts": list(prompts)}
+        tasks = [replace(t, settings=searched) if t.kind == "retrieval" else t for t in tasks]
     print_of = getattr(encoder, "fingerprint", None)
     identity = print_of() if callable(print_of) else None
     store = None

@@ -87,6 +87,7 @@ class CachedEncoder:
 
     Attributes:
         name: the name of the encoder.
+        encoder: the encoder that embeds.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class CachedEncoder:
         known: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         self.name = encoder_name(encoder)
-        self._encoder = encoder
+        self.encoder = encoder
         self._batch_size, self._progress = batch_size, progress
         self._vectors: dict[str, np.ndarray] = dict(known or {})
 
@@ -106,7 +107,7 @@ class CachedEncoder:
         """Return the embeddings of ``texts`` (n x d, float32)."""
         new = list(dict.fromkeys(text for text in texts if text not in self._vectors))
         if new:
-            vectors = _encoded(self._encoder, new, self._batch_size, self._progress)
+            vectors = _encoded(self.encoder, new, self._batch_size, self._progress)
             self._vectors.update(zip(new, vectors, strict=True))
         return np.stack([self._vectors[text] for text in texts])
 
@@ -120,6 +121,7 @@ class Truncated:
 
     Attributes:
         name: the name of the encoder, and the dimension.
+        encoder: the encoder that embeds.
 
     Raises:
         InputError: fewer than one coordinate.
@@ -129,7 +131,7 @@ class Truncated:
         if dimension < 1:
             raise InputError(f"embeddings are cut to 1 coordinate or more; found {dimension}")
         self.name = f"{encoder_name(encoder)}, {dimension} dimensions"
-        self._encoder, self._dimension = encoder, dimension
+        self.encoder, self._dimension = encoder, dimension
 
     def encode(
         self, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
@@ -139,17 +141,17 @@ class Truncated:
         Raises:
             InputError: the encoder has fewer coordinates.
         """
-        vectors = embed(self._encoder, texts, batch_size=batch_size, progress=progress)
+        vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)
         if vectors.shape[1] < self._dimension:
             raise InputError(
-                f"{encoder_name(self._encoder)} has {vectors.shape[1]} dimensions, which cannot be "
+                f"{encoder_name(self.encoder)} has {vectors.shape[1]} dimensions, which cannot be "
                 f"cut to {self._dimension}"
             )
         return np.ascontiguousarray(vectors[:, : self._dimension])
 
     def fingerprint(self) -> str | None:
         """Return an identifier of the embeddings; None if the encoder has none."""
-        full = getattr(self._encoder, "fingerprint", None)
+        full = getattr(self.encoder, "fingerprint", None)
         return f"{full()}, {self._dimension} dimensions" if callable(full) else None
 
 

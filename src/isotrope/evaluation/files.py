@@ -17,6 +17,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.nearest import nearest_rows
+from isotrope.evaluation.retrieval import own_prompts
 
 __all__ = ["Hit", "encode_file", "search"]
 
@@ -258,14 +259,14 @@ def _places_and_texts(
 def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[str, str]:
     """Return the prompts of queries and passages: as given, else those of the model."""
     if isinstance(encoder, SentenceEncoder):
-        prompts = {} if encoder.prompt else encoder.model.prompts
         if encoder.prompt and (query or passage):
             raise InputError(
                 f"{encoder.name} puts its own prompt before every text ({encoder.prompt!r}); leave "
                 "the prompts out"
             )
-        query = prompts.get("query") if query is None else query
-        passage = prompts.get("document") if passage is None else passage
+        own = own_prompts(encoder)
+        query = own[0] if query is None else query
+        passage = own[1] if passage is None else passage
     return query or "", passage or ""
 
 

@@ -1,17 +1,26 @@
 """Scores retrieval: ranks a corpus by cosine and computes MRR, recall and nDCG."""
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.retrieval_sets import RetrievalSet
-from isotrope.evaluation.embed import Encoder, embed, encoder_name
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
+from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation
 
-__all__ = ["nearest_rows", "retrieval", "retrieval_dev", "retrieval_evaluation"]
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+__all__ = ["nearest_rows", "own_prompts", "retrieval", "retrieval_dev", "retrieval_evaluation"]
+
+# names of prompts: of queries, and of documents, of which the first that a model has is used
+_PROMPTS = ("query", "document", "passage", "corpus")
 
 
 def retrieval(
@@ -21,6 +30,7 @@ def retrieval(
     ks: Sequence[int] = (1, 10, 100),
     depths: Sequence[int] = (10,),
     search: Search = "exact",
+    prompts: tuple[str, str] | None = None,
     progress: bool = False,
     batch_size: int = 128,
 ) -> Result:
@@ -38,6 +48,7 @@ def retrieval(
         ks: the depths of recall.
         depths: the depths of MRR and nDCG.
         search: ``exact``, or ``faiss`` for its exact flat index, which is quicker.
+        prompts: put before queries and before documents; None: those that the model was saved with.
         progress: show a bar on stderr, where the encoder can.
         batch_size: texts a batch.
 
@@ -51,9 +62,10 @@ def retrieval(
         MissingExtra: faiss is asked for and not installed.
     """
     _check(data, ks, depths)
-    vectors = embed(
-        encoder, [*data.queries, *data.corpus], batch_size=batch_size, progress=progress
-    )
+    before_query, before_document = own_prompts(encoder) if prompts is None else prompts
+    texts = [before_query + query for query in data.queries]
+    texts += [before_document + document for document in data.corpus]
+    vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
     queries, corpus = np.split(vectors, [len(data.queries)])
     depth = max(*ks, *depths)
     places, _ = nearest_rows_by(search, queries, corpus, depth + bool(data.itself))
@@ -71,6 +83,8 @@ def retrieval(
                 "corpus": len(data.corpus),
                 "search": search,
                 "itself_not_ranked": len(data.itself),
+                "query_prompt": before_query,
+                "document_prompt": before_document,
             },
         },
         provenance=provenance(),
@@ -84,11 +98,34 @@ def retrieval_dev(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128
 
 
 def retrieval_evaluation(
-    encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128
+    encoder: Encoder,
+    data: RetrievalSet,
+    *,
+    prompts: tuple[str, str] | None = None,
+    batch_size: int = 128,
 ) -> DevEvaluation:
     """Return the score of :func:`retrieval_dev` with the reciprocal rank of every query."""
-    result = retrieval(encoder, data, ks=(1,), batch_size=batch_size)
+    result = retrieval(encoder, data, ks=(1,), prompts=prompts, batch_size=batch_size)
     return DevEvaluation(100 * float(result.metrics["mrr@10"] or 0.0), result.items["mrr@10"])
+
+
+def own_prompts(encoder: Encoder) -> tuple[str, str]:
+    """Return what a model was saved with to be put before queries and before documents.
+
+    They are what ``encode_query`` and ``encode_document`` of sentence-transformers put there. Both
+    are empty where ``encode`` puts a prompt before every text, and where the encoder is neither a
+    SentenceTransformer nor one of ours.
+    """
+    while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
+        encoder = encoder.encoder
+    model = encoder.model if isinstance(encoder, SentenceEncoder) else encoder
+    if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
+        return "", ""
+    model = cast("SentenceTransformer", model)
+    if model.prompts.get(model.default_prompt_name or ""):
+        return "", ""
+    query, *documents = (model.prompts.get(name) for name in _PROMPTS)
+    return query or "", next((text for text in documents if text is not None), "")
 
 
 def _check(data: RetrievalSet, ks: Sequence[int], depths: Sequence[int]) -> None:

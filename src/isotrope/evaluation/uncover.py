@@ -163,7 +163,7 @@ def uncover_records(
         encoder,
         [text for text in others if text not in own],
         name=f"MRR@10 of {len(queries)} queries",
-        score=functools.partial(retrieval_evaluation, data=data),
+        score=functools.partial(retrieval_evaluation, data=data, prompts=("", "")),
     )
 
 

@@ -146,7 +146,7 @@ def _divisors(raw: Tensor) -> Tensor:
     """Return what rows are divided by, n x 1: as core.views.unit does, for it rounds only once."""
     norm: Tensor = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
     least = max(1e-12, torch.finfo(raw.dtype).tiny)
-    if raw.device.type == "cpu":  # elsewhere looking means waiting
+    if raw.device.type == "cpu" and len(raw):  # elsewhere looking means waiting
         low, high = (float(x) for x in torch.aminmax(norm))
         if low > least and high < float("inf"):  # no dead row, none beyond the numbers, no NaN
             return norm

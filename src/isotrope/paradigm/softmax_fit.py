@@ -28,7 +28,7 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 
-__all__ = ["PairFit", "SoftmaxFit", "fit_pairs", "fit_softmax", "normalised", "radial"]
+__all__ = ["PairFit", "SoftmaxFit", "factor", "fit_pairs", "fit_softmax", "normalised", "radial"]
 
 _COARSE = [0.002 * 1000 ** (k / 29) for k in range(30)]  # 0.002 to 2
 _ANCHORS = 32  # those of the largest gradients find the temperature
@@ -36,6 +36,8 @@ _DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
 _CLOSE = 1e-4  # a temperature that was found before and leaves out less is still that of the loss
+_VARIED = 0.1  # of a factor: GD varies by so much, in its root mean square, or shows none
+_EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1
 _STEP = 1.25  # another temperature than that must fit clearly worse
 
 
@@ -140,6 +142,31 @@ def fit_softmax(
     residual = all_rows.residual(weight, push, pull)
     terms = Terms(push, weight, pull / divisor, against, scale=1 / len(target), residual=residual)
     return SoftmaxFit(terms, temperature_ if determined else None, _share(residual, target))
+
+
+def factor(terms: Terms, views: Views, temperature: float) -> float:
+    """Return what InfoNCE was multiplied by; 1 where nothing says that it was, or not InfoNCE.
+
+    Its GD is 1 / (1 + e^{s_ii'/tau} / sum_k e^{s_ik'/tau}), which needs no gradient. One that is
+    the same multiple of it for every anchor, although it differs from anchor to anchor, is of a
+    loss with a factor: a weight, or 1 over the batches that are accumulated.
+
+    Args:
+        terms: as recognised, with the 1/tau in GD.
+        views: the raw embeddings.
+        temperature: tau.
+    """
+    pairs = choose_pairs(views.map(lambda x: x.detach().cpu().double()).unit())
+    candidates = pairs.logsumexp(temperature, terms.against)
+    expected = torch.sigmoid(candidates - pairs.positive / temperature)
+    shown = temperature * terms.dissipation.to(expected)
+    square = expected.square().mean()
+    if float(expected.var(unbiased=False)) < _VARIED**2 * float(square):
+        return 1.0
+    multiple = (shown * expected).mean() / square
+    apart = torch.linalg.vector_norm(shown - multiple * expected)
+    fits = float(apart) < _EQUAL * float(torch.linalg.vector_norm(shown))
+    return float(multiple) if fits and abs(float(multiple) - 1) > _EQUAL else 1.0
 
 
 def _prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -82,13 +82,11 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
         # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
         with named_errors(name):
-            data = holdout_set(list(islice(store.held_out(), 0, None, stride)), store.report.views)
-        queries = [prompts[0] + text for text in data.queries]
-        corpus = [prompts[1] + text for text in data.corpus]
-        sets.append(replace(data, queries=queries, corpus=corpus))
+            records = list(islice(store.held_out(), 0, None, stride))
+            sets.append(holdout_set(records, store.report.views))
 
     def score(encoder: Encoder) -> DevEvaluation:
-        first, *others = (retrieval_evaluation(encoder, data) for data in sets)
+        first, *others = (retrieval_evaluation(encoder, data, prompts=prompts) for data in sets)
         if not others:
             return first
         items = np.concatenate([first.items, *(other.items for other in others)])

@@ -161,6 +161,13 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
             f"{separate[0]} belongs to an objective that is given by its name; "
             f"{type(objective).__name__}(...) holds its own values: set them there"
         )
+    learnt = [k for k, v in objective.hyperparameters().items() if getattr(v, "requires_grad", 0)]
+    if learnt:
+        raise InputError(
+            f"{learnt[0]} of {objective.name} wants a gradient, and a training here "
+            "changes the encoder alone: give a number, or train with ObjectiveLoss in the trainer "
+            "of sentence-transformers"
+        )
     name, values = registry.as_settings(objective)
     home = type(objective).__module__.partition(".")[0]
     if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):

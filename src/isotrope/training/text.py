@@ -35,6 +35,7 @@ from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.lora import add_lora, lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
+from isotrope.evaluation.retrieval import own_prompts
 from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset
@@ -549,6 +550,13 @@ class TextTask(TrainingTask):
         )
         if lora := lora_facts(encoder):
             say(lora_line(lora))
+        query, document = own_prompts(encoder)
+        if (query or document) and not (settings.query_prompt or settings.passage_prompt):
+            warn(
+                f"warning: {settings.encoder} is searched with {query!r} before queries and "
+                f"{document!r} before documents, and this training puts neither before its texts; "
+                "name them: --query-prompt, --passage-prompt"
+            )
         if "dropout" in report.views and not any(rates):
             warn("warning: without dropout the two views are the same; the positives teach nothing")
 

@@ -38,7 +38,8 @@ class ObjectiveLoss(nn.Module):
 
     Args:
         model: whose embeddings are trained.
-        objective: any, or the name of a registered one.
+        objective: any, or the name of a registered one. A hyperparameter of it that is an
+            ``nn.Parameter`` (a temperature) is trained too.
         gather_across_devices: compute the loss of the rows of all processes together, as one
             process with the whole batch would; else each process has a batch of its own.
         groups: the column ``label`` (or ``score``) of the data holds integers, and rows of one
@@ -70,6 +71,9 @@ class ObjectiveLoss(nn.Module):
             )
         self.model = model
         self.objective = objective
+        for key, value in objective.hyperparameters().items():
+            if isinstance(value, nn.Parameter):  # the optimiser finds it here
+                self.register_parameter(f"objective_{key}", value)
         self.gather_across_devices = gather_across_devices
         self.groups = groups
         self.backend = backend
@@ -128,7 +132,10 @@ class ObjectiveLoss(nn.Module):
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
-        hyperparameters = self.objective.hyperparameters().items()
+        hyperparameters = {
+            k: float(v.detach()) if isinstance(v, Tensor) else v
+            for k, v in self.objective.hyperparameters().items()
+        }.items()
         return {
             "objective": self.objective.name,
             **{
