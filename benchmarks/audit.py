@@ -136,8 +136,7 @@ def cost(n: int, d: int) -> dict[str, Any]:
     draw = torch.Generator().manual_seed(0)
     anchors = torch.randn(n, d, generator=draw)
     positives = anchors + torch.randn(n, d, generator=draw)
-    lengths = np.full((n, 2), 9)
-    embedded = Embedded(anchors, positives, torch.arange(n), np.zeros(n, bool), lengths)
+    embedded = Embedded(anchors, positives, torch.arange(n))
     start = time.process_time()
     push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
     seconds = time.process_time() - start

@@ -18,8 +18,8 @@ from isotrope.core.result import Result
 if TYPE_CHECKING:
     import numpy as np
 
-    from isotrope.diagnostics.audit.result import Audit
     from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+    from isotrope.diagnostics.audit.texts import TextAudit
     from isotrope.diagnostics.findings import Diagnosis
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.evaluation.embed import Encoder
@@ -146,7 +146,7 @@ def audit(
     plugins: Sequence[str | Path] = (),
     output: str | Path | None = None,
     progress: bool = False,
-) -> "Audit":
+) -> "TextAudit":
     """Say before a training what an objective will do to the data, in one pass of the encoder.
 
     Args:
@@ -281,7 +281,7 @@ def diagnose(
     return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
 
 
-def _audit_page() -> "Callable[[Audit], str]":
+def _audit_page() -> "Callable[[TextAudit], str]":
     """Return what draws the page of an audit.
 
     Raises:
@@ -290,7 +290,7 @@ def _audit_page() -> "Callable[[Audit], str]":
     with needs_extra("report", "matplotlib", "jinja2"):
         from isotrope.reports.html import HtmlTable, tables_page
 
-    def page(audited: "Audit") -> str:
+    def page(audited: "TextAudit") -> str:
         tables = [HtmlTable(t.title, t.columns, t.rows, t.note) for t in audited.tables()]
         return tables_page("Before training", audited.title, tables)
 

@@ -8,11 +8,11 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.mining import mine as mined
-from isotrope.diagnostics.audit.pairs import find_rows
+from isotrope.diagnostics.audit.pairs import find_pairs, find_texts
 from isotrope.diagnostics.audit.push import groups_of, ledger, mutual
-from isotrope.diagnostics.audit.result import Audit
-from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+from isotrope.diagnostics.audit.rows import EmbeddedTexts, PairedRows
 from isotrope.diagnostics.audit.settings import recommend, settings_table
+from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -73,7 +73,7 @@ def check_numbers(
 
 def audit_rows(
     rows: PairedRows,
-    embedded: Embedded,
+    embedded: EmbeddedTexts,
     objective: Objective,
     *,
     encoder: str,
@@ -84,7 +84,7 @@ def audit_rows(
     hardness: float = 0.3,
     seed: int = 0,
     progress: bool = False,
-) -> Audit:
+) -> TextAudit:
     """Audit rows with their embeddings; arguments as for ``isotrope.audit``.
 
     Args:
@@ -108,17 +108,20 @@ def audit_rows(
     same_text = np.stack([first[group], np.arange(len(rows))], axis=1)
     groups = groups_of(np.concatenate([pairs.rows[:suspects], same_text]), len(rows))
     settings = settings_table(embedded, objective, batch_size=batch_size, seed=seed)
-    return Audit(
-        rows,
-        encoder,
-        objective,
-        batch_size,
-        settings,
-        recommend(settings),
-        pairs,
-        suspects,
-        groups,
-        find_rows(rows, embedded, objective, batch_size=batch_size, seed=seed),
-        uncovered,
-        mined(book, groups, mine, hardness=hardness) if mine else None,
+    return TextAudit(
+        rows=rows,
+        encoder=encoder,
+        objective=objective,
+        batch_size=batch_size,
+        settings=settings,
+        recommendations=recommend(settings),
+        mutual=pairs,
+        suspects=suspects,
+        groups=groups,
+        found={
+            **find_pairs(embedded, objective, batch_size=batch_size, seed=seed),
+            **find_texts(rows, embedded),
+        },
+        uncovered=uncovered,
+        mined=mined(book, groups, mine, hardness=hardness) if mine else None,
     )
