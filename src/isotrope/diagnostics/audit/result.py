@@ -145,15 +145,20 @@ class Audit(ABC):
         """Return the groups of likely false negatives alone, without those of the data."""
         return groups_of(self.mutual.rows[: self.suspects], len(self.groups))
 
-    def _settings(self, *lines: str) -> AuditTable:
-        """Return how the objective begins, with further lines below the reasons."""
+    def _settings(self, *lines: str, withheld: str = "") -> AuditTable:
+        """Return how the objective begins.
+
+        Args:
+            lines: further ones below the reasons.
+            withheld: why nothing is recommended, if it is not for the numbers.
+        """
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
         why = (
             "no anchor has a negative"
             if all(row.dead is None for row in self.settings)
             else "of this objective no temperature, margin or ratio is varied"
         )
-        note = " ".join(reasons) or f"Nothing to recommend: {why}."
+        note = " ".join(reasons) or f"Nothing to recommend: {withheld or why}."
         rows = [
             (
                 f"{row.name} {row.value:g}{' (set)' if row.own else ''}",
@@ -186,7 +191,8 @@ class Audit(ABC):
             f"They have {all_of:.1%} of all push and form {several:,} groups of up to {largest:,} "
             f"{what}."
             if self.suspects
-            else f"No two {what} push each other as {what} that belong together do."
+            else f"No two {what} push each other as {what} that belong together do: the strongest "
+            f"push is {max(self.mutual.push, default=0.0):.3f}."
         )
         names = self.names
         rows = [
