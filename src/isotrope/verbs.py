@@ -218,7 +218,9 @@ def audit(
         embedded,
         chosen,
         encoder=loaded.name,
-        uncovered=_uncovered(loaded, rows, embedded, metric or dev, prompts, seed),
+        uncovered=_uncovered(
+            loaded, rows, embedded, metric or dev, prompts, seed, grouped=groups is not None
+        ),
         batch_size=batch_size,
         suspect=suspect,
         mine=mine,
@@ -371,6 +373,8 @@ def _uncovered(
     dev: "DevMetric | str | Path | None",
     prompts: tuple[str, str],
     seed: int,
+    *,
+    grouped: bool,
 ) -> dict[str, Any]:
     """Return what whitening uncovers, as plain values."""
     from isotrope.evaluation.embed import CachedEncoder
@@ -389,7 +393,10 @@ def _uncovered(
                 own = [prompts[side] + record[side] for record in rows.texts]
                 known |= dict(zip(own, vectors.numpy(), strict=True))
         cached = CachedEncoder(encoder, known=known)
-        found = uncover_records(cached, rows.texts, rows.views, prompts=prompts, seed=seed)
+        own_groups = rows.grouped if grouped else None
+        found = uncover_records(
+            cached, rows.texts, rows.views, prompts=prompts, groups=own_groups, seed=seed
+        )
     return asdict(found)
 
 
