@@ -39,8 +39,8 @@ last three have a column label, equal for rows of one group, of --groups or like
 `train --groups label`, and for ObjectiveLoss with groups=True in the trainer of
 sentence-transformers.
 
-Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0.
-With --output a folder gets audit.html and audit.json.
+Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. Of
+them nothing is recommended. With --output a folder gets audit.html and audit.json.
 """
 
 _TEXTS = {

@@ -16,6 +16,10 @@ from isotrope.paradigm import registry
 
 __all__ = ["AuditedPictures", "PictureAudit"]
 
+_TRAINED = (
+    "the rules were measured on texts, and the temperature that they chose for pictures made one "
+    "training collapse"
+)
 _SCRATCH = (
     "the encoder is randomly initialised, so it hardly tells pictures apart yet, and neither these "
     "settings nor the push say much; audit one that has been trained (--encoder RUN)"
@@ -79,7 +83,7 @@ class PictureAudit(Audit):
 
     @property
     def flags(self) -> str:
-        """The flags of ``isotrope train-images`` with the recommended values."""
+        """The flags of ``isotrope train-images`` with these settings; none is recommended."""
         # all settings: those that are left out there are the method's, not the objective's
         return f"--method {self.method} {self._words(registry.as_settings(self.objective)[1])}"
 
@@ -117,7 +121,7 @@ class PictureAudit(Audit):
         )
         skipped = f"{self.pictures.skipped:,} further files were left out: they cannot be read."
         return [
-            self._settings(self.flags, withheld=_SCRATCH if self.scratch else ""),
+            self._settings(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
             self._pairs("pictures", more=checked),
             self._rows("pictures", "which", skipped),
         ]

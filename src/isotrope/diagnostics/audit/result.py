@@ -21,6 +21,7 @@ from isotrope.paradigm.objective import Objective
 __all__ = ["Audit", "AuditTable"]
 
 _LISTED = 20  # pairs in a table, and six rows of each kind; the JSON has all
+_SMALL = 1e-4  # a share of all push
 
 
 class AuditTable(NamedTuple):
@@ -198,7 +199,7 @@ class Audit(ABC):
         rows = [
             (
                 f"{names[i]} and {names[j]}",
-                f"{share:.2%}",
+                f"{share:.2%}" if share >= _SMALL else f"< {_SMALL:.2%}",
                 push,
                 *(() if of is None else (of(i), of(j))),
             )

@@ -135,7 +135,10 @@ def read_rows(
     else:
         path = Path(str(data))
         if path.is_dir():
-            raise InputError(f"{path} is a folder; give one file: rows are named by their lines")
+            raise InputError(
+                f"{path} is a folder; give one file: rows are named by their lines (a folder of "
+                "pictures is for isotrope.audit_images)"
+            )
         name, records = path.name, read([path], columns=columns, groups=groups)
     return pair_rows(records, name=name, views=views)
 

@@ -157,8 +157,7 @@ def audit_pictures(
         progress=progress,
     )
     common["found"]["repeated"] = repeated(pictures.marks[:, None])
-    if scratch:
-        common["recommendations"] = []
+    common["recommendations"] = []  # the rules are those of texts
     return PictureAudit(
         pictures=pictures, encoder=encoder, method=method, scratch=scratch, **common
     )
