@@ -3,8 +3,10 @@
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from isotrope.data.text.docstrings import Documented
 from tests.diagnostics.audit.handmade import embedded, of
@@ -50,6 +52,24 @@ def test_labels_are_read_with_every_sentence_once(tmp_path: Path) -> None:
     file.parent.mkdir(parents=True)
     file.write_text("1\ta\tb\n0\tb\tc\n1\td\td\n")
     assert benchmark.labelled(tmp_path, "mrpc") == (["a", "b", "c", "d"], [(0, 1)], [(1, 2)])
+
+
+def test_pictures_of_one_class_belong_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draw = np.random.default_rng(0)
+    for number in range(12):
+        folder = tmp_path / "cifar10" / "abc"[number % 3]
+        folder.mkdir(parents=True, exist_ok=True)
+        pixels = draw.integers(0, 255, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{number}.png")
+    monkeypatch.setattr(benchmark, "SHOWN", 12)
+    monkeypatch.setattr(benchmark, "STRONGEST", (5, 1000))
+    few, every, flagged = benchmark.pictures(tmp_path, 0, 0)
+    assert few["rows"] == 12
+    assert few["belong"] == 3 * 6
+    assert every["precision"] == round(18 / 66, 3)  # all pairs: of 12 pictures each has 11 partners
+    assert 0 <= flagged["flagged"] <= 66
 
 
 def test_cost_is_measured() -> None:

@@ -14,9 +14,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NAMES = [
     *("Doctor", "Hyper", "Objective", "Pairs", "Paper", "Paradigm", "Preset", "Temperature"),
-    *("Terms", "Views", "__version__", "audit", "compare", "decompose", "diagnose", "evaluate"),
-    *("fit", "fit_images", "load", "objectives", "parts", "report", "search", "softplus"),
-    "sweep",
+    *("Terms", "Views", "__version__", "audit", "audit_images", "compare", "decompose"),
+    *("diagnose", "evaluate", "fit", "fit_images", "load", "objectives", "parts", "report"),
+    *("search", "softplus", "sweep"),
 ]
 
 

@@ -12,6 +12,7 @@ _HOME = {
     # what a user calls
     "Doctor": "isotrope.adapters.doctor",
     "audit": "isotrope.verbs",
+    "audit_images": "isotrope.verbs",
     "compare": "isotrope.verbs",
     "decompose": "isotrope.paradigm.decompose",
     "diagnose": "isotrope.verbs",
@@ -50,6 +51,7 @@ __all__ = [
     "Views",
     "__version__",
     "audit",
+    "audit_images",
     "compare",
     "decompose",
     "diagnose",
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from isotrope.training import fit as fit
     from isotrope.training import fit_images as fit_images
     from isotrope.verbs import audit as audit
+    from isotrope.verbs import audit_images as audit_images
     from isotrope.verbs import compare as compare
     from isotrope.verbs import diagnose as diagnose
     from isotrope.verbs import report as report

@@ -1,4 +1,4 @@
-"""The functions ``audit``, ``compare``, ``diagnose``, ``report`` and ``sweep`` of the root.
+"""The functions ``audit``, ``audit_images``, ``compare``, ``diagnose``, ``report`` and ``sweep``.
 
 They are thin: the work is done in the packages below, which are imported when a verb is called.
 """
@@ -18,16 +18,20 @@ from isotrope.core.result import Result
 if TYPE_CHECKING:
     import numpy as np
 
+    from isotrope.diagnostics.audit.pictures import PictureAudit
     from isotrope.diagnostics.audit.result import Audit
     from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+    from isotrope.diagnostics.audit.texts import TextAudit
     from isotrope.diagnostics.findings import Diagnosis
+    from isotrope.encoders.image import ImageEncoder
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.evaluation.embed import Encoder
     from isotrope.paradigm.objective import Objective
     from isotrope.training.dev_score import DevMetric
+    from isotrope.training.images.settings import ImageSettings
     from isotrope.training.settings import RunSettings
 
-__all__ = ["EvaluationOptions", "audit", "compare", "diagnose", "report", "sweep"]
+__all__ = ["EvaluationOptions", "audit", "audit_images", "compare", "diagnose", "report", "sweep"]
 
 Folder = str | os.PathLike[str]
 """A run or model folder; an outcome of ``isotrope.fit`` is one."""
@@ -146,7 +150,7 @@ def audit(
     plugins: Sequence[str | Path] = (),
     output: str | Path | None = None,
     progress: bool = False,
-) -> "Audit":
+) -> "TextAudit":
     """Say before a training what an objective will do to the data, in one pass of the encoder.
 
     Args:
@@ -214,7 +218,9 @@ def audit(
         embedded,
         chosen,
         encoder=loaded.name,
-        uncovered=_uncovered(loaded, rows, embedded, metric or dev, prompts, seed),
+        uncovered=_uncovered(
+            loaded, rows, embedded, metric or dev, prompts, seed, grouped=groups is not None
+        ),
         batch_size=batch_size,
         suspect=suspect,
         mine=mine,
@@ -223,12 +229,71 @@ def audit(
         progress=progress,
     )
     if output is not None and page is not None:
-        contents = {**audited.files(), "audit.json": audited.to_json().encode()}
-        contents["audit.html"] = page(audited).encode("utf-8", "replace")
-        write_all(Path(output), contents)
+        write_all(Path(output), {**audited.files(), **page(audited)})
         for name, why in audited.unwritten.items():
             Path(output, name).unlink(missing_ok=True)  # an earlier audit may have written it
             print(why, file=sys.stderr)
+    return audited
+
+
+def audit_images(
+    data: str | Path,
+    *,
+    encoder: "str | Path | ImageEncoder" = "resnet18",
+    suspect: float = 0.1,
+    output: str | Path | None = None,
+    progress: bool = False,
+    **settings: Any,
+) -> "PictureAudit":
+    """Say before a training on pictures what an objective will do to them.
+
+    Args:
+        data: folder, .npz file or name, as for ``isotrope.fit_images``.
+        encoder: the encoder that training will begin with; one of your own stays as it is.
+        suspect: reciprocal push from which two pictures are likely false negatives.
+        output: a folder for the page (``audit.html``) and ``audit.json``.
+        progress: show bars on stderr.
+        settings: any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
+            ``batch_size=256``; what an optimiser does makes no difference.
+
+    Returns:
+        The audit: ``print`` shows its tables, ``to_json()`` has everything.
+
+    Raises:
+        InputError: anything wrong with the settings, the data or the encoder; an objective without
+            a push between the pictures of a batch.
+        MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
+    """
+    from isotrope.encoders.image import ImageEncoder
+    from isotrope.training.fit_text import by_name, python_messages
+    from isotrope.training.images.settings import ImageSettings
+
+    own = encoder if isinstance(encoder, ImageEncoder) else None
+    name = encoder if own is None else own.name
+    with python_messages(ImageSettings):
+        read = ImageSettings.read(
+            {"data": data, "encoder": name, "output": "none", **by_name(settings)}, python=True
+        )
+        return audit_pictures(
+            read, own_encoder=own, suspect=suspect, output=output, progress=progress
+        )
+
+
+def audit_pictures(
+    settings: "ImageSettings",
+    *,
+    own_encoder: "ImageEncoder | None" = None,
+    suspect: float = 0.1,
+    output: str | Path | None = None,
+    progress: bool = False,
+) -> "PictureAudit":
+    """Audit the pictures of a training with these settings; see :func:`audit_images`."""
+    page = None if output is None else _audit_page()
+    from isotrope.training.images.audit import audit as audited_with
+
+    audited = audited_with(settings, own_encoder=own_encoder, suspect=suspect, progress=progress)
+    if output is not None and page is not None:
+        write_all(Path(output), page(audited))
     return audited
 
 
@@ -281,8 +346,8 @@ def diagnose(
     return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
 
 
-def _audit_page() -> "Callable[[Audit], str]":
-    """Return what draws the page of an audit.
+def _audit_page() -> "Callable[[Audit], dict[str, bytes]]":
+    """Return what writes the page of an audit, and its JSON.
 
     Raises:
         MissingExtra: matplotlib or jinja2 is not installed.
@@ -290,9 +355,13 @@ def _audit_page() -> "Callable[[Audit], str]":
     with needs_extra("report", "matplotlib", "jinja2"):
         from isotrope.reports.html import HtmlTable, tables_page
 
-    def page(audited: "Audit") -> str:
+    def page(audited: "Audit") -> dict[str, bytes]:
         tables = [HtmlTable(t.title, t.columns, t.rows, t.note) for t in audited.tables()]
-        return tables_page("Before training", audited.title, tables)
+        html = tables_page("Before training", audited.title, tables)
+        return {
+            "audit.json": audited.to_json().encode(),
+            "audit.html": html.encode("utf-8", "replace"),
+        }
 
     return page
 
@@ -304,6 +373,8 @@ def _uncovered(
     dev: "DevMetric | str | Path | None",
     prompts: tuple[str, str],
     seed: int,
+    *,
+    grouped: bool,
 ) -> dict[str, Any]:
     """Return what whitening uncovers, as plain values."""
     from isotrope.evaluation.embed import CachedEncoder
@@ -322,7 +393,10 @@ def _uncovered(
                 own = [prompts[side] + record[side] for record in rows.texts]
                 known |= dict(zip(own, vectors.numpy(), strict=True))
         cached = CachedEncoder(encoder, known=known)
-        found = uncover_records(cached, rows.texts, rows.views, prompts=prompts, seed=seed)
+        own_groups = rows.grouped if grouped else None
+        found = uncover_records(
+            cached, rows.texts, rows.views, prompts=prompts, groups=own_groups, seed=seed
+        )
     return asdict(found)
 
 

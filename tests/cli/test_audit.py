@@ -29,7 +29,7 @@ def pairs(tmp_path: Path) -> Path:
         (["--encoder", MINILM, "--batch-size", "1"], "a batch of 1 has no negatives"),
         (["--encoder", MINILM, "--mine", "-2"], "0 to 100; found -2"),
         (["--encoder", MINILM, "--batch", "x"], "unrecognized|invalid|expected"),
-        ([], "required: --encoder"),
+        ([], "--encoder is missing"),
     ],
 )
 def test_bad_flags_are_refused_at_once(run, pairs: Path, flags: list[str], message: str) -> None:
@@ -56,6 +56,55 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
     (tmp_path / "texts.txt").write_text("one text\nanother\nthird\n")
     found = run("audit", tmp_path / "texts.txt", *asked, "--mine", "2")
     assert (found.code, "hard negatives are of pairs" in found.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["digits", "--columns", "a"], "--columns is for texts, and digits holds pictures"),
+        (["digits", "--max-length", "9"], "--max-length is for texts"),
+        (["digits", "--methd", "simclr"], "did you mean --method"),
+        (["digits", "--batch-size", "1"], "greater than or equal to 2; found 1"),
+        (["nowhere.npz"], "nowhere.npz: no such file"),
+        (["digits", "photos"], "audit takes one file; found 2"),
+        (["PAIRS", "--encoder", MINILM, "--width", "4"], "--width is for pictures, and .* texts"),
+        (["PAIRS", "--encoder", MINILM, "--method.queue", "4"], "--method.queue is for pictures"),
+    ],
+)
+def test_flags_of_the_other_kind_are_refused(
+    run, pairs: Path, arguments: list[str], message: str
+) -> None:
+    import re
+
+    found = run("audit", *(pairs if word == "PAIRS" else word for word in arguments))
+    assert found.code == 2
+    assert re.search(message, found.err)
+    assert len(found.err.strip().splitlines()) == 1
+
+
+def test_bad_pictures_are_refused_and_nothing_is_written(run, tmp_path: Path) -> None:
+    from PIL import Image
+
+    folder, output = tmp_path / "photos", tmp_path / "audit"
+    folder.mkdir()
+    asked = ("audit", folder, "--encoder", "resnet9", "--output", output)
+    for message in ("no pictures", "1 picture to train on", None):
+        if message is not None:
+            found = run(*asked)
+            assert (found.code, message in found.err) == (2, True)
+            assert len(found.err.strip().splitlines()) == 1
+        number = len(list(folder.iterdir()))
+        Image.new("RGB", (16, 16), (90 * number, 0, 0)).save(folder / f"{number}.png")
+    refused = {
+        ("--objective", "barlowtwins"): "compares coordinates",
+        ("--method", "dino"): "no components",
+        ("--encoder", MINILM): "image encoders that can be read",
+        ("--suspect", "0"): "suspect is a push above 0",
+    }
+    for flags, message in refused.items():
+        found = run(*asked, *flags)
+        assert (found.code, message in found.err) == (2, True), found.err
+    assert not output.exists()
 
 
 def test_what_can_be_known_without_torch_is_refused_without_it(pairs: Path) -> None:
@@ -101,3 +150,20 @@ def test_through_the_command_line_with_a_real_encoder(run, tmp_path: Path) -> No
     )["train"]
     assert table.column_names == ["anchor", "positive", "label"]
     assert table[40]["label"] == table[100]["label"] != table[0]["label"]
+
+
+@pytest.mark.slow
+def test_pictures_through_the_command_line(run, tmp_path: Path) -> None:
+    output = tmp_path / "audit"
+    encoder = ("--encoder", "resnet9", "--width", "4", "--limit", "200", "--batch-size", "32")
+    found = run("audit", "digits", *encoder, "--suspect", "0.001", "--output", output, "--json")
+    assert found.code == 0, found.err
+    record = json.loads(found.out)
+    assert record == json.loads((output / "audit.json").read_text())
+    assert {path.name for path in output.iterdir()} == {"audit.html", "audit.json"}
+    assert (record["rows"], record["method"], record["scratch"]) == (200, "simclr", True)
+    assert record["same_label"]["all"] == pytest.approx(0.1, abs=0.01)
+    quick = ("--max-steps", "1", "--no-linear", "--no-progress", "--output", tmp_path / "run")
+    assert run("train-images", "digits", *encoder, *record["train"].split(), *quick).code == 0
+    again = run("audit", "digits", *encoder[-4:], "--encoder", tmp_path / "run", "--json")
+    assert json.loads(again.out)["scratch"] is False

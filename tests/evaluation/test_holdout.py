@@ -50,6 +50,21 @@ def test_short_texts_are_left_out():
     )
 
 
+def test_a_query_may_find_any_target_of_its_group():
+    groups = [i // 4 for i in range(len(PAIRS))]
+    data = holdout_set([*PAIRS, PAIRS[0]], "pairs", groups=[*groups, 99])
+    for query, relevant in zip(data.queries, data.relevant, strict=True):
+        first = 4 * (int(query.split()[1]) // 4)
+        expected = {f"positive {first + i}" for i in range(4)}
+        assert {data.corpus[place] for place in relevant} == expected
+    # of those that are drawn, and in the same order as without groups
+    few = holdout_set(PAIRS, "pairs", limit=25, seed=3, groups=groups)
+    alone = holdout_set(PAIRS, "pairs", limit=25, seed=3)
+    assert (few.queries, few.corpus) == (alone.queries, alone.corpus)
+    assert found(alone) < found(few)
+    assert holdout_set(PAIRS, "pairs", groups=list(range(40))) == holdout_set(PAIRS, "pairs")
+
+
 def test_equal_texts_count_once_and_share_their_targets():
     pairs = [*PAIRS, PAIRS[0], ("anchor 0", "another"), ("new", "positive 1"), ("same", "same")]
     data = holdout_set(pairs, "pairs")

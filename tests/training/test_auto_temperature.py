@@ -66,6 +66,30 @@ def test_each_data_set_has_its_own(given: dict[str, Any]) -> None:
     assert all(isinstance(value, float) for value in found.values())
 
 
+def test_a_sweep_tries_it_beside_numbers(
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
+    own = {k: v for k, v in given.items() if k not in ("output", "seed", "progress", "files")}
+    own |= {"objective_settings": {}, "max_steps": 1}
+    vary = {"objective.temperature": ["auto", 0.9]}
+    shared = {"vary": vary, "seeds": (7,), "metric": "loss", "output": tmp_path / "sweep"}
+    with pytest.raises(InputError, match=r"add head=.none., or give a number"):
+        isotrope.sweep(file, **shared, **{**own, "head": "mlp"})
+    assert not (tmp_path / "sweep" / "runs").exists()
+    first = isotrope.sweep(file, **shared, **own)
+    runs = sorted((tmp_path / "sweep" / "runs").iterdir())
+    numbers = {float(begun(run)["objective.temperature"]) for run in runs}
+    audit = isotrope.audit(
+        file, encoder=given["encoder"], batch_size=given["batch_size"], dev=None, seed=7
+    )
+    assert numbers == {0.9, audit.recommended["temperature"]}
+    monkeypatch.setattr(auto_temperature, "recommend", lambda table: pytest.fail("audited again"))
+    again = isotrope.sweep(file, **shared, **own)
+    assert again.details["best"] == first.details["best"]
+
+
 @pytest.mark.parametrize(
     ("changed", "message"),
     [

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -12,11 +13,14 @@ from isotrope.core.distributed import GlobalBatch, all_gather_views
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.text.batches import Batches
+from isotrope.data.text.corpora import read
 from isotrope.paradigm import registry
 from isotrope.training import simcse
+from isotrope.training.dev_score import dev_metric_held_out
 from isotrope.training.early_checks import check_early
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text import encoder_of, store_of
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 
@@ -115,6 +119,36 @@ def test_groups_in_pieces_are_groups(given: dict[str, Any], tmp_path: Path) -> N
     free = fit(**{**own, "output": str(tmp_path / "free"), "groups": None}).history[-1]["loss"]
     assert losses[1] == pytest.approx(losses[0], rel=1e-5)
     assert losses[0] < free - 0.01  # fewer negatives in the denominator
+
+
+def test_the_dev_score_counts_any_row_of_the_group_as_found(
+    given: dict[str, Any], tmp_path: Path
+) -> None:
+    """Of an encoder that embeds the texts of a group alike, and its own answers no nearer."""
+    anchors, positives = sentences(120), sentences(120, seed=1)
+    topics = [f"t{i // 12}" for i in range(120)]
+    rows = [
+        {"anchor": f"{topic} {a}", "positive": f"{topic} {p}", "label": topic}
+        for topic, a, p in zip(topics, anchors, positives, strict=True)
+    ]
+    file = tmp_path / "topics.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    class ByTopic:
+        def encode(self, texts: list[str], **_: object) -> np.ndarray:
+            return np.eye(10)[[int(text.split()[0][1:]) for text in texts]]
+
+    scores = {}
+    for groups in ("label", None):
+        settings = TrainSettings.read(
+            {**given, "files": [str(file)], "groups": groups, "holdout": 0.5}, python=True
+        )
+        records = read([file], groups=groups)
+        store = store_of(settings, encoder_of(settings), tmp_path / str(groups), records)
+        metric = dev_metric_held_out({"": store}, prompts=("", ""))
+        scores[groups] = metric.score(ByTopic()).value  # type: ignore[arg-type]
+    assert scores["label"] == 100
+    assert scores[None] < 60
 
 
 @pytest.mark.parametrize("library", ["datasets", "pandas", "polars"])

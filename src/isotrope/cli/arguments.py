@@ -78,10 +78,20 @@ _GROUPS = {
 """The title under which the help of a training shows each flag; a new setting needs one."""
 
 
-def add_fields(parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip: set[str]) -> None:
-    """Add a flag for every pydantic field, absent when not given; values stay strings."""
+def add_fields(
+    parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip: set[str], title: str = ""
+) -> None:
+    """Add a flag for every pydantic field, absent when not given; values stay strings.
+
+    Args:
+        parser: gets them.
+        fields: by name.
+        skip: those that are left out.
+        title: of the one group that all are in; empty: each is in its own.
+    """
     home = {name: title for title, names in _GROUPS.items() for name in names.split()}
-    groups = {title: parser.add_argument_group(title) for title in _GROUPS}
+    home = dict.fromkeys(fields, title) if title else home
+    groups = {name: parser.add_argument_group(name) for name in ([title] if title else _GROUPS)}
     for name, field in fields.items():
         if name in skip:
             continue

@@ -39,6 +39,7 @@ options of the method.
 
 --vary NAME=VALUES, as often as you like:
   objective.temperature=0.03,0.05   these values
+  objective.temperature=auto,0.1    each run finds its own, as `isotrope train` does (--head none)
   learning-rate=1e-5..1e-4          a range to draw from, by its logarithm if its ends are a factor
                                     of ten apart (:log, :linear say it; :whole: whole numbers)
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid

@@ -14,8 +14,10 @@ only with itself, on the same records and with the same seed.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
@@ -30,12 +32,17 @@ _LEAST = 20
 
 
 def holdout_set(
-    records: Sequence[Sequence[str]], views: str, limit: int = 1000, seed: int = 0
+    records: Sequence[Sequence[str]],
+    views: str,
+    limit: int = 1000,
+    seed: int = 0,
+    groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
 ) -> RetrievalSet:
     """Make the search task of held-out records.
 
     Equal queries or targets count once. Query and target of one record must differ. Beyond
     ``limit`` queries, so many are drawn; their order, too, depends on nothing but the seed.
+    With groups, a query may find the target of any record of its group.
 
     Args:
         records: single texts (``dropout``: a list of one), or an anchor, its positive, and more
@@ -43,6 +50,8 @@ def holdout_set(
         views: one of :data:`VIEWS`.
         limit: the most queries.
         seed: the seed of the draw.
+        groups: of each record a number, equal for records that belong together; of equal records
+            the first one's counts.
 
     Raises:
         InputError: unknown views, records without a positive, or fewer than 20 usable ones.
@@ -55,7 +64,10 @@ def holdout_set(
         index = next(i for i, record in enumerate(records) if len(record) < 2)
         raise InputError(f"held-out record {index} has no second text, which {views} needs")
     halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
-    usable = dict.fromkeys((a, b) for a, b in halves if a and b and a != b)
+    usable: dict[tuple[str, str], int] = {}
+    for number, (a, b) in enumerate(halves):
+        if a and b and a != b:
+            usable.setdefault((a, b), number)
     if len(usable) < _LEAST:
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
@@ -65,7 +77,24 @@ def holdout_set(
         )
     pairs = list(usable)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]
-    return from_pairs(pairs[i] for i in order)
+    drawn = [pairs[i] for i in order]
+    data = from_pairs(drawn)
+    if groups is not None:
+        _share_targets(data, drawn, [int(groups[usable[pair]]) for pair in drawn])
+    return data
+
+
+def _share_targets(
+    data: RetrievalSet, pairs: Sequence[tuple[str, str]], groups: Sequence[int]
+) -> None:
+    """Make the targets of a group relevant to all its queries."""
+    query_at = {text: place for place, text in enumerate(data.queries)}
+    target_at = {text: place for place, text in enumerate(data.corpus)}
+    targets: dict[int, dict[int, float]] = {}
+    for (_, target), group in zip(pairs, groups, strict=True):
+        targets.setdefault(group, {})[target_at[target]] = 1.0
+    for (query, _), group in zip(pairs, groups, strict=True):
+        data.relevant[query_at[query]].update(targets[group])
 
 
 def _halves(text: str) -> tuple[str, str]:

@@ -20,10 +20,11 @@ Mean and covariance come from texts that are not scored.
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.evaluation.embed import CachedEncoder, Encoder
@@ -133,6 +134,7 @@ def uncover_records(
     views: str,
     *,
     prompts: tuple[str, str] = ("", ""),
+    groups: NDArray[np.integer[Any]] | None = None,
     seed: int = 0,
 ) -> Uncovered:
     """Score whitening on a part of the records themselves, whose positives have to be found.
@@ -142,12 +144,19 @@ def uncover_records(
         records: texts as training forms them; a third of them, at most 1,000, are scored.
         views: how a positive is made.
         prompts: put before queries and targets.
+        groups: of each record a number, equal for records of which any may be found.
         seed: of the choice.
     """
     order = np.random.default_rng(seed).permutation(len(records))
     scored = min(len(records) // 3, _SCORED)
     try:
-        data = holdout_set([records[i] for i in order[:scored]], views, limit=_SCORED, seed=seed)
+        data = holdout_set(
+            [records[i] for i in order[:scored]],
+            views,
+            limit=_SCORED,
+            seed=seed,
+            groups=None if groups is None else groups[order[:scored]],
+        )
     except InputError:
         return Uncovered("unknown", f"{len(records):,} rows are too few to score an encoder by")
     queries = [prompts[0] + text for text in data.queries]

@@ -81,9 +81,10 @@ def _check_all(settings: RunSettings, metric: str) -> None:
     if not Path(settings.output).exists():
         check_output(Path(settings.output), settings, resume=True)  # not among the data
     if isinstance(settings, TrainSettings):
+        from isotrope.training.auto_temperature import without_auto
         from isotrope.training.text import check
 
-        check(settings)
+        check(without_auto(settings))
         if metric.startswith("dev_") and settings.dev is None:
             raise InputError(
                 f"--metric {metric}: there is no dev score without --dev; give one (--dev auto "
@@ -110,9 +111,10 @@ def _check_names(settings: RunSettings) -> None:
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     if isinstance(settings, TrainSettings):
+        from isotrope.training.auto_temperature import without_auto
         from isotrope.training.text import objectives_of
 
-        objectives = list(objectives_of(settings).values())
+        objectives = list(objectives_of(without_auto(settings)).values())
     else:
         assert isinstance(settings, ImageSettings)
         from isotrope.training.images.registry import find_method, options_of

@@ -24,9 +24,10 @@ from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import StageStudy, planned, tried
 from isotrope.sweeps.train_one import trained
 from isotrope.sweeps.trials import Stage, Trial, best_of
+from isotrope.training.early_checks import as_begun
 from isotrope.training.launch import each
 from isotrope.training.run import check_output
-from isotrope.training.settings import RunSettings, read_yaml
+from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
 
 __all__ = ["sweep"]
 
@@ -189,6 +190,8 @@ def _finished(settings: RunSettings) -> Result | str | None:
     folder = Path(settings.output)
     if not (folder / "config.yaml").is_file():
         return None
+    if isinstance(settings, TrainSettings):
+        settings = as_begun(settings)  # its temperature may have been found
     finished = check_output(folder, settings, resume=True)
     if finished is not None:
         return finished.result

@@ -4,7 +4,7 @@ The number takes the place of the word before the run begins, so that config.yam
 every process of a run have the number, and a resumed run goes on with it.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from isotrope.training.early_checks import AUTO, check_folder
 from isotrope.training.progress import warn
 from isotrope.training.settings import TrainSettings
 
-__all__ = ["with_temperature"]
+__all__ = ["with_temperature", "without_auto"]
 
 _ROWS = 2048  # embedded of each data set, or one batch if that is larger
 _RECORDS = 1_000_000  # among which they are drawn; of a stream, the first buffer
@@ -48,7 +48,7 @@ def with_temperature(
             a temperature, or anything wrong with the folder, the encoder or the data.
     """
     own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
-    asked = [name for name, (_, values) in own.items() if values.get("temperature") == AUTO]
+    asked = _asked(settings)
     if not asked:
         return settings
     _refuse(settings)
@@ -60,8 +60,34 @@ def with_temperature(
         with named_errors(name):
             value = _recommended(settings, encoder, records_of(settings, name), own[name])
         chosen[f"{name}.temperature" if name else "temperature"] = value
-    kept = {key: value for key, value in chosen.items() if value != AUTO}
-    return settings.model_copy(update={"objective_settings": kept})
+    return settings.model_copy(update={"objective_settings": _numbers(chosen)})
+
+
+def without_auto(settings: TrainSettings) -> TrainSettings:
+    """Return the settings with the default of each temperature that is ``auto``, to check the rest.
+
+    Raises:
+        InputError: a training whose first step the audit does not describe.
+    """
+    if not _asked(settings):
+        return settings
+    _refuse(settings)
+    return settings.model_copy(update={"objective_settings": _numbers(settings.objective_settings)})
+
+
+def _asked(settings: TrainSettings) -> list[str]:
+    """Return the data sets whose temperature is ``auto``."""
+    own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
+    return [name for name, (_, values) in own.items() if values.get("temperature") == AUTO]
+
+
+def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
+    """Return the settings of objectives but for temperatures that are ``auto``."""
+    return {
+        key: value
+        for key, value in values.items()
+        if (key.rpartition(".")[2], value) != ("temperature", AUTO)
+    }
 
 
 def _refuse(settings: TrainSettings) -> None:

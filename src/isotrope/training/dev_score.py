@@ -69,6 +69,7 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
     """Return the label-free score on the held-out records of a run.
 
     Of several data sets each is searched by itself, and the score is the mean over all queries.
+    Where rows have groups, a query may find the target of any row of its group.
 
     Args:
         stores: the run's tokens, by data set.
@@ -81,9 +82,11 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
     for name, store in stores.items():
         # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
+        groups = store.held_out_groups()
         with named_errors(name):
             records = list(islice(store.held_out(), 0, None, stride))
-            sets.append(holdout_set(records, store.report.views))
+            chosen = None if groups is None else groups[::stride]
+            sets.append(holdout_set(records, store.report.views, groups=chosen))
 
     def score(encoder: Encoder) -> DevEvaluation:
         first, *others = (retrieval_evaluation(encoder, data, prompts=prompts) for data in sets)

@@ -3,10 +3,10 @@
 import numpy as np
 import torch
 
-from isotrope.diagnostics.audit.rows import Embedded, PairedRows, read_rows
+from isotrope.diagnostics.audit.rows import EmbeddedTexts, PairedRows, read_rows
 
 
-def embedded(n: int = 200, d: int = 48, *, noise: float = 0.3, seed: int = 0) -> Embedded:
+def embedded(n: int = 200, d: int = 48, *, noise: float = 0.3, seed: int = 0) -> EmbeddedTexts:
     """Return n anchors drawn evenly, each positive its anchor with noise."""
     draw = torch.Generator().manual_seed(seed)
     anchors = torch.nn.functional.normalize(torch.randn(n, d, generator=draw))
@@ -14,14 +14,14 @@ def embedded(n: int = 200, d: int = 48, *, noise: float = 0.3, seed: int = 0) ->
     return of(anchors, positives)
 
 
-def of(anchors: torch.Tensor, positives: torch.Tensor, **fields: object) -> Embedded:
+def of(anchors: torch.Tensor, positives: torch.Tensor, **fields: object) -> EmbeddedTexts:
     n = len(anchors)
     plain = {
         "groups": torch.arange(n),
         "cut": np.zeros(n, bool),
         "lengths": np.full((n, 2), 9),
     }
-    return Embedded(anchors, positives, **{**plain, **fields})  # type: ignore[arg-type]
+    return EmbeddedTexts(anchors, positives, **{**plain, **fields})  # type: ignore[arg-type]
 
 
 def rows(n: int = 200) -> PairedRows:

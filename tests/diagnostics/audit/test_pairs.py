@@ -4,21 +4,20 @@ import numpy as np
 import torch
 
 from isotrope.diagnostics.audit.mining import mine
-from isotrope.diagnostics.audit.pairs import find_rows
+from isotrope.diagnostics.audit.pairs import find_pairs, find_texts
 from isotrope.diagnostics.audit.push import Ledger, ledger
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives.infonce import InfoNCE
-from tests.diagnostics.audit.handmade import embedded, of, rows
+from tests.diagnostics.audit.handmade import embedded, of
 
 
 def test_rows_out_of_step_are_apart_and_the_others_solved() -> None:
     plain = embedded(noise=0.1)
     positives = plain.positives.clone()
     positives[[3, 70]] = -positives[[3, 70]]  # the farthest there can be
-    found = find_rows(rows(), of(plain.anchors, positives), InfoNCE(), batch_size=16)
-    assert sorted(found.apart) == [3, 70]
-    assert (found.nearer[[3, 70]] > 0.9).all()
-    assert set(found.solved) == set(range(200)) - {3, 70}
+    found = find_pairs(of(plain.anchors, positives), InfoNCE(), batch_size=16)
+    assert sorted(found["apart"]) == [3, 70]
+    assert set(found["solved"]) == set(range(200)) - {3, 70}
 
 
 def test_lengths_cuts_and_repetitions() -> None:
@@ -29,10 +28,10 @@ def test_lengths_cuts_and_repetitions() -> None:
     plain = embedded(100)
     cut = np.arange(100) == 5
     view = of(plain.anchors, plain.positives, lengths=lengths, cut=cut)
-    found = find_rows(read_rows(records), view, InfoNCE(), batch_size=16)
-    assert found.repeated.tolist() == [7]
-    assert found.lengths.tolist() == [5, 6]
-    assert found.cut.tolist() == [5]
+    found = find_texts(read_rows(records), view)
+    assert found["repeated"].tolist() == [7]
+    assert found["lengths"].tolist() == [5, 6]
+    assert found["cut"].tolist() == [5]
 
 
 def test_a_pair_with_another_hard_negative_is_no_repetition() -> None:
@@ -40,8 +39,8 @@ def test_a_pair_with_another_hard_negative_is_no_repetition() -> None:
     records[9] = records[8]
     triples = read_rows(records)
     assert triples.marks.shape == (20, 3)
-    found = find_rows(triples, embedded(20), InfoNCE(), batch_size=4)
-    assert found.repeated.tolist() == [9]
+    found = find_texts(triples, embedded(20))
+    assert found["repeated"].tolist() == [9]
 
 
 def test_a_script_of_few_texts_stands_out_in_its_own_column() -> None:
@@ -49,21 +48,21 @@ def test_a_script_of_few_texts_stands_out_in_its_own_column() -> None:
     records[3] = ("вопрос 3", "ответ 3")
     records[4] = ("question 4", "answer 4")
     records[5] = ("12 + 5?", "ответ: π")  # no letters, and a letter of another script
-    found = find_rows(read_rows(records), embedded(50), InfoNCE(), batch_size=16)
-    assert found.scripts.tolist() == [3, 4]
+    found = find_texts(read_rows(records), embedded(50))
+    assert found["scripts"].tolist() == [3, 4]
 
 
 def test_two_scripts_that_share_a_column_are_both_as_they_should_be() -> None:
     records = [(("question", "質問です")[i % 2] + str(i), f"answer {i}") for i in range(50)]
-    found = find_rows(read_rows(records), embedded(50), InfoNCE(), batch_size=16)
-    assert len(found.scripts) == 0
+    found = find_texts(read_rows(records), embedded(50))
+    assert len(found["scripts"]) == 0
 
 
 def test_rows_without_negatives_are_not_solved() -> None:
     same = torch.ones(8, 4)
     view = of(same, same, groups=torch.zeros(8, dtype=torch.long))
-    found = find_rows(rows(8), view, InfoNCE(), batch_size=4)
-    assert len(found.solved) == len(found.apart) == 0
+    found = find_pairs(view, InfoNCE(), batch_size=4)
+    assert len(found["solved"]) == len(found["apart"]) == 0
 
 
 def test_hard_negatives_are_under_the_limit_and_of_another_group() -> None:

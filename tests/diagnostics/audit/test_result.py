@@ -11,9 +11,9 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.mining import Mined
 from isotrope.diagnostics.audit.push import Mutual
-from isotrope.diagnostics.audit.result import Audit, _short
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
+from isotrope.diagnostics.audit.texts import TextAudit, _short
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.objective import Objective
@@ -24,7 +24,7 @@ from tests.diagnostics.audit.test_push import planted
 UNKNOWN = {"kind": "unknown", "sentence": "not measured", "raw": None}
 
 
-def audited(objective: Objective, **options: float) -> Audit:
+def audited(objective: Objective, **options: float) -> TextAudit:
     plain = planted()
     positives = plain.positives.clone()
     positives[3] = -positives[3]
@@ -76,7 +76,7 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
         audit,
         mutual=Mutual(pairs, np.ones(6), np.zeros(6)),
         suspects=6,
-        found=replace(audit.found, apart=np.array([17, 50])),
+        found={**audit.found, "apart": np.array([17, 50])},
     )
     kept = [json.loads(line)["negative"] for line in audit.files()["cleaned.jsonl"].splitlines()]
     gone = {f"negative {i}" for i in (17, 21, 23, 40, 50, 52)}
@@ -88,7 +88,7 @@ def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     audit = audited(InfoNCE(), mine=1, hardness=1.0)
     assert audit.unwritten == {}
     nothing = Mined(np.zeros((1, 2), np.int64), np.ones(1), 199)
-    apart = replace(audit.found, apart=np.arange(199))
+    apart = {**audit.found, "apart": np.arange(199)}
     audit = replace(audit, found=apart, mined=nothing)
     assert list(audit.files()) == ["grouped.jsonl"]
     assert list(audit.unwritten) == ["cleaned.jsonl", "mined.jsonl"]

@@ -57,10 +57,20 @@ class ImagePart:
     Attributes:
         images: n pictures, RGB, all of one size.
         labels: int64 (n), or None where nothing says what they show.
+        numbers: int64 (n), the place of each in the part as it is stored; None: all are here.
     """
 
     images: Images
     labels: NDArray[np.int64] | None
+    numbers: NDArray[np.int64] | None = None
+
+    @property
+    def names(self) -> list[int | str]:
+        """The path of each picture where they are files; else its number, from 0."""
+        files, n = getattr(self.images, "files", None), len(self.images)
+        if files is not None:
+            return [files.name(i) for i in range(n)]
+        return list(range(n)) if self.numbers is None else self.numbers.tolist()
 
 
 @dataclass(frozen=True, eq=False)

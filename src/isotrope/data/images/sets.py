@@ -135,6 +135,7 @@ def _prepare(
         InputError: fewer than two training pictures; a share of pictures without labels.
     """
     train, test = recognised.train, recognised.test
+    numbers = np.arange(len(train.images))
     if holdout and test is None:
         if train.labels is None:
             raise InputError(
@@ -143,8 +144,10 @@ def _prepare(
             )
         train_rows, test_rows = held_out(train.labels, holdout, seed)
         train, test = train.select(train_rows), train.select(test_rows)
+        numbers = numbers[train_rows]
     if limit is not None:
-        train = train.select(balanced_prefix(train.labels, limit, len(train.images)))
+        first = balanced_prefix(train.labels, limit, len(train.images))
+        train, numbers = train.select(first), numbers[first]
     if len(train.images) < 2:
         raise InputError(
             f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
@@ -154,7 +157,7 @@ def _prepare(
     return ImageSet(
         name=recognised.name,
         side=side,
-        train=ImagePart(parts[0].images, parts[0].labels),
+        train=ImagePart(parts[0].images, parts[0].labels, numbers),
         test=ImagePart(parts[1].images, parts[1].labels) if test is not None else None,
         class_names=recognised.class_names,
         fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),

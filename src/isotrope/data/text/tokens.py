@@ -12,6 +12,7 @@ A store is a folder:
   order; an adjacent text is stored once although it is in two records; where records have groups,
   one more column with a hash of the group;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
+- ``holdout-groups.bin``: int64 for each of them, the hash of its group, where records have groups;
 - ``manifest.json``: what the rest is, with a digest of each file, written last.
 """
 
@@ -49,6 +50,7 @@ Indices = NDArray[np.integer[Any]]
 _FORMAT = 1
 # removed when complete
 _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
+_HELD_GROUPS = "holdout-groups.bin"
 _TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
 _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokenizer
 
@@ -139,6 +141,11 @@ class TokenStore:
         self._groups = _mapped(folder / "groups.bin", "uint64", (report.texts,))
         width = report.columns + report.grouped
         self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, width))
+        self._held_out_groups = (
+            _mapped(folder / _HELD_GROUPS, "int64", (report.held_out,))
+            if report.grouped and report.held_out
+            else None
+        )
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = False) -> "TokenStore":
@@ -193,6 +200,13 @@ class TokenStore:
         with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
             for line in handle:
                 yield tuple(json.loads(line))
+
+    def held_out_groups(self) -> NDArray[np.int64] | None:
+        """Return one hash per held-out record, equal for records of a group; None without groups.
+
+        A record without a group of its own has the hash of its anchor.
+        """
+        return self._held_out_groups
 
 
 def _digest(path: Path) -> str:
@@ -375,6 +389,7 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         (folder / "rows.bin").open("wb") as kept_rows,
         held_all.open("rb") as held_lines,
         (folder / "holdout.jsonl").open("wb") as held_file,
+        (folder / _HELD_GROUPS).open("wb") as held_groups,
     ):
         for start in range(0, writer.records, CHUNK):
             fingerprint.update(read_part(hashes, np.uint64, start, CHUNK).tobytes())
@@ -386,6 +401,7 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
             # the marks come first: zip must not take a line that belongs to the next chunk
             for again, line in zip(repeated[held], held_lines, strict=False):
                 held_file.write(b"" if again else line)
+            held_groups.write(chunk[held & ~repeated, columns:].tobytes())  # none: no column
             texts = chunk[:, :columns]
             empty = ~repeated & ~_have_tokens(folder / "offsets.bin", texts, held)
             keep = ~repeated & ~held & ~empty
@@ -416,7 +432,8 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         raise TooFewRecords(
             f"{_TOO_FEW}; found {kept} (of {writer.records}: {found}); {_MORE}", report
         )
-    for path in (hashes, rows, folder / _GROUPED, held_all, repeated_file):
+    unused = [] if writer.grouped else [folder / _HELD_GROUPS]
+    for path in (hashes, rows, folder / _GROUPED, held_all, repeated_file, *unused):
         path.unlink()
     return report
 

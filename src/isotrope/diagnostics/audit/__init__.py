@@ -10,7 +10,7 @@ training will begin with are enough. ``isotrope.audit`` and ``isotrope audit`` p
 - ``pairs``: pairs that do not belong together, solved ones, texts that are cut, repetitions,
   lengths that stand out;
 - ``mining``: hard negatives by their push, without the false ones;
-- ``result``: all of it as a table, as JSON and as files that trainings read.
+- ``result``: all of it as a table and as JSON; ``texts`` adds the files that trainings read.
 
 The score whitened less the score raw is ``isotrope.evaluation.uncover``.
 

@@ -1,6 +1,9 @@
 """Finds rows that training will not learn from as intended, without a label.
 
-- *apart*: the positive is farther from the anchor than most other rows' positives are;
+Each kind is an array of the numbers of its rows, from 0, ascending but for *apart*:
+
+- *apart*: the positive is farther from the anchor than most other rows' positives are, the
+  farthest first;
 - *solved*: the objective is done with the row already (GD < 0.01) at the batch size of training;
 - *cut*: a text is longer than the tokens that training reads;
 - *repeated*: another row before it has the same texts, up to case and punctuation, and the same
@@ -16,7 +19,6 @@ import functools
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,11 +27,11 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 from isotrope.data.order import Order
-from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+from isotrope.diagnostics.audit.rows import Embedded, EmbeddedTexts, PairedRows
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["RowFindings", "find_rows"]
+__all__ = ["find_pairs", "find_texts", "repeated"]
 
 _COMPARED = 1024  # positives that an anchor is compared with
 _PIECE = 1024  # anchors at a time
@@ -40,53 +42,44 @@ _FEW = 0.1  # share of the texts of a column whose script stands out
 _ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # they stand together
 
 
-@dataclass(frozen=True)
-class RowFindings:
-    """Rows that stand out, each kind as ascending numbers of rows, from 0.
-
-    Attributes:
-        apart: the positive is farther than most others; the farthest first.
-        solved: done with at the first step.
-        cut: a text is cut.
-        repeated: a row before it is the same.
-        lengths: a length stands out.
-        scripts: a script stands out.
-        nearer: n, the share of other rows' positives that are nearer than the own one.
-    """
-
-    apart: NDArray[np.int64]
-    solved: NDArray[np.int64]
-    cut: NDArray[np.int64]
-    repeated: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    scripts: NDArray[np.int64]
-    nearer: NDArray[np.float64]
-
-
-def find_rows(
-    rows: PairedRows, embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
-) -> RowFindings:
-    """Return the rows that stand out.
+def find_pairs(
+    embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
+) -> dict[str, NDArray[np.int64]]:
+    """Return which rows are apart, the farthest first, and which are solved.
 
     Args:
-        rows: the records.
-        embedded: their embeddings.
+        embedded: the rows.
         objective: one with components.
         batch_size: rows of a batch in training.
         seed: of batches and of the rows that an anchor is compared with.
     """
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
-    first = np.unique(rows.marks, axis=0, return_index=True)[1]
-    return RowFindings(
-        apart[np.argsort(-nearer[apart], kind="stable")],
-        np.flatnonzero(_done(embedded, objective, batch_size, seed)),
-        np.flatnonzero(embedded.cut),
-        np.setdiff1d(np.arange(len(rows)), first),
-        np.flatnonzero(_outlying(embedded.lengths)),
-        np.flatnonzero(_other_scripts(rows.texts)),
-        nearer,
-    )
+    return {
+        "apart": apart[np.argsort(-nearer[apart], kind="stable")],
+        "solved": np.flatnonzero(_done(embedded, objective, batch_size, seed)),
+    }
+
+
+def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
+    """Return which rows have texts that are cut, repeated, or of another length or script.
+
+    Args:
+        rows: the records.
+        embedded: their embeddings, with the lengths of the texts.
+    """
+    return {
+        "cut": np.flatnonzero(embedded.cut),
+        "repeated": repeated(rows.marks),
+        "lengths": np.flatnonzero(_outlying(embedded.lengths)),
+        "scripts": np.flatnonzero(_other_scripts(rows.texts)),
+    }
+
+
+def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return the rows whose marks (n x k) another row before them has, too."""
+    first = np.unique(marks, axis=0, return_index=True)[1]
+    return np.setdiff1d(np.arange(len(marks)), first)
 
 
 @torch.no_grad()

@@ -26,7 +26,7 @@ from isotrope.data.text.repeats import group_mark, hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
-__all__ = ["Embedded", "PairedRows", "embed_rows", "pair_rows", "read_rows"]
+__all__ = ["Embedded", "EmbeddedTexts", "PairedRows", "embed_rows", "pair_rows", "read_rows"]
 
 _PIECE = 64  # texts of one forward pass with dropout
 
@@ -67,8 +67,6 @@ class Embedded:
         anchors: n x d, raw.
         positives: n x d, raw.
         groups: int64 (n), equal for rows that are not negatives of each other.
-        cut: n booleans, whether a text of the row has more tokens than training reads.
-        lengths: int64 (n x 1 or 2), tokens of its texts, cut or not.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -77,8 +75,6 @@ class Embedded:
     anchors: Tensor
     positives: Tensor
     groups: Tensor
-    cut: NDArray[np.bool_]
-    lengths: NDArray[np.int64]
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
@@ -97,6 +93,19 @@ class Embedded:
     def batch(self, rows: Tensor) -> Views:
         """Return the views of some rows (their numbers, b integers) as one batch."""
         return Views(self.anchors[rows], self.positives[rows], groups=self.groups[rows])
+
+
+@dataclass(frozen=True)
+class EmbeddedTexts(Embedded):
+    """Both views of n rows of text, and what the tokenizer says of them.
+
+    Attributes:
+        cut: n booleans, whether a text of the row has more tokens than training reads.
+        lengths: int64 (n x 1 or 2), tokens of its texts, cut or not.
+    """
+
+    cut: NDArray[np.bool_]
+    lengths: NDArray[np.int64]
 
 
 def read_rows(
@@ -126,7 +135,10 @@ def read_rows(
     else:
         path = Path(str(data))
         if path.is_dir():
-            raise InputError(f"{path} is a folder; give one file: rows are named by their lines")
+            raise InputError(
+                f"{path} is a folder; give one file: rows are named by their lines (a folder of "
+                "pictures is for isotrope.audit_images)"
+            )
         name, records = path.name, read([path], columns=columns, groups=groups)
     return pair_rows(records, name=name, views=views)
 
@@ -192,7 +204,7 @@ def embed_rows(
     prompts: tuple[str, str] = ("", ""),
     seed: int = 0,
     progress: bool = False,
-) -> Embedded:
+) -> EmbeddedTexts:
     """Embed both views of every row, cut as training cuts them.
 
     Args:
@@ -220,7 +232,7 @@ def embed_rows(
         ]
     groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
     cut = np.asarray((lengths > limit).any(axis=1))
-    return Embedded(views[0], views[1], groups, cut, lengths)
+    return EmbeddedTexts(views[0], views[1], groups, cut, lengths)
 
 
 def _prompted(rows: PairedRows, prompts: tuple[str, str]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Audits embedded rows: settings, push ledger, rows that stand out, hard negatives."""
+"""Audits what is embedded: settings, push ledger, rows that stand out, hard negatives."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,15 +8,16 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.mining import mine as mined
-from isotrope.diagnostics.audit.pairs import find_rows
-from isotrope.diagnostics.audit.push import groups_of, ledger, mutual
-from isotrope.diagnostics.audit.result import Audit
-from isotrope.diagnostics.audit.rows import Embedded, PairedRows
+from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
+from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
+from isotrope.diagnostics.audit.push import Ledger, groups_of, ledger, mutual
+from isotrope.diagnostics.audit.rows import Embedded, EmbeddedTexts, PairedRows
 from isotrope.diagnostics.audit.settings import recommend, settings_table
+from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["audit_rows", "check_numbers", "checked_objective"]
+__all__ = ["audit_pictures", "audit_rows", "check_numbers", "checked_objective"]
 
 _PARTNERS = 16  # of a row in the ledger
 _MINED = 100  # hard negatives of a row, at most: memory grows with them
@@ -50,7 +51,7 @@ def checked_objective(
 
 
 def check_numbers(
-    batch_size: int, suspect: float, mine: int, hardness: float, seed: int = 0
+    batch_size: int, suspect: float, mine: int = 0, hardness: float = 1.0, seed: int = 0
 ) -> None:
     """Refuse numbers that are out of range, before anything is embedded.
 
@@ -73,7 +74,7 @@ def check_numbers(
 
 def audit_rows(
     rows: PairedRows,
-    embedded: Embedded,
+    embedded: EmbeddedTexts,
     objective: Objective,
     *,
     encoder: str,
@@ -84,7 +85,7 @@ def audit_rows(
     hardness: float = 0.3,
     seed: int = 0,
     progress: bool = False,
-) -> Audit:
+) -> TextAudit:
     """Audit rows with their embeddings; arguments as for ``isotrope.audit``.
 
     Args:
@@ -100,25 +101,92 @@ def audit_rows(
         seed: of what is drawn.
         progress: show bars on stderr.
     """
-    keep = max(_PARTNERS, _CHOICE * mine)
+    book, common = _measured(
+        embedded,
+        objective,
+        keep=max(_PARTNERS, _CHOICE * mine),
+        batch_size=batch_size,
+        suspect=suspect,
+        seed=seed,
+        progress=progress,
+    )
+    common["found"] |= find_texts(rows, embedded)
+    return TextAudit(
+        rows=rows,
+        encoder=encoder,
+        **common,
+        uncovered=uncovered,
+        mined=mined(book, common["groups"], mine, hardness=hardness) if mine else None,
+    )
+
+
+def audit_pictures(
+    pictures: AuditedPictures,
+    embedded: Embedded,
+    objective: Objective,
+    *,
+    encoder: str,
+    method: str,
+    scratch: bool,
+    batch_size: int = 128,
+    suspect: float = 0.1,
+    seed: int = 0,
+    progress: bool = False,
+) -> PictureAudit:
+    """Audit pictures with their embeddings; arguments as for ``isotrope.audit_images``.
+
+    Args:
+        pictures: what is known of them.
+        embedded: their embeddings.
+        objective: as :func:`checked_objective` returns it.
+        encoder: its name.
+        method: the name of the method whose views these are.
+        scratch: whether the encoder is randomly initialised.
+        batch_size: pictures of a batch in training.
+        suspect: reciprocal push from which two pictures are likely false negatives.
+        seed: of what is drawn.
+        progress: show bars on stderr.
+    """
+    _, common = _measured(
+        embedded,
+        objective,
+        keep=_PARTNERS,
+        batch_size=batch_size,
+        suspect=suspect,
+        seed=seed,
+        progress=progress,
+    )
+    common["found"]["repeated"] = repeated(pictures.marks[:, None])
+    common["recommendations"] = []  # the rules are those of texts
+    return PictureAudit(
+        pictures=pictures, encoder=encoder, method=method, scratch=scratch, **common
+    )
+
+
+def _measured(
+    embedded: Embedded,
+    objective: Objective,
+    *,
+    keep: int,
+    batch_size: int,
+    suspect: float,
+    seed: int,
+    progress: bool,
+) -> tuple[Ledger, dict[str, Any]]:
+    """Return the push ledger, and the fields of an audit that embeddings are enough for."""
     book = ledger(embedded, objective, keep=keep, seed=seed, progress=progress)
     pairs = mutual(book)
     suspects = int((pairs.push >= suspect).sum())
     _, first, group = np.unique(embedded.groups.numpy(), return_index=True, return_inverse=True)
-    same_text = np.stack([first[group], np.arange(len(rows))], axis=1)
-    groups = groups_of(np.concatenate([pairs.rows[:suspects], same_text]), len(rows))
+    same = np.stack([first[group], np.arange(len(embedded))], axis=1)
     settings = settings_table(embedded, objective, batch_size=batch_size, seed=seed)
-    return Audit(
-        rows,
-        encoder,
-        objective,
-        batch_size,
-        settings,
-        recommend(settings),
-        pairs,
-        suspects,
-        groups,
-        find_rows(rows, embedded, objective, batch_size=batch_size, seed=seed),
-        uncovered,
-        mined(book, groups, mine, hardness=hardness) if mine else None,
-    )
+    return book, {
+        "objective": objective,
+        "batch_size": batch_size,
+        "settings": settings,
+        "recommendations": recommend(settings),
+        "mutual": pairs,
+        "suspects": suspects,
+        "groups": groups_of(np.concatenate([pairs.rows[:suspects], same]), len(embedded)),
+        "found": find_pairs(embedded, objective, batch_size=batch_size, seed=seed),
+    }

@@ -1,0 +1,127 @@
+"""The result of an audit of pictures: two crops of each, which no other picture's should push.
+
+There are no files for a training: one on pictures has no groups, and what it trains on is a folder
+or a file of the user's own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.diagnostics.audit.result import Audit, AuditTable
+from isotrope.paradigm import registry
+
+__all__ = ["AuditedPictures", "PictureAudit"]
+
+_TRAINED = (
+    "the rules were measured on texts, and the temperature that they chose for pictures made one "
+    "training collapse"
+)
+_SCRATCH = (
+    "the encoder is randomly initialised, so it hardly tells pictures apart yet, and neither these "
+    "settings nor the push say much; audit one that has been trained (--encoder RUN)"
+)
+
+
+@dataclass(frozen=True)
+class AuditedPictures:
+    """What is known of the pictures of a training, beside their embeddings.
+
+    Attributes:
+        name: the name of the set.
+        names: of n files their paths in the folder; of arrays the numbers of the pictures, from 0.
+        labels: int64 (n), or None.
+        marks: uint64 (n), equal for equal pixels.
+        skipped: files that are not readable pictures.
+    """
+
+    name: str
+    names: Sequence[int | str]
+    labels: NDArray[np.int64] | None
+    marks: NDArray[np.uint64]
+    skipped: int = 0
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class PictureAudit(Audit):
+    """What an objective will do to pictures at the first step of a training.
+
+    Attributes:
+        pictures: what is known of them.
+        method: the name of the method that makes the two views.
+        scratch: whether the encoder is randomly initialised.
+    """
+
+    pictures: AuditedPictures
+    method: str
+    scratch: bool
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        "apart": "the other crop is farther than most crops of other pictures",
+        "repeated": "a picture before has the same pixels",
+        "solved": "the objective is done with it at the first step",
+    }
+
+    @property
+    def names(self) -> Sequence[int | str]:
+        """The path or the number of each picture."""
+        return self.pictures.names
+
+    @property
+    def title(self) -> str:
+        """What was audited, in a line."""
+        return (
+            f"{len(self.pictures):,} pictures of {self.pictures.name}, {self.encoder}, "
+            f"{self.method} with {self.objective.name}, batches of {self.batch_size}"
+        )
+
+    @property
+    def flags(self) -> str:
+        """The flags of ``isotrope train-images`` with these settings; none is recommended."""
+        # all settings: those that are left out there are the method's, not the objective's
+        return f"--method {self.method} {self._words(registry.as_settings(self.objective)[1])}"
+
+    @property
+    def same_label(self) -> dict[str, float] | None:
+        """Share of the likely false negatives, and of all pairs, of one label; None without any."""
+        labels = self.pictures.labels
+        if labels is None:
+            return None
+        n, sizes = len(labels), np.unique(labels, return_counts=True)[1]
+        pairs = labels[self.mutual.rows[: self.suspects]]
+        listed = float((pairs[:, 0] == pairs[:, 1]).mean()) if self.suspects else 0.0
+        return {"listed": listed, "all": float((sizes * (sizes - 1)).sum() / (n * (n - 1)))}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values, as they are written to ``audit.json``."""
+        return {
+            "data": self.pictures.name,
+            "rows": len(self.pictures),
+            "method": self.method,
+            "scratch": self.scratch,
+            **super().to_dict(),
+            "same_label": self.same_label,
+            "skipped": self.pictures.skipped,
+        }
+
+    def tables(self) -> list[AuditTable]:
+        """Return the tables that are printed and that the page shows."""
+        share = self.same_label if self.suspects else None
+        checked = (
+            ""
+            if share is None
+            else f"{share['listed']:.0%} of these pairs share a label, {share['all']:.0%} of all "
+            "pairs do."
+        )
+        skipped = f"{self.pictures.skipped:,} further files were left out: they cannot be read."
+        return [
+            self._settings(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
+            self._pairs("pictures", more=checked),
+            self._rows("pictures", "which", skipped),
+        ]

@@ -1,0 +1,193 @@
+"""The result of an audit of texts: as text, as JSON, and as files for a training.
+
+The files are JSON lines, one record each, which ``isotrope train`` and the ``datasets`` library
+read:
+
+- ``cleaned.jsonl``: the rows without those apart and repeated, and of what is left of each group of
+  likely false negatives the first;
+- ``grouped.jsonl``: all rows;
+- ``mined.jsonl``: with hard negatives, where they were asked for.
+
+Each row has an integer ``label``, equal for rows that are likely to belong together or are in one
+group of the data: ``isotrope train --groups label`` does not push apart what shares one, and
+neither does ``ObjectiveLoss(..., groups=True)``, to which sentence-transformers hands ``label``.
+A file with fewer than two rows, which no training takes, is not written.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.data.text.in_memory import record_line
+from isotrope.diagnostics.audit.mining import Mined
+from isotrope.diagnostics.audit.result import Audit, AuditTable
+from isotrope.diagnostics.audit.rows import PairedRows
+from isotrope.paradigm import registry
+
+__all__ = ["TextAudit"]
+
+_TOO_FEW = {
+    "cleaned.jsonl": "rows are left without those whose positive is far away, repetitions and "
+    "likely false negatives; check that the columns belong together, or raise --suspect",
+    "mined.jsonl": "hard negatives were found that are in no group with their anchor; raise "
+    "--hardness or --suspect",
+}
+_WIDTH = 48  # characters of a text in a table
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TextAudit(Audit):
+    """What an objective will do to texts at the first step of a training.
+
+    Rows are told by their lines in the file, from 1.
+
+    Attributes:
+        rows: the records.
+        uncovered: what whitening uncovers: ``kind``, ``sentence`` and the scores.
+        mined: hard negatives, or None.
+    """
+
+    rows: PairedRows
+    uncovered: Mapping[str, Any]
+    mined: Mined | None = None
+
+    meanings: ClassVar[Mapping[str, str]] = {
+        "apart": "the positive is farther than most other positives",
+        "repeated": "a row before has the same texts",
+        "cut": "a text has more tokens than are read",
+        "lengths": "a length stands out",
+        "scripts": "in another script than most of its column",
+        "solved": "the objective is done with it at the first step",
+    }
+
+    @property
+    def names(self) -> Sequence[int | str]:
+        """The line of each row."""
+        lines: list[int | str] = self.rows.lines.tolist()
+        return lines
+
+    @property
+    def title(self) -> str:
+        """What was audited, in a line."""
+        what = "texts" if self.rows.views == "dropout" else "pairs"
+        return (
+            f"{len(self.rows):,} {what} of {self.rows.name}, {self.encoder}, "
+            f"{self.objective.name}, batches of {self.batch_size}"
+        )
+
+    @property
+    def flags(self) -> str:
+        """The flags of ``isotrope train`` with the recommended values.
+
+        Without a head, which would come between the embeddings and the objective.
+        """
+        return f"{self._words(self._own())} --head none"
+
+    @property
+    def sentence_transformers(self) -> str:
+        """The same for sentence-transformers: the loss, and an argument of its trainer."""
+        name, chosen = registry.as_settings(self.objective)[0], {**self._own(), **self.recommended}
+        if name == "infonce" and set(chosen) == {"temperature"}:
+            scale = 1 / float(chosen["temperature"])
+            loss = f"MultipleNegativesRankingLoss(model, scale={scale:.4g})"
+        else:
+            words = [repr(name), *(f"{key}={value!r}" for key, value in chosen.items())]
+            loss = f"ObjectiveLoss(model, {', '.join(words)})"
+        return f"{loss}, per_device_train_batch_size={self.batch_size}"
+
+    def _own(self) -> dict[str, float | str]:
+        """Return the settings of the objective that are not its defaults."""
+        name, settings = registry.as_settings(self.objective)
+        usual = registry.as_settings(registry.build(name))[1]
+        return {key: value for key, value in settings.items() if value != usual.get(key)}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as plain values, as they are written to ``audit.json``."""
+        return {
+            "data": self.rows.name,
+            "rows": len(self.rows),
+            "views": self.rows.views,
+            **super().to_dict(),
+            "sentence_transformers": self.sentence_transformers,
+            "empty": self.rows.empty,
+            "uncovered": dict(self.uncovered),
+            "mined": None if self.mined is None else len(self.mined.rows),
+        }
+
+    def tables(self) -> list[AuditTable]:
+        """Return the tables that are printed and that the page shows."""
+        empty = f"{self.rows.empty:,} further rows were left out because a text is empty."
+        return [
+            self._settings(self.flags, self.sentence_transformers),
+            self._pairs("rows", "text", lambda row: _short(self.rows.texts[row][0])),
+            self._rows("rows", "lines", empty),
+            self._uncovered(),
+        ]
+
+    def files(self) -> dict[str, bytes]:
+        """Return the files for a training, by their names, without those of :attr:`unwritten`."""
+        lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
+        lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
+        if self.mined is not None:
+            lines["mined.jsonl"] = [self._line(i, j) for i, j in self.mined.rows.tolist()]
+        without = self.unwritten
+        return {name: "".join(of).encode() for name, of in lines.items() if name not in without}
+
+    @property
+    def unwritten(self) -> dict[str, str]:
+        """Why a file is not written, by its name: a training needs two rows."""
+        counts = {"cleaned.jsonl": len(self._sound())}
+        if self.mined is not None:
+            counts["mined.jsonl"] = len(self.mined.rows)
+        return {
+            name: f"{name} is not written: fewer than two {_TOO_FEW[name]}"
+            for name, count in counts.items()
+            if count < 2
+        }
+
+    def _line(self, row: int, negative: int | None = None) -> str:
+        """Return a row as a line; the positive of another is its hard negative, if one is given."""
+        texts = self.rows.texts[row]
+        if negative is not None:
+            texts = (*texts[:2], self.rows.texts[negative][1])
+        return record_line(texts, {"label": int(self.groups[row])})
+
+    def _sound(self) -> NDArray[np.int64]:
+        """Return the rows that are neither apart nor repeated, of those alike the lowest pair.
+
+        All hard negatives of that pair stay.
+        """
+        dropped = np.union1d(self.found["apart"], self.found["repeated"])
+        rows = np.setdiff1d(np.arange(len(self.rows)), dropped)
+        _, first, group = np.unique(self._alike()[rows], return_index=True, return_inverse=True)
+        marks = self.rows.marks[rows, :2]
+        kept: NDArray[np.int64] = rows[(marks == marks[first[group]]).all(axis=1)]
+        return kept
+
+    def _uncovered(self) -> AuditTable:
+        of = self.uncovered
+        if of.get("raw") is None:
+            return AuditTable("Whitening", str(of["sentence"]), (), ())
+        note = (
+            f"{of['score']} {of['raw']:.2f} as it is, {of['whitened']:.2f} whitened by "
+            f"{of['texts']:,} other texts (95% interval of the difference {of['low']:+.2f} to "
+            f"{of['high']:+.2f}), mean cosine {of['mean_cosine']:.2f}: {of['sentence']}."
+        )
+        return AuditTable("Whitening", note, (), ())
+
+
+def _word(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _short(text: str) -> str:
+    """Return the beginning of a text, without what steers a terminal."""
+    plain = "".join(
+        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())
+    )
+    return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 3] + "..."

@@ -1,0 +1,104 @@
+"""Audits pictures as a training begins with them: its crops, its encoder, its heads, its mode.
+
+The embeddings are those of the first step. Each picture is seen once, in batches of the size of
+training and in training mode: where the encoder has batch normalisation, a batch is normalised by
+its own statistics, as in training, not by running ones, which before the first step are those of no
+data or of other data. Nothing is trained, and an encoder that is given stays as it is.
+"""
+
+import copy
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from isotrope.core.distributed import all_gather_views
+from isotrope.core.errors import InputError
+from isotrope.core.progress import bar
+from isotrope.core.views import Views
+from isotrope.data.images.batches import ImageBatch
+from isotrope.data.order import Order
+from isotrope.data.text.repeats import hash64
+from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
+from isotrope.diagnostics.audit.rows import Embedded
+from isotrope.diagnostics.audit.run import audit_pictures, check_numbers, checked_objective
+from isotrope.encoders.device import find_device
+from isotrope.encoders.image import ImageEncoder
+from isotrope.encoders.image_nets import ARCHITECTURES
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.images.train import ImageTask, prepare
+from isotrope.training.step import step_seed
+
+__all__ = ["audit"]
+
+
+def audit(
+    settings: ImageSettings,
+    *,
+    suspect: float = 0.1,
+    own_encoder: ImageEncoder | None = None,
+    progress: bool = False,
+) -> PictureAudit:
+    """Audit the pictures of a training; nothing is written.
+
+    Args:
+        settings: of the training; what its optimiser does makes no difference.
+        suspect: reciprocal push from which two pictures are likely false negatives.
+        own_encoder: the user's encoder, None if ``settings.encoder`` names one.
+        progress: show bars on stderr.
+
+    Raises:
+        InputError: anything wrong with the settings, the data or the encoder; an objective without
+            a push between the pictures of a batch.
+    """
+    check_numbers(settings.batch_size, suspect=suspect, seed=settings.seed)
+    alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
+    task = prepare(alone, copy.deepcopy(own_encoder))
+    objective = checked_objective(task.module.objective)
+    images = task.images
+    embedded, marks = _first_views(task, progress=progress)
+    return audit_pictures(
+        AuditedPictures(
+            images.name, images.train.names, images.train.labels, marks, len(images.skipped)
+        ),
+        embedded,
+        objective,
+        encoder=task.module.encoder.name,
+        method=task.module.name,
+        scratch=own_encoder is None and settings.encoder in ARCHITECTURES,
+        batch_size=task.batches.size,
+        suspect=suspect,
+        seed=settings.seed,
+        progress=progress,
+    )
+
+
+@torch.no_grad()
+def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[np.uint64]]:
+    """Return the first pair of views of every picture, and a mark of its pixels."""
+    part, settings = task.images.train, task.settings
+    device, n = find_device(settings.device), len(part.images)
+    module = task.module.to(device).train()
+    marks, views = np.empty(n, np.uint64), list[Views]()
+    order = Order(n, settings.seed, 0)[np.arange(n)]
+    batches = np.array_split(order, max(1, n // task.batches.size))
+    with bar(n, "embed", "images", show=progress) as done, torch.random.fork_rng():
+        for step, rows in enumerate(batches):
+            pixels = part.images.read(rows)
+            marks[rows] = [hash64(picture.tobytes()) for picture in pixels]
+            torch.manual_seed(step_seed(settings.seed, step))
+            batch = ImageBatch(torch.from_numpy(pixels).to(device), step, len(rows))
+            pairs = [all_gather_views(pair) for pair in module.views(module.crops(batch))]
+            views.append(module.completed(pairs)[0].views)
+            if not views[-1].in_batch:
+                raise InputError(
+                    f"{module.name} pushes against a queue, which holds noise before the first "
+                    "step, so there is nothing to audit; audit with --method simclr or mocov3"
+                )
+            done(len(rows))
+    places = torch.from_numpy(np.argsort(order))
+    anchors, positives = (
+        torch.cat([getattr(pair, side) for pair in views]).float().cpu()[places]
+        for side in ("anchors", "positives")
+    )
+    return Embedded(anchors, positives, torch.arange(n)), marks

@@ -1,0 +1,76 @@
+"""The audit of pictures: what it prints, and what it says of labels and of equal pixels."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
+from isotrope.diagnostics.audit.run import audit_pictures
+from isotrope.objectives.infonce import InfoNCE
+from tests.diagnostics.audit.test_push import planted
+
+
+def audited(*, labels: np.ndarray | None = None, scratch: bool = False, **options: Any):
+    plain = planted()
+    n = len(plain)
+    marks = np.arange(n).astype(np.uint64)
+    marks[50] = marks[20]
+    names = [f"cats/{i}.png" for i in range(n)]
+    return audit_pictures(
+        AuditedPictures("photos", names, labels, marks, skipped=3),
+        plain,
+        InfoNCE(temperature=0.2),
+        encoder="resnet9",
+        method="simclr",
+        scratch=scratch,
+        **options,
+    )
+
+
+def test_pictures_are_told_by_their_names() -> None:
+    audit = audited()
+    found = json.loads(audit.to_json())
+    assert found["false_negatives"][0]["rows"] == ["cats/17.png", "cats/120.png"]
+    assert found["groups"] == [["cats/17.png", "cats/120.png"]]
+    assert found["repeated"] == ["cats/50.png"]
+    assert (found["rows"], found["skipped"], found["same_label"]) == (200, 3, None)
+    text = str(audit)
+    assert text.startswith("200 pictures of photos, resnet9, simclr with infonce, batches of 128")
+    assert "cats/17.png and cats/120.png" in text
+    assert "3 further files were left out" in text
+    assert "Whitening" not in text
+    assert "label" not in text
+
+
+def test_labels_are_a_check_of_the_pairs_that_are_listed() -> None:
+    labels = np.arange(200) % 2
+    assert audited(labels=labels).same_label == {"listed": 0.0, "all": pytest.approx(99 / 199)}
+    labels[120] = labels[17]
+    audit = audited(labels=labels)
+    assert audit.same_label is not None
+    assert audit.same_label["listed"] == 1.0
+    assert "100% of these pairs share a label, 50% of all pairs do." in str(audit)
+    quiet = audited(labels=labels, suspect=2.0)
+    assert "No two pictures push each other" in str(quiet)
+    assert "share a label" not in str(quiet)
+
+
+def test_flags_have_every_setting_of_the_objective() -> None:
+    audit: PictureAudit = audited(batch_size=64)
+    assert audit.flags == (
+        "--method simclr --objective infonce --objective.temperature 0.2 "
+        "--objective.in_batch true --batch-size 64"
+    )
+
+
+@pytest.mark.parametrize(
+    ("scratch", "why"),
+    [(True, "the encoder is randomly initialised"), (False, "the rules were measured on texts")],
+)
+def test_nothing_is_recommended(scratch: bool, why: str) -> None:
+    audit = audited(scratch=scratch)
+    assert audit.recommended == {}
+    assert f"Nothing to recommend: {why}" in str(audit)
+    assert len([row for row in audit.settings if row.name == "temperature"]) == 7
