@@ -148,7 +148,6 @@ def tasks(data: Path, raw: Path) -> list[Task]:
         if raw.is_dir():
             own = str(raw)
             found += [
-                Task("wikipedia, raw", own, sentences, *scored, 150, 3e-3),
                 Task("STS-B pairs, raw", own, _shuffled(alike["STS-B"]), *scored, 100, 1e-3),
                 Task("SICK pairs, raw", own, _shuffled(alike["SICK"]), *related, 100, 1e-3),
                 Task(
