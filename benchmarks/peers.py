@@ -47,6 +47,8 @@ TIME, PAGES = 1.02, 1.0  # times the fastest peer's time; MiB that pages may dif
 MEMORY_FROM = 512  # rows
 HELD = 4096  # rows up to which our other backends are timed, too
 LEAST, ROUNDS, LONG = 0.01, 11, 3  # seconds of a round, rounds, and rounds of what takes seconds
+OURS = ("auto", "eager", "rowblock")
+SLOW = 4  # times the fastest peer, in the first two calls: called no more
 Row = dict[str, str]
 
 
@@ -94,22 +96,23 @@ def measure(name: str, n: int, d: int) -> Row:
     if n <= HELD:
         for backend in ("eager", "rowblock"):
             ways[backend] = lambda a, p, backend=backend: objective(a, p, backend=backend)
-    for loss in ways.values():
-        call(loss, inputs)
-    once = seconds(objective, inputs, 1)
-    calls = max(1, int(LEAST / once))
+    first = {way: min(seconds(loss, inputs, 1) for _ in range(2)) for way, loss in ways.items()}
+    peers_first = [first[way] for way in ways if way not in OURS]
+    everyone = ways
+    ways = {k: x for k, x in ways.items() if k in OURS or first[k] < SLOW * min(peers_first)}
+    calls = max(1, int(LEAST / first["auto"]))
     if calls > 1:  # the first calls of what is small are slower than all others
-        once = min(seconds(loss, inputs, calls) for loss in ways.values() for _ in range(2))
-        calls = max(calls, int(LEAST / once))
+        warm = min(seconds(objective, inputs, calls) for _ in range(2))
+        calls = max(calls, int(LEAST / warm))
     rounds = [
         {way: seconds(loss, inputs, calls) for way, loss in ways.items()}
-        for _ in range(LONG if once > 1 else ROUNDS)
+        for _ in range(LONG if first["auto"] > 1 else ROUNDS)
     ]
 
     def ratio(one: str, other: str) -> float:
         return statistics.median(r[one] / r[other] for r in rounds) if one in ways else 0.0
 
-    others = {way: ratio("auto", way) for way in ways if way not in ("auto", "eager", "rowblock")}
+    others = {way: ratio("auto", way) for way in ways if way not in OURS}
     fastest = max(others, key=lambda way: others[way])
     low, _, high = statistics.quantiles((r["auto"] / r[fastest] for r in rounds), n=4)
     row = {
@@ -120,7 +123,7 @@ def measure(name: str, n: int, d: int) -> Row:
         "fastest": fastest,
         "eager_over_auto": f"{ratio('eager', 'auto'):.2f}" if n <= HELD else "",
         "rowblock_over_auto": f"{ratio('rowblock', 'auto'):.2f}" if n <= HELD else "",
-        **_memory(ways, inputs, list(others)),
+        **_memory(everyone, inputs),
         "version": loss_cases.ours_version(),
         "torch": torch.__version__,
         "threads": str(torch.get_num_threads()),
@@ -128,10 +131,11 @@ def measure(name: str, n: int, d: int) -> Row:
     return {**dict(zip(KEY, (name, str(n), str(d)), strict=True)), **row}
 
 
-def _memory(ways: dict[str, Loss], inputs: list[torch.Tensor], others: list[str]) -> Row:
+def _memory(ways: dict[str, Loss], inputs: list[torch.Tensor]) -> Row:
     if len(inputs[0]) < MEMORY_FROM or not Path("/proc/self/clear_refs").exists():
         return {}
     memory = Memory()
+    others = [way for way in ways if way not in OURS]
     used = {way: memory.of(ways[way], inputs) for way in ("auto", *others)}
     smallest = min(others, key=lambda way: used[way])
     return {
