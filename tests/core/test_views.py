@@ -1,13 +1,13 @@
 """Views: shapes that do not fit, the positive of each anchor, and the unit sphere."""
 
-from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import pytest
 import torch
 from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
 
-from isotrope.core.moments import gram, moments_across, moments_within
+from isotrope.core.moments import moments_across, moments_within
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
 
@@ -134,18 +134,32 @@ def test_moments_from_the_smaller_matrix(n: int) -> None:
     """Few rows of many coordinates, and more."""
     x, y = rows(n, 2 * n + 255), rows(n, 2 * n + 255, seed=1)
     for few in (x, x[:, :5], torch.cat([x, y], dim=1)):
+        centred = few - few.mean(dim=0)
         for found, product in (
-            (moments_within(few), few.T @ few),
-            (moments_across(few, few.flip(0)), few.T @ few.flip(0)),
+            (moments_within(few, 0.5), centred.T @ centred / 2),
+            (moments_across(few, few.flip(0), 0.5), few.T @ few.flip(0) / 2),
         ):
             torch.testing.assert_close(found, (product.diagonal(), product.square().sum()))
 
 
-def test_derivatives_of_moments_from_the_smaller_matrix() -> None:
-    x, y = rows(2, 257).requires_grad_(), rows(2, 257, seed=1).requires_grad_()
-    for function, inputs in ((moments_within, (x,)), (moments_across, (x, y))):
-        assert torch.autograd.gradcheck(function, inputs, fast_mode=True)
-        assert torch.autograd.gradgradcheck(function, inputs, fast_mode=True)
+@pytest.mark.parametrize(("n", "d"), [(3, 257), (5, 3)], ids=["smaller", "whole"])
+def test_derivatives_of_moments(n: int, d: int) -> None:
+    """First and second, backward and forward, of one view, of two, and of one as both."""
+    x, y = rows(n, d).requires_grad_(), rows(n, d, seed=1).requires_grad_()
+
+    def within(x: Tensor) -> tuple[Tensor, Tensor]:
+        return moments_within(x, 0.5)
+
+    def across(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        return moments_across(x, y, 0.5)
+
+    for function, inputs in ((within, (x,)), (across, (x, y)), (lambda x: across(x, x), (x,))):
+        assert gradcheck(function, inputs, fast_mode=True, check_forward_ad=True)
+        assert gradgradcheck(function, inputs, fast_mode=True)
+    assert gradcheck(lambda y: across(x.detach(), y), (y,), fast_mode=True)
+    assert gradgradcheck(lambda y: across(x.detach(), y), (y,), fast_mode=True)
+    for found, right in zip(torch.func.vmap(within)(x[None]), within(x), strict=True):
+        torch.testing.assert_close(found[0], right)
 
 
 def test_the_ratio_of_terms_is_pull_over_mass() -> None:
@@ -158,20 +172,19 @@ def test_the_ratio_of_terms_is_pull_over_mass() -> None:
     assert Terms(torch.ones(2), weight, pull[:, None]).ratio is None
 
 
-@pytest.mark.parametrize("function", [unit, gram])
-def test_derivatives_written_by_hand(function: Callable[[Tensor], Tensor]) -> None:
+def test_derivatives_of_unit() -> None:
     """First and second, backward and forward, by differences; and under torch.func."""
     x = rows(4).requires_grad_()
-    assert torch.autograd.gradcheck(function, x, check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(function, x)
+    assert gradcheck(unit, x, check_forward_ad=True)
+    assert gradgradcheck(unit, x)
 
     def cubed(y: Tensor) -> Tensor:
-        return function(y).pow(3).sum()
+        return unit(y).pow(3).sum()
 
     twice = torch.autograd.functional.hessian(cubed, x.detach())
     torch.testing.assert_close(torch.func.hessian(cubed)(x.detach()), twice)
     many = torch.stack([x.detach(), rows(4, seed=1)])
-    torch.testing.assert_close(torch.func.vmap(function)(many)[1], function(many[1]))
+    torch.testing.assert_close(torch.func.vmap(unit)(many)[1], unit(many[1]))
 
 
 def test_second_derivatives_at_a_row_of_zeros_are_zero() -> None:

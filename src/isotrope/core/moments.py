@@ -1,67 +1,148 @@
-"""Computes the second moments of two views, the statistics of decorrelating objectives."""
+"""Computes the second moments of two views, the statistics of decorrelating objectives.
+
+Each is one node of autograd: the gradient by a d x d matrix of moments C, of which only the
+diagonal and the sum of squares are used, is 2 g C with a diagonal added, and is formed once.
+"""
 
 import torch
 from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
 
-__all__ = ["gram", "moments_across", "moments_within"]
+__all__ = ["moments_across", "moments_within"]
 
 _SMALL = 256  # coordinates of which the matrix costs less than two products (benchmarks/peers.py)
 
 
-def gram(x: Tensor) -> Tensor:
-    """Return sum_i x_i x_i^T, d x d, of the rows of ``x`` (n x d)."""
-    return apply(_Gram, Tensor, x)
+def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of C = scale X^T X, d, and the sum of the squares of all its entries.
 
-
-def moments_within(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of X^T X, d, and the sum of the squares of all its entries.
-
-    For few rows of ``x`` (n x d) X X^T is smaller, and its squares have the same sum.
+    The columns of ``x`` (n x d) are centred first. For few rows X X^T is smaller than X^T X, and
+    its squares have the same sum.
     """
-    n, d = x.shape
-    if 3 * n < 2 * d and d > _SMALL:
-        smaller = gram(x.T)
-        return (x * x).sum(dim=0), (smaller * smaller).sum()
-    product = gram(x)
-    return product.diagonal(), (product * product).sum()  # square() has twice as slow a gradient
+    if _transformed():
+        x = x - x.mean(dim=0)
+        return _moments(x, x, scale)
+    return apply(_Within, tuple[Tensor, Tensor], x, scale)
 
 
-def moments_across(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of X^T Y, d, and the sum of the squares of all its entries.
+def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of C = scale X^T Y, d, and the sum of the squares of all its entries.
 
     For few rows of ``x`` and ``y`` (n x d) the products of the entries of X X^T and Y Y^T are less,
     and have the same sum.
     """
+    if _transformed():
+        return _moments(x, y, scale)
+    return apply(_Across, tuple[Tensor, Tensor], x, y, scale)
+
+
+def _transformed() -> bool:
+    """Whether torch differentiates every operation itself: functions here have one derivative."""
+    return (
+        torch._C._are_functorch_transforms_active() or torch.autograd.forward_ad._current_level >= 0
+    )
+
+
+def _few(x: Tensor) -> bool:
     n, d = x.shape
-    if 3 * n < 2 * d and d > _SMALL:
-        return (x * y).sum(dim=0), (gram(x.T) * gram(y.T)).sum()
-    product = x.T @ y
-    return product.diagonal(), (product * product).sum()
+    return 3 * n < 2 * d and d > _SMALL
 
 
-class _Gram(torch.autograd.Function):
-    """X^T X, whose gradient X (G + G^T) is one product: autograd's own are two."""
+def _moments(x: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    if _few(x):
+        squares = ((x @ x.T) * (y @ y.T)).sum()
+        return (x * y).sum(dim=0) * scale, squares * scale**2
+    c = x.T @ y * scale
+    return c.diagonal(), (c * c).sum()
 
-    generate_vmap_rule = True
 
-    @staticmethod
-    def forward(x: Tensor) -> Tensor:
-        return x.T @ x
+def _product(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
+    """Scale X Y, the factor in the product."""
+    return torch.addmm(x.new_empty(()), x, y, beta=0, alpha=scale)
 
-    @staticmethod
-    def setup_context(ctx: Context, inputs: tuple[Tensor], _: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
-    @staticmethod
-    def backward(ctx: Context, gradient: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        return x @ (gradient + gradient.T)
+class _Across(torch.autograd.Function):
+    """The moments of two views."""
 
     @staticmethod
-    def jvp(ctx: Context, change: Tensor) -> Tensor:
-        x: Tensor = ctx.saved_tensors[0]
-        half = x.T @ change
-        return half + half.T
+    def forward(ctx: Context, x: Tensor, y: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x, y)
+        ctx.scale = scale
+        if _few(x):
+            ctx.held = one, other = _product(x, x.T, scale), _product(y, y.T, scale)
+            return (x * y).sum(dim=0).mul_(scale), _dot(one, other)
+        c = _product(x.T, y, scale)
+        ctx.held = (c,)
+        return c.diagonal().clone(), _dot(c, c)
+
+    @staticmethod
+    def backward(
+        ctx: Context, by_diagonal: Tensor, by_squares: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        x, y = ctx.saved_tensors
+        if torch.is_grad_enabled():  # this will be differentiated again
+            return *_again(ctx, x, y, (by_diagonal, by_squares)), None
+        wanted, scale = ctx.needs_input_grad, ctx.scale
+        if len(ctx.held) == 2:
+            one, other = (z * by_squares for z in ctx.held)
+            along = by_diagonal * scale
+            by_x = _product(other, x, 2 * scale).addcmul_(y, along) if wanted[0] else None
+            by_y = _product(one, y, 2 * scale).addcmul_(x, along) if wanted[1] else None
+            return by_x, by_y, None
+        half = ctx.held[0] * by_squares
+        half.diagonal().add_(by_diagonal, alpha=0.5)
+        return (
+            _product(y, half.T, 2 * scale) if wanted[0] else None,
+            _product(x, half, 2 * scale) if wanted[1] else None,
+            None,
+        )
+
+
+class _Within(torch.autograd.Function):
+    """The moments of one view about its mean, whose own gradient is 0: the columns sum to 0."""
+
+    @staticmethod
+    def forward(ctx: Context, x: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(x)
+        ctx.scale = scale
+        x = x - x.mean(dim=0)
+        c = _product(x, x.T, scale) if _few(x) else _product(x.T, x, scale)
+        ctx.held = x, c
+        diagonal = (x * x).sum(dim=0).mul_(scale) if _few(x) else c.diagonal().clone()
+        return diagonal, _dot(c, c)
+
+    @staticmethod
+    def backward(
+        ctx: Context, by_diagonal: Tensor, by_squares: Tensor
+    ) -> tuple[Tensor | None, None]:
+        if torch.is_grad_enabled():
+            return _again(ctx, ctx.saved_tensors[0], None, (by_diagonal, by_squares))[0], None
+        x, c = ctx.held
+        scale = 2 * ctx.scale
+        if _few(x):
+            by_x = _product(c * by_squares, x, 2 * scale)
+            return by_x.addcmul_(x, by_diagonal, value=scale), None
+        half = c * by_squares
+        half.diagonal().add_(by_diagonal, alpha=0.5)
+        return _product(x, half, 2 * scale), None
+
+
+def _dot(x: Tensor, y: Tensor) -> Tensor:
+    return (x * y).sum()
+
+
+def _again(
+    ctx: Context, x: Tensor, y: Tensor | None, by: tuple[Tensor, Tensor]
+) -> tuple[Tensor | None, ...]:
+    """The gradients, with a history."""
+    x = x.view_as(x)  # aliases: one matrix may be both views
+    if y is None:
+        centred = x - x.mean(dim=0)
+        return torch.autograd.grad(
+            _moments(centred, centred, ctx.scale), [x], by, create_graph=True
+        )
+    y = y.view_as(y)
+    wanted = [z for z in (x, y) if z.requires_grad]
+    found = iter(torch.autograd.grad(_moments(x, y, ctx.scale), wanted, by, create_graph=True))
+    return tuple(next(found) if z.requires_grad else None for z in (x, y))

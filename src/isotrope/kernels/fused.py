@@ -69,7 +69,7 @@ def fused(
         WrongCoupling: the formula is not as declared.
     """
     dtype = torch.promote_types(views.anchors.dtype, torch.float32)
-    questions = record(formula, dtype, learnt)
+    questions = record(formula, dtype, lambda: learnt)
     if not questions.against:
         raise Unfused("no row is compared with another")  # blocks would be formed for nothing
     if coupling == "none" and not questions.several:

@@ -2,8 +2,9 @@
 
 On batches of up to some hundred rows the calls cost more than the numbers: normalising, the matrix,
 its mask and the log-sum-exp of both directions are sixty operations for autograd. Here they are
-one, from raw embeddings to the similarity of each pair and its log-sum-exps, with a gradient of
-three matrix products. What a formula makes of these vectors is left to autograd. The exponentials
+one, from raw embeddings to the similarity of each pair and its log-sum-exps, or only to the gaps
+between them, with a gradient of three matrix products. What a formula makes of these vectors is
+left to autograd. The exponentials
 are held (n x n), so memory is quadratic, as in the eager backend.
 
 It serves formulas that use one log-sum-exp, across the views or over both of them, where every row
@@ -15,12 +16,10 @@ import torch
 from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
-from isotrope.core.terms import Against
 from isotrope.core.views import Views, across_unit, lengths
 from isotrope.kernels.eager import EagerPairs
-from isotrope.kernels.job import LN2
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.statistics import Known, Questions, StatisticsOnly, Unfused
+from isotrope.kernels.statistics import Gaps, Known, Questions, StatisticsOnly, Unfused
 
 __all__ = ["SMALL_BYTES", "directions", "takes"]
 
@@ -65,87 +64,125 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
     n = views.anchors.shape[0]
     if against == "both" and 4 * n * n * views.anchors.element_size() > SMALL_BYTES:
         raise Unfused("the matrix over both views is not small")
-    positive, *sums = apply(
-        _LogSumExps, tuple[Tensor, ...], views.anchors, views.positives, tau, against, both
+    function, gaps = _Across if against == "cross" else _Over, questions.gaps
+    outputs: tuple[Tensor | None, *tuple[Tensor, ...]] = apply(
+        function, tuple, views.anchors, views.positives, tau, both, gaps
     )
-    negatives = n - 1 if against == "cross" else 2 * n - 2
-    counts = {x: torch.full_like(positive, negatives) for x in questions.counts}
-    return [
-        StatisticsOnly(positive, Known(questions, {(kind, against): lse}, counts)) for lse in sums
-    ]
+    positive, *sums = outputs
+    counts = {
+        x: torch.full_like(sums[0], 2 * n - 2 if x == "both" else n - 1) for x in questions.counts
+    }
+    known = [Known(questions, {(kind, against): x}, counts) for x in sums]
+    return [Gaps(x) if positive is None else StatisticsOnly(positive, x) for x in known]
 
 
-class _LogSumExps(torch.autograd.Function):
-    """N similarities of the pairs, and for each direction n log-sum-exps over the negatives.
+class _Across(torch.autograd.Function):
+    """N similarities of the pairs, and for each direction n log-sum-exps over the other view.
 
-    Across the views S = u v^T of unit rows, whose rows are one direction and whose columns are the
-    other; over both, S = z z^T of all 2n rows z, whose halves are. With E = e^{S/tau}, and zero
-    where there is no negative, the gradient by S is
-    E_ij (g_i / sum_k E_ik + g'_j / sum_k E_kj) / tau.
+    With ``gaps``: no similarities, and the log-sum-exps minus the similarities of the pairs over
+    tau. X = u v^T / tau of unit rows; its rows are one direction, its columns the other. With
+    E = e^X, and zero where there is no negative, the gradient by X is
+    E_ij (g_i / sum_k E_ik + g'_j / sum_k E_kj).
     """
 
     @staticmethod
     def forward(
-        ctx: Context, anchors: Tensor, positives: Tensor, tau: float, against: Against, both: bool
-    ) -> tuple[Tensor, ...]:
-        ctx.set_materialize_grads(False)
+        ctx: Context, anchors: Tensor, positives: Tensor, tau: float, both: bool, gaps: bool
+    ) -> tuple[Tensor | None, ...]:
         ctx.save_for_backward(anchors, positives)
-        norms = lengths(anchors), lengths(positives)
-        u, v = anchors / norms[0], positives / norms[1]
-        n, across = u.shape[0], against == "cross"
-        z = None if across else torch.cat([u, v])
-        e = u @ v.T if z is None else z @ z.T
-        positive = e.diagonal(0 if across else n).clone()
-        e.mul_(1 / (tau * LN2)).exp2_().fill_diagonal_(0)
-        if not across:
-            e.diagonal(n).zero_()
-            e.diagonal(-n).zero_()
-        rows = e.sum(dim=1)
-        columns = e.sum(dim=0) if across and both else None
-        ctx.of = against, both, tau
-        ctx.held = u, v, z, norms, e, rows, columns
-        if columns is not None:
-            return positive, rows.log(), columns.log()
-        return (positive, rows.log()) if across else (positive, *rows.log().split(n))
+        a, b = lengths(anchors), lengths(positives)
+        u, v = anchors / a, positives / b
+        e = torch.addmm(a, u, v.T, beta=0, alpha=1 / tau)  # beta=0: a is not read
+        diagonal = e.diagonal()
+        own = diagonal.clone()
+        e.exp_()
+        diagonal.zero_()
+        sums = (e.sum(dim=1), e.sum(dim=0)) if both else (e.sum(dim=1),)
+        ctx.of = "cross", tau, both, gaps
+        ctx.held = u, v, a, b, e, sums
+        if gaps:
+            return None, *[x.log().sub_(own) for x in sums]
+        return own.mul_(tau), *[x.log() for x in sums]
 
     @staticmethod
     def backward(
-        ctx: Context, by_positive: Tensor | None, *by_sums: Tensor | None
+        ctx: Context, by_positive: Tensor | None, *by_sums: Tensor
     ) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # this will be differentiated again
             return *_again(ctx, by_positive, *by_sums), None, None, None
-        _, _, tau = ctx.of
-        u, v, z, norms, e, rows, columns = ctx.held
-        n = u.shape[0]
-        given = [rows.new_zeros(n) if g is None else g for g in by_sums]
-        weights = (given[0] if z is None else torch.cat(given)).div(rows * tau)[:, None]
-        if columns is not None:
-            weights = weights + given[1] / (columns * tau)
-        by_s = e * weights
-        if by_positive is not None:
-            by_s.diagonal(0 if z is None else n).copy_(by_positive)
-        if z is None:
-            wanted = ctx.needs_input_grad
-            by_u = by_s @ v if wanted[0] else None
-            by_v = by_s.T @ u if wanted[1] else None
-        else:
-            by_u, by_v = ((by_s + by_s.T) @ z).split(n)
-        units = (by_u, u, norms[0]), (by_v, v, norms[1])
-        found = [None if g is None else across_unit(g, x, norm) for g, x, norm in units]
-        return *found, None, None, None
+        u, v, a, b, e, sums = ctx.held
+        tau = ctx.of[1]
+        weights = (by_sums[0] / sums[0])[:, None]
+        if len(sums) == 2:
+            weights = weights + by_sums[1] / sums[1]
+        by_x = e * weights
+        by_x.diagonal().copy_(_by_own(by_positive, by_sums, tau))
+        found: list[Tensor | None] = [None, None, None, None, None]
+        if ctx.needs_input_grad[0]:
+            found[0] = across_unit(torch.addmm(a, by_x, v, beta=0, alpha=1 / tau), u, a)
+        if ctx.needs_input_grad[1]:
+            found[1] = across_unit(torch.addmm(b, by_x.T, u, beta=0, alpha=1 / tau), v, b)
+        return tuple(found)
 
 
-def _again(ctx: Context, *by: Tensor | None) -> tuple[Tensor | None, ...]:
+class _Over(torch.autograd.Function):
+    """The same over both views, for both directions: X = z z^T / tau of all 2n unit rows z."""
+
+    @staticmethod
+    def forward(
+        ctx: Context, anchors: Tensor, positives: Tensor, tau: float, _: bool, gaps: bool
+    ) -> tuple[Tensor | None, ...]:
+        ctx.save_for_backward(anchors, positives)
+        n = anchors.shape[0]
+        z = torch.cat([anchors, positives])
+        norm = lengths(z)
+        z.div_(norm)
+        e = torch.addmm(norm, z, z.T, beta=0, alpha=1 / tau)
+        own = e.diagonal(n).clone()
+        e.exp_().view(2, n, 2, n).diagonal(dim1=1, dim2=3).zero_()
+        sums = e.sum(dim=1)
+        ctx.of = "both", tau, True, gaps
+        ctx.held = z, norm, e, sums
+        logarithms = sums.log().view(2, n)
+        if gaps:
+            return None, *logarithms.sub_(own).unbind()
+        return own.mul_(tau), *logarithms.unbind()
+
+    @staticmethod
+    def backward(
+        ctx: Context, by_positive: Tensor | None, *by_sums: Tensor
+    ) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            return *_again(ctx, by_positive, *by_sums), None, None, None
+        z, norm, e, sums = ctx.held
+        tau, n = ctx.of[1], by_sums[0].shape[0]
+        weights = torch.cat(by_sums) / sums
+        by_x = torch.add(weights[:, None], weights).mul_(e)
+        by_own = _by_own(by_positive, by_sums, tau)
+        by_x.diagonal(n).copy_(by_own)
+        by_x.diagonal(-n).copy_(by_own)
+        by_z = across_unit(torch.addmm(norm, by_x, z, beta=0, alpha=1 / tau), z, norm)
+        return by_z[:n], by_z[n:], None, None, None
+
+
+def _by_own(by_positive: Tensor | None, by_sums: tuple[Tensor, ...], tau: float) -> Tensor:
+    """N, the derivative by the similarities of the pairs over tau; None stands for gaps."""
+    if by_positive is not None:
+        return by_positive * tau
+    return -by_sums[0] if len(by_sums) == 1 else (by_sums[0] + by_sums[1]).neg_()
+
+
+def _again(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> tuple[Tensor | None, ...]:
     """The gradients by the embeddings, with a history."""
-    against, both, tau = ctx.of
+    against, tau, both, gaps = ctx.of
     # aliases: one matrix may be both views
     views = Views(*ctx.saved_tensors).map(lambda x: x.view_as(x))
     pairs = EagerPairs(views.unit())
-    outputs = [pairs.positive, pairs.logsumexp(tau, against)]
-    if both:
-        outputs.append(pairs.swapped().logsumexp(tau, against))
-    used = [(x, g) for x, g in zip(outputs, by, strict=True) if g is not None]
+    directions = [pairs, pairs.swapped()] if both else [pairs]
+    values = [x.gap(tau, against) if gaps else x.logsumexp(tau, against) for x in directions]
+    by = list(by_sums)
+    if by_positive is not None:
+        values, by = [*values, pairs.positive], [*by, by_positive]
     wanted = [x for x in (views.anchors, views.positives) if x.requires_grad]
-    values, gradients = zip(*used, strict=True)
-    found = iter(torch.autograd.grad(values, wanted, gradients, create_graph=True))
+    found = iter(torch.autograd.grad(values, wanted, by, create_graph=True))
     return tuple(next(found) if x else None for x in ctx.needs_input_grad[:2])

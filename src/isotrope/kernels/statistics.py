@@ -18,7 +18,17 @@ from isotrope.core.views import Views
 from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["Formula", "Key", "Kind", "Known", "Questions", "StatisticsOnly", "Unfused", "record"]
+__all__ = [
+    "Formula",
+    "Gaps",
+    "Key",
+    "Kind",
+    "Known",
+    "Questions",
+    "StatisticsOnly",
+    "Unfused",
+    "record",
+]
 
 Formula = Callable[[Pairs], Tensor]
 
@@ -42,6 +52,7 @@ class Questions:
         learnt: the tensor that is the temperature of all of them and wants a gradient, or None.
         lasting: they are the same next time: no temperature is a tensor, which may change.
         several: the formula returns one value for each anchor, not one for the batch.
+        gaps: it uses positives and log-sum-exps only by their gaps.
     """
 
     temperatures: dict[Key, float] = field(default_factory=dict)
@@ -50,6 +61,7 @@ class Questions:
     learnt: Tensor | None = None
     lasting: bool = True
     several: bool = True
+    gaps: bool = True
 
     @property
     def against(self) -> set[Against]:
@@ -127,7 +139,24 @@ class StatisticsOnly(Pairs):
         raise Unfused("the formula asks for the embeddings")
 
 
-@dataclass(frozen=True)
+class Gaps(StatisticsOnly):
+    """Supplies gaps; they are what ``answers`` has for the log-sum-exps."""
+
+    def __init__(self, answers: Answers) -> None:
+        self._answers = answers
+
+    @property
+    def positive(self) -> Tensor:
+        raise Unfused("the formula asks for more than the gaps that were recorded")
+
+    def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        return self._answers.value("logsumexp", temperature, against)
+
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
+        return self.positive
+
+
+@dataclass
 class Known:
     """Answers from statistics that have been computed.
 
@@ -189,6 +218,25 @@ class _Recorder:
         return torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.dtype)
 
 
+class _Recorded(StatisticsOnly):
+    """Notes whether more than gaps is used."""
+
+    _answers: _Recorder
+
+    @property
+    def positive(self) -> Tensor:
+        self._answers.questions.gaps = False
+        return self._positive
+
+    def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
+        lse = self._answers.value("logsumexp", temperature, against)
+        return lse - self._positive / temperature
+
+    def _logsumexp(self, temperature: float | Tensor, against: Against) -> Tensor:
+        self._answers.questions.gaps = False
+        return super()._logsumexp(temperature, against)
+
+
 def _plain(temperature: float | Tensor) -> float:
     return float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
 
@@ -198,13 +246,15 @@ _REMEMBERED: dict[tuple[Formula, torch.dtype], Questions | str] = {}
 _MOST = 64
 
 
-def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -> Questions:
+def record(
+    formula: Formula, dtype: torch.dtype, learnt_of: Callable[[], Tensor | None] = lambda: None
+) -> Questions:
     """Record the statistics that a formula uses.
 
     Args:
         formula: of one direction.
         dtype: of the statistics.
-        learnt: the tensor that wants a gradient, in addition to the embeddings.
+        learnt_of: returns the tensor that wants a gradient, in addition to the embeddings.
 
     Raises:
         Unfused: it wants more than statistics, or a gradient of another tensor.
@@ -213,12 +263,13 @@ def record(formula: Formula, dtype: torch.dtype, learnt: Tensor | None = None) -
         if isinstance(remembered, str):
             raise Unfused(remembered)
         return remembered
+    learnt = learnt_of()
     recorder = _Recorder(dtype, learnt)
     questions = recorder.questions
     positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
     try:
         with torch.enable_grad():
-            value = formula(StatisticsOnly(positive, recorder))
+            value = formula(_Recorded(positive, recorder))
     except Unfused as why_not:
         if questions.lasting:
             _remember(formula, dtype, str(why_not))

@@ -73,7 +73,7 @@ class BarlowTwins(
 
     def formula(self, pairs: Pairs) -> Tensor:
         invariance, redundancy = _terms(pairs.views)
-        return invariance + self.weight * redundancy
+        return torch.add(invariance, redundancy, alpha=self.weight)
 
     def attraction(self, pairs: Pairs) -> Tensor:
         return _terms(pairs.views)[0]
@@ -99,7 +99,6 @@ class BarlowTwins(
 
 def _terms(views: Views) -> tuple[Tensor, Tensor]:
     """Sum_k (C_kk - 1)^2 and sum_{k != l} C_kl^2."""
-    n = views.anchors.shape[0]
-    sums, squares = moments_across(views.anchors, views.own)
-    diagonal = sums / n
-    return (diagonal - 1).square().sum(), squares / n**2 - (diagonal * diagonal).sum()
+    diagonal, squares = moments_across(views.anchors, views.own, 1 / views.anchors.shape[0])
+    short = diagonal - 1
+    return short.dot(short), squares - diagonal.dot(diagonal)

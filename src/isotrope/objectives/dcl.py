@@ -210,13 +210,10 @@ class DCLPlus(
         "roberta-large": Preset({"temperature": 0.17}, 1e-5, 64, _TABLE),
     }
 
-    def _gap(self, pairs: Pairs) -> Tensor:
-        return pairs.logsumexp(self.temperature) - pairs.positive / self.temperature
-
     def formula(self, pairs: Pairs) -> Tensor:
-        return torch.relu(self._gap(pairs))
+        return torch.relu(pairs.gap(self.temperature))
 
     def components(self, pairs: Pairs) -> Terms:
-        gap = self._gap(pairs)
+        gap = pairs.gap(self.temperature)
         terms = _terms(pairs, self.temperature, "cross", torch.ones_like(gap))
         return replace(terms, dissipation=active(-gap, 0))

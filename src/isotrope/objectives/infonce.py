@@ -77,7 +77,7 @@ class InfoNCE(
         return super().prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        return softplus(pairs.logsumexp(self.temperature) - pairs.positive / self.temperature)
+        return softplus(pairs.gap(self.temperature))
 
     def components(self, pairs: Pairs) -> Terms:
         weight = Softmax(temperature=self.temperature)(pairs) / self.temperature

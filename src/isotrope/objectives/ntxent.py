@@ -52,8 +52,7 @@ class NTXent(
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def formula(self, pairs: Pairs) -> Tensor:
-        lse = pairs.logsumexp(self.temperature, "both")
-        return softplus(lse - pairs.positive / self.temperature)
+        return softplus(pairs.gap(self.temperature, "both"))
 
     def components(self, pairs: Pairs) -> Terms:
         swapped = pairs.swapped()

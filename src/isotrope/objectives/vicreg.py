@@ -98,19 +98,19 @@ class VICReg(
 
     def attraction(self, pairs: Pairs) -> Tensor:
         views = pairs.views
-        return self.sim_coeff * (views.anchors - views.own).square().sum(dim=1).mean()
+        apart = (views.anchors - views.own).flatten()
+        return apart.dot(apart) * (self.sim_coeff / views.anchors.shape[0])
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         return self._spread(pairs.views.anchors) + self._spread(pairs.views.own)
 
     def _spread(self, h: Tensor) -> Tensor:
         """Return nu1 v + nu2 c for one view."""
-        x, (n, d) = h - h.mean(dim=0), h.shape
-        diagonal, squares = moments_within(x)
-        variance = diagonal / (n - 1)
-        covariances = (squares / (n - 1) ** 2 - (variance * variance).sum()) / d
-        shortfall = (self.gamma - self._deviation(variance)).clamp_min(0).mean()
-        return self.cov_coeff * covariances + self.var_coeff * shortfall
+        n, d = h.shape
+        variance, squares = moments_within(h, 1 / (n - 1))
+        covariances = squares - variance.dot(variance)
+        shortfall = (self.gamma - self._deviation(variance)).clamp_min(0).sum()
+        return covariances * (self.cov_coeff / d) + shortfall * (self.var_coeff / d)
 
     def _deviation(self, variance: Tensor) -> Tensor:
         """Return D standard deviations; at variance 0, where the root has no slope, it is 0."""

@@ -266,33 +266,43 @@ class Objective:
 
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views`` (raw embeddings)."""
-        with _as_given(views):
-            if backend == "auto" and not self.pairwise and self.holds == "nothing":
-                backend = "eager"  # no row is compared with another: no matrix is formed
-            elif backend == "auto" and self.space == "sphere" and small_batch.takes(views):
-                with contextlib.suppress(Unfused):
-                    return self._reduced(self._small_batch(views))
-            name, _ = choose(views, backend)
-            if self.space == "sphere" and name != "eager":
-                with contextlib.suppress(Unfused):
-                    return self._fused(views, name)
-            return self._reduced(self._directions(views, backend))
+        if torch.is_autocast_enabled(views.anchors.device.type):
+            with _as_given(views):
+                return self.loss(views, backend=backend)
+        if backend == "auto" and not self.pairwise and self.holds == "nothing":
+            backend = "eager"  # no row is compared with another: no matrix is formed
+        elif backend == "auto" and self.space == "sphere" and small_batch.takes(views):
+            try:
+                return self._small_batch(views)
+            except Unfused:
+                pass
+        name, _ = choose(views, backend)
+        if self.space == "sphere" and name != "eager":
+            with contextlib.suppress(Unfused):
+                return self._fused(views, name)
+        return self._reduced(self._directions(views, backend))
 
     def _reduced(self, directions: list[Pairs]) -> Tensor:
         """The scalar of one direction or of two."""
         values = [self.formula(pairs) for pairs in directions]
-        reduced = [v.sum() if self.reduction == "sum" else v.mean() for v in values]
-        return reduced[0] if len(reduced) == 1 else (reduced[0] + reduced[1]) / 2
+        total = values[0] if len(values) == 1 else values[0] + values[1]
+        share = 1 / len(values)
+        if total.ndim == 0:
+            return total if share == 1 else total * share
+        if self.reduction == "mean":
+            share /= total.shape[0]
+        # mean() and a division are five operations in the backward pass, which this is not
+        return total.dot(total.new_full(total.shape, share))
 
-    def _small_batch(self, views: Views) -> list[Pairs]:
-        """The statistics of each direction, all of them one node of autograd.
+    def _small_batch(self, views: Views) -> Tensor:
+        """The loss, the statistics of all directions being one node of autograd.
 
         Raises:
             Unfused: the formula uses others.
         """
         prepared = _single(self.prepare(views))
-        questions = record(self.formula, prepared.anchors.dtype, self._learnt())
-        return small_batch.directions(prepared, questions, both=self.two_directions)
+        questions = record(self.formula, prepared.anchors.dtype, self._learnt)
+        return self._reduced(small_batch.directions(prepared, questions, both=self.two_directions))
 
     def _fused(self, views: Views, backend: str) -> Tensor:
         """The loss with its gradients already computed.
