@@ -1,7 +1,7 @@
 """Scores retrieval: ranks a corpus by cosine and computes MRR, recall and nDCG."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, cast
+from typing import Any
 
 import numpy as np
 
@@ -13,9 +13,6 @@ from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, 
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
 from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation
-
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
 
 __all__ = ["nearest_rows", "own_prompts", "retrieval", "retrieval_dev", "retrieval_evaluation"]
 
@@ -118,10 +115,9 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     """
     while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
         encoder = encoder.encoder
-    model = encoder.model if isinstance(encoder, SentenceEncoder) else encoder
+    model: Any = encoder.model if isinstance(encoder, SentenceEncoder) else encoder
     if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
         return "", ""
-    model = cast("SentenceTransformer", model)
     if model.prompts.get(model.default_prompt_name or ""):
         return "", ""
     query, *documents = (model.prompts.get(name) for name in _PROMPTS)
