@@ -41,7 +41,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -62,7 +62,8 @@ from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
 from isotrope.diagnostics.audit.settings import GRID, HARDEST, recommend, settings_table
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.objectives import MPT, InfoNCE
+from isotrope.objectives.infonce import InfoNCE
+from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import TrainSettings, read_yaml
@@ -78,7 +79,7 @@ COLUMNS = (
 SEEDS, DEFAULT = (0, 1, 2), {"temperature": 0.05, "margin": 0.23}
 BELOW = 0.007  # under the least temperature of the seven: what a thermostat finds at times
 BATCH, BATCHES, TOKENS = 32, (16, 32, 64, 128), 24
-OBJECTIVES = {"temperature": InfoNCE(), "margin": MPT()}
+OBJECTIVES: Mapping[str, Any] = {"temperature": InfoNCE(), "margin": MPT()}
 RAW = "a raw encoder: the folder that `python -m papers encoder raw-2x128-pmi --seed 0` writes"
 Pair = tuple[str, str]
 Row = dict[str, str]
@@ -187,7 +188,8 @@ class Fixed:
 
     def __call__(self, views: Views) -> Objective:
         """Return the objective of a step."""
-        return replace(OBJECTIVES[self.setting], **{self.setting: self.value})
+        changed: Objective = replace(OBJECTIVES[self.setting], **{self.setting: self.value})
+        return changed
 
 
 class Thermostat(Fixed):
