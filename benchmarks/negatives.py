@@ -62,7 +62,7 @@ COLUMNS = (
 SEEDS, BATCH = (0, 1), 128
 GUIDE, TOKENS, TEMPERATURE, MARGIN = "all-MiniLM-L6-v2", 24, 0.05, 0.05
 SPLIT, PARTS, LONG = 128, 3, 45  # docstrings that are cut, into how many, words of one
-RAW = "a raw encoder: the folder that `python -m papers encoder raw-2x128-pmi --seed 0` writes"
+RAW = "a raw encoder, such as the folder that `python -m papers encoder raw-2x128-pmi` writes"
 Row = tuple[str, ...]
 
 

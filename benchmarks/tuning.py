@@ -80,7 +80,7 @@ SEEDS, DEFAULT = (0, 1, 2), {"temperature": 0.05, "margin": 0.23}
 BELOW = 0.007  # under the least temperature of the seven: what a thermostat finds at times
 BATCH, BATCHES, TOKENS = 32, (16, 32, 64, 128), 24
 OBJECTIVES: Mapping[str, Any] = {"temperature": InfoNCE(), "margin": MPT()}
-RAW = "a raw encoder: the folder that `python -m papers encoder raw-2x128-pmi --seed 0` writes"
+RAW = ROOT / "papers" / "encoders" / "raw-2x128-pmi"
 Pair = tuple[str, str]
 Row = dict[str, str]
 
@@ -498,7 +498,7 @@ def main() -> None:
     parser.add_argument("--batch", nargs="+", type=int, default=[BATCH], metavar="N")
     parser.add_argument("--seed", nargs="+", type=int, default=SEEDS, metavar="SEED")
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
-    parser.add_argument("--raw", type=Path, default=Path("raw"), help=RAW)
+    parser.add_argument("--raw", type=Path, default=RAW, help="a raw encoder [papers/encoders]")
     parser.add_argument("--csv", type=Path, default=CSV)
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--held-out", action="store_true")
