@@ -411,7 +411,9 @@ class TrainSettings(RunSettings):
         "linear",
         description="how the learning rate falls from its peak to 0 at the last step, if it does",
     )
-    weight_decay: float = Field(0.0, ge=0, description="of AdamW")
+    weight_decay: float = Field(
+        0.0, ge=0, description="of AdamW, of all weights but biases and those of norms"
+    )
     clip: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
     gradient_checkpointing: bool = Field(
         False,

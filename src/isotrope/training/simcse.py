@@ -160,10 +160,18 @@ class SimCSE(L.LightningModule):
     def configure_optimizers(self) -> Any:  # noqa: ANN401 - Lightning's nested dictionary
         """Return AdamW (fused), with the learning rates of the plan."""
         parameters = [p for p in self.parameters() if p.requires_grad]
+        decay = self.plan.weight_decay
+        # biases, and the scales and shifts of norms, are vectors, which do not decay
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in parameters if p.ndim > 1 or not decay]}
+        ]
+        if decay:
+            vectors = [p for p in parameters if p.ndim < 2]
+            groups.append({"params": vectors, "weight_decay": 0.0})
         optimizer = torch.optim.AdamW(
-            parameters,
+            groups,
             lr=self.learning_rate,
-            weight_decay=self.plan.weight_decay,
+            weight_decay=decay,
             # a fused step unscales by itself, after clipping: too late for float16
             fused=not self.scaled,
         )
