@@ -23,7 +23,7 @@ def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     if _transformed():
         x = x - x.mean(dim=0)
         return _moments(x, x, scale)
-    return apply(_Within, tuple[Tensor, Tensor], x, scale)
+    return apply(_OwnMoments, tuple[Tensor, Tensor], x, scale)
 
 
 def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
@@ -34,7 +34,7 @@ def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Te
     """
     if _transformed():
         return _moments(x, y, scale)
-    return apply(_Across, tuple[Tensor, Tensor], x, y, scale)
+    return apply(_CrossMoments, tuple[Tensor, Tensor], x, y, scale)
 
 
 def _transformed() -> bool:
@@ -62,7 +62,7 @@ def _product(x: Tensor, y: Tensor, scale: float = 1.0) -> Tensor:
     return torch.addmm(x.new_empty(()), x, y, beta=0, alpha=scale)
 
 
-class _Across(torch.autograd.Function):
+class _CrossMoments(torch.autograd.Function):
     """The moments of two views."""
 
     @staticmethod
@@ -99,7 +99,7 @@ class _Across(torch.autograd.Function):
         )
 
 
-class _Within(torch.autograd.Function):
+class _OwnMoments(torch.autograd.Function):
     """The moments of one view about its mean, whose own gradient is 0: the columns sum to 0."""
 
     @staticmethod

@@ -64,7 +64,7 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
     n = views.anchors.shape[0]
     if against == "both" and 4 * n * n * views.anchors.element_size() > SMALL_BYTES:
         raise Unfused("the matrix over both views is not small")
-    function, gaps = _Across if against == "cross" else _Over, questions.gaps
+    function, gaps = _AcrossViews if against == "cross" else _OverBothViews, questions.gaps
     outputs: tuple[Tensor | None, *tuple[Tensor, ...]] = apply(
         function, tuple, views.anchors, views.positives, tau, both, gaps
     )
@@ -76,7 +76,7 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
     return [Gaps(x) if positive is None else StatisticsOnly(positive, x) for x in known]
 
 
-class _Across(torch.autograd.Function):
+class _AcrossViews(torch.autograd.Function):
     """N similarities of the pairs, and for each direction n log-sum-exps over the other view.
 
     With ``gaps``: no similarities, and the log-sum-exps minus the similarities of the pairs over
@@ -125,7 +125,7 @@ class _Across(torch.autograd.Function):
         return tuple(found)
 
 
-class _Over(torch.autograd.Function):
+class _OverBothViews(torch.autograd.Function):
     """The same over both views, for both directions: X = z z^T / tau of all 2n unit rows z."""
 
     @staticmethod
