@@ -8,7 +8,8 @@ with the peer that needs least. The target is 1.02 times the time and no more me
 in pages); rows that miss it are printed at the end.
 
 Peers are what one writes in plain torch, and the losses of sentence-transformers and
-pytorch-metric-learning, where they are installed. Our time with all similarities held by autograd
+pytorch-metric-learning, where they are installed; one that takes four times the fastest peer's time
+is not timed further. Our time with all similarities held by autograd
 (``backend="eager"``) and in blocks (``"rowblock"``) stands beside: `kernels.choose` and
 `kernels.small_batch` hold the sizes up to which ``auto`` takes each.
 
