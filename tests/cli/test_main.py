@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from isotrope.cli.arguments import Parser
 from isotrope.cli.main import VERBS
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "lightning", "sklearn", "scipy", "numpy"}
@@ -23,6 +24,14 @@ def test_without_arguments_help_and_code_2(run) -> None:
     found = run()
     assert found.code == 2
     assert "verbs:" in found.out
+
+
+def test_home_is_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    parser = Parser()
+    parser.add_argument("--output", type=Path)
+    assert parser.parse_args(["--output=~/x"]).output == tmp_path / "x"
+    assert parser.parse_args(["--output=x~"]).output == Path("x~")
 
 
 def test_version(run) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.data.text.datasets import by_dataset
 from isotrope.kernels.choose import BACKENDS
 from isotrope.training.settings import TrainSettings, read_yaml
 
@@ -38,6 +39,15 @@ def test_true_in_yaml_is_what_a_flag_says() -> None:
 def test_paths_are_taken_as_text(tmp_path: Path) -> None:
     settings = TrainSettings.read({"files": tmp_path / "a.txt", "output": tmp_path / "run"})
     assert settings.files == [str(tmp_path / "a.txt")]
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    files = ["~/a.txt", "~nobody-has-this-name/a.txt", "b~.txt"]
+    settings = TrainSettings.read({"files": files, "output": "~/runs", "dev": "~/dev.tsv"})
+    assert settings.files == [str(tmp_path / "a.txt"), *files[1:]]
+    assert (settings.output, settings.dev) == (str(tmp_path / "runs"), str(tmp_path / "dev.tsv"))
+    assert by_dataset(["qa=~/a.txt"]) == {"qa": [str(tmp_path / "a.txt")]}
 
 
 def test_columns_are_split_at_commas() -> None:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
+from isotrope.core.files import from_home
 from isotrope.core.setting_aliases import ACCEPTED, intended_name
 from isotrope.paradigm.declared import PARTS
 
@@ -51,6 +52,9 @@ class Parser(argparse.ArgumentParser):
             )
             hint = "" if name is None else f" (did you mean --{name}?)"
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
+        for name, value in vars(options).items():
+            if isinstance(value, Path):  # a shell leaves --output=~/x as it is
+                setattr(options, name, Path(from_home(str(value))))
         return options
 
     def error(self, message: str) -> NoReturn:

@@ -12,6 +12,7 @@ from isotrope.core.errors import InputError
 
 __all__ = [
     "atomic_replace",
+    "from_home",
     "os_errors_as_input_errors",
     "remove",
     "stale_temporary_folders",
@@ -28,6 +29,13 @@ def _sync(path: Path) -> None:
         if file.is_file():
             with file.open("rb") as handle:
                 os.fsync(handle.fileno())
+
+
+def from_home(path: str) -> str:
+    """Put the home folder for a leading ``~``, which a shell leaves in ``--output=~/runs``."""
+    with suppress(RuntimeError):  # of ~NAME, where nobody has that name
+        return str(Path(path).expanduser()) if path.startswith("~") else path
+    return path
 
 
 def remove(path: Path) -> None:

@@ -30,7 +30,7 @@ from pydantic.fields import FieldInfo
 
 from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import atomic_replace, from_home
 from isotrope.core.setting_aliases import intended_name
 from isotrope.data.text.datasets import Sampling, by_dataset
 from isotrope.training.recipe import Scheduler
@@ -146,6 +146,18 @@ class RunSettings(BaseModel, ABC):
     @classmethod
     def _path(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value
+
+    @field_validator(
+        *("files", "plugin", "output", "dev", "encoder", "data", "classes"),
+        mode="after",
+        check_fields=False,
+    )
+    @classmethod
+    def _from_home(cls, value: str | list[str] | None) -> str | list[str] | None:
+        """``~`` is the home folder, also where no shell says so: in YAML, Python, --output=~/x."""
+        if isinstance(value, list):
+            return [from_home(name) for name in value]
+        return None if value is None else from_home(value)
 
     @field_validator("*", mode="before")
     @classmethod

@@ -11,6 +11,7 @@ from typing import Literal
 
 from isotrope.core.documents import brief
 from isotrope.core.errors import InputError
+from isotrope.core.files import from_home
 
 __all__ = ["NAME", "Sampling", "by_dataset", "named_errors"]
 
@@ -36,7 +37,7 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
     for file in files:
         match = None if Path(file).exists() else _NAMED.fullmatch(file)
         name, path = match.groups() if match else ("", file)
-        datasets.setdefault(name, []).append(path)
+        datasets.setdefault(name, []).append(from_home(path) if name else path)
     if "" in datasets and len(datasets) > 1:
         raise InputError(
             f"{brief(datasets[''][0])} belongs to none of the data sets "
