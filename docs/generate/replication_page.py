@@ -15,6 +15,7 @@ from docs.generate.objective_pages import grid
 from isotrope.core.files import atomic_replace
 from papers import image_claims, text_protocol
 from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
+from papers.machinery.data_registry import RAW
 from papers.machinery.rule import MOST, ClaimJudgement, Word
 from papers.machinery.store import JobStore
 
@@ -64,7 +65,8 @@ Effects are in points out of 100.{waiting}
 ## What it was measured on
 
 - **Text**: BERTs made from scratch by `python -m papers encoder`, which have never seen a pair of
-  sentences; the verdicts are of `{encoder}`. Every loss has the same tuning budget
+  sentences; the verdicts are of `{encoder}` ([its weights are lost](LOG.md), so trainings
+  begin anew on another). Every loss has the same tuning budget
   ([protocol](reproduce.md#sentence-embeddings-on-raw-encoders)).
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 {others}
@@ -148,9 +150,9 @@ def missing_trainings(results: Path) -> str:
     Args:
         results: holds a folder for each encoder.
     """
-    find = JobStore(results / reference_encoder() / "cells").find
+    find = JobStore(results / RAW / "cells").find  # trainings on the one of before have ended
     seconds, steps, left = 0.0, 0, []
-    for job in text_protocol.planned(reference_encoder(), find):
+    for job in text_protocol.planned(RAW, find):
         if (result := find(job)) is None:
             left.append(job)
         else:
@@ -160,8 +162,8 @@ def missing_trainings(results: Path) -> str:
         return ""
     hours = sum(int(job.settings["max_steps"]) for job in left) * seconds / steps / 3600
     return (
-        f"\nOn text {len(left)} trainings are still to come, about {hours:.0f} hours of one core "
-        "(`python -m papers text` goes on)."
+        f"\nOn text {len(left)} trainings are still to come, all on `{RAW}`: about {hours:.0f} "
+        "hours of one core (`python -m papers text`)."
     )
 
 
