@@ -60,7 +60,7 @@ from isotrope.data.text.in_memory import write_records
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
-from isotrope.diagnostics.audit.settings import GRID, HARDEST, recommend, settings_table
+from isotrope.diagnostics.audit.settings import GRID, recommend, settings_table
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
@@ -77,6 +77,7 @@ COLUMNS = (
     *("third", "dev", "score", "steps", "seconds", "torch"),
 )
 SEEDS, DEFAULT = (0, 1, 2), {"temperature": 0.05, "margin": 0.23}
+SHARE = 0.55  # of the push on the hardest negative, that a thermostat holds
 BELOW = 0.007  # under the least temperature of the seven: what a thermostat finds at times
 BATCH, BATCHES, TOKENS = 32, (16, 32, 64, 128), 24
 OBJECTIVES: Mapping[str, Any] = {"temperature": InfoNCE(), "margin": MPT()}
@@ -160,8 +161,22 @@ def tasks(data: Path, raw: Path) -> list[Task]:
                     100,
                     1e-3,
                 ),
+                Task("wikipedia, raw", own, sentences, *scored, 100, 1e-3),
             ]
+    if raw.is_dir():
+        others = _other_docstrings()
+        splits = others[800:1000], others[:800]
+        found.append(
+            Task("other docstrings, raw", str(raw), _shuffled(others[1000:]), *splits, 150, 3e-3)
+        )
     return found
+
+
+def _other_docstrings() -> list[Pair]:
+    """Functions of packages that the task `docstrings` has none of."""
+    pairs = [(item.query, item.target) for item in collect(("torch", "scipy", "sklearn"))]
+    random.Random(0).shuffle(pairs)
+    return pairs
 
 
 def score(encoder: SentenceEncoder, rows: Sequence[tuple[Any, ...]]) -> float:
@@ -228,21 +243,20 @@ class Thermostat(Fixed):
         return math.exp((low + high) / 2)
 
 
-def ways(setting: str) -> dict[str, Callable[[], Fixed]]:
+def ways(setting: str, *, thermostats: bool) -> dict[str, Callable[[], Fixed]]:
     """Return what is trained, by name."""
-    fixed = {f"{v:g}": (lambda v=v: Fixed(setting, v)) for v in GRID[setting]}
+    found = {f"{v:g}": (lambda v=v: Fixed(setting, v)) for v in GRID[setting]}
     if setting == "margin":
-        return {
-            **fixed,
-            "default": lambda: Fixed(setting, DEFAULT[setting]),
-            "hold GD": lambda: Thermostat(setting, "dissipation", 0.7, rises=True),
+        found["default"] = lambda: Fixed(setting, DEFAULT[setting])
+        if thermostats:
+            found["hold GD"] = lambda: Thermostat(setting, "dissipation", 0.7, rises=True)
+    elif thermostats:
+        found |= {
+            f"{BELOW:g}": lambda: Fixed(setting, BELOW),
+            "hold share": lambda: Thermostat(setting, "hardest_share", SHARE, rises=False),
+            "hold GD": lambda: Thermostat(setting, "dissipation", 0.5, rises=True),
         }
-    return {
-        **fixed,
-        f"{BELOW:g}": lambda: Fixed(setting, BELOW),
-        "hold share": lambda: Thermostat(setting, "hardest_share", sum(HARDEST) / 2, rises=False),
-        "hold GD": lambda: Thermostat(setting, "dissipation", 0.5, rises=True),
-    }
+    return found
 
 
 def settings_of(task: Task, batch: int, seed: int, output: Path) -> TrainSettings:
@@ -334,9 +348,7 @@ def fitted(task: Task, temperature: float | str, seed: int, output: Path) -> Any
 
 def held_out(raw: Path, seed: int) -> dict[str, object]:
     """Return what `auto` gains over the default where no choice was made."""
-    items = collect(("torch", "scipy", "sklearn"))
-    pairs = [(item.query, item.target) for item in items]
-    random.Random(0).shuffle(pairs)
+    pairs = _other_docstrings()
     test = [tuple(" ".join(text.split()[:TOKENS]) for text in pair) for pair in pairs[:800]]
     task = Task("held out", str(raw), lambda _: pairs[800:], (), test, 150, 3e-3)
     with tempfile.TemporaryDirectory() as folder:
@@ -500,6 +512,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=ROOT.parent / "shared" / "data")
     parser.add_argument("--raw", type=Path, default=RAW, help="a raw encoder [papers/encoders]")
     parser.add_argument("--csv", type=Path, default=CSV)
+    parser.add_argument("--thermostats", action="store_true", help="train with these, too")
     parser.add_argument("--show", action="store_true")
     parser.add_argument("--held-out", action="store_true")
     options = parser.parse_args()
@@ -519,12 +532,19 @@ def main() -> None:
         for seed, task in itertools.product(options.seed, tasks(options.data, options.raw)):
             if options.only in task.name:
                 for setting in options.setting:
-                    measure(task, seed, setting, options.batch, rows, options.csv)
+                    named = ways(setting, thermostats=options.thermostats)
+                    measure(task, seed, setting, named, options.batch, rows, options.csv)
     print("\n".join(line for setting in OBJECTIVES for line in report(rows, setting)))
 
 
 def measure(
-    task: Task, seed: int, setting: str, batches: Sequence[int], rows: list[Row], file: Path
+    task: Task,
+    seed: int,
+    setting: str,
+    ways: Mapping[str, Callable[[], Fixed]],
+    batches: Sequence[int],
+    rows: list[Row],
+    file: Path,
 ) -> None:
     """Add what is missing of a task and a seed to the rows and to the file."""
     mark = SentenceEncoder.load(task.encoder, device="cpu").fingerprint()
@@ -549,7 +569,7 @@ def measure(
             writer.writeheader()
             writer.writerows(rows)
 
-    missing = [(n, way) for n in batches for way in ways(setting) if (n, way) not in there]
+    missing = [(n, way) for n in batches for way in ways if (n, way) not in there]
     audits = [n for n in batches if (n, "recommended") not in there]
     if not missing and not audits:
         return
@@ -559,7 +579,7 @@ def measure(
             if n in audits:
                 add(n, "recommended", value, (), began)
         for n, name in missing:
-            began, way = time.process_time(), ways(setting)[name]()
+            began, way = time.process_time(), ways[name]()
             scores = train(task, settings_of(task, n, seed, output), store, way)
             add(n, name, way.value, scores, began)
 

@@ -96,6 +96,7 @@ def test_a_sweep_tries_it_beside_numbers(
         ({"head": "mlp"}, "looks at the encoder without head=mlp, which|without head='mlp', which"),
         ({"encoder": "scratch"}, "one from scratch has not: give a number"),
         ({"objective": "mpt"}, "objective mpt has no temperature to be found"),
+        ({"objective": "dcl"}, "dissipation of dcl does not depend on its temperature"),
         ({"objective": "vicreg"}, "vicreg"),
         (
             {"files": [("the same", text) for text in sentences(8)]},

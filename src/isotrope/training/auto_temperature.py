@@ -137,10 +137,15 @@ def _recommended(
     if all(row.name != "temperature" for row in table):
         raise InputError(f"objective {name} has no temperature to be found: leave it out")
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
-    if found is None:
+    if all(row.dissipation is None for row in table):
         raise InputError(
             "no temperature can be found where no anchor has a negative: all rows are of one "
             "group, or share a text"
+        )
+    if found is None:
+        raise InputError(
+            f"the gradient dissipation of {name} does not depend on its temperature, and the audit "
+            "finds one by it: give a number"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -41,14 +41,21 @@ def test_a_lower_temperature_gives_the_hardest_more_and_leaves_fewer_live() -> N
     temperatures = [line for line in lines if line.name == "temperature"]
     shares = [line.hardest_share for line in temperatures]
     assert shares == sorted(shares, reverse=True)
+    done = [line.dead for line in temperatures]
+    assert done == sorted(done, reverse=True)
+    assert done[0] > 0.3 > done[-1]
     (chosen,) = recommend(lines)
-    middle = min(temperatures, key=lambda line: abs(line.hardest_share - 0.55))
-    assert chosen.value == middle.value
-    assert "of the push" in chosen.reason
+    assert chosen.value == min(line.value for line in temperatures if line.dead <= 0.3)
 
 
 def line(name: str, value: float, *, dead: float = 0.1, above: float | None = 1.0) -> Setting:
-    return Setting(name, value, 64, 0.5, dead, 0.5, above, own=False)
+    return Setting(name, value, 64, 1 - dead, dead, 0.5, above, own=False)
+
+
+def test_a_temperature_that_only_weights_is_not_recommended() -> None:
+    lines = settings_table(embedded(noise=2.0), ModifiedMHE(), batch_size=64)
+    assert "temperature" in {line.name for line in lines}
+    assert [each.name for each in recommend(lines)] == ["margin", "ratio"]
 
 
 def test_rules_of_margin_and_ratio() -> None:

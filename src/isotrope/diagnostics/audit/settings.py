@@ -3,15 +3,14 @@
 Rows are drawn into batches as training draws them; of each batch come the mean GD, the share of
 anchors done (GD < 0.01), the hardest negative's share of the push and the share of live anchors
 above the bound of Lemma 1 (Li et al., 2024), averaged over the batches. One setting is changed at a
-time. The values to begin with follow three rules:
+time. The values to begin with follow two rules:
 
-- a temperature at which the hardest negative has 40% to 70% of the push, and at most 30% of the
-  anchors are done: above, a batch pushes as one negative would, below, all negatives push alike;
-- the smallest margin that leaves at most 30% of the anchors done;
+- the smallest temperature, or margin, that leaves at most 30% of the anchors done: the smaller it
+  is, the more of the push is on hard negatives, and the more anchors have nothing left to learn;
 - the smallest ratio with which 95% of the live anchors are above the bound.
 
-The rules say at which setting an objective is neither done nor blind at the first step. Whether the
-score after training is highest there has been measured for temperatures (benchmarks/tuning.py).
+Whether the score after training is highest there has been measured for temperatures
+(benchmarks/tuning.py).
 """
 
 import dataclasses
@@ -29,7 +28,7 @@ from isotrope.paradigm.anatomy import MOST, summary
 from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["GRID", "HARDEST", "Recommendation", "Setting", "recommend", "settings_table"]
+__all__ = ["GRID", "Recommendation", "Setting", "recommend", "settings_table"]
 
 GRID: Mapping[str, Sequence[float]] = {
     "temperature": (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2),
@@ -37,9 +36,6 @@ GRID: Mapping[str, Sequence[float]] = {
     "ratio": (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
 }
 """The values that are tried of a setting of that name."""
-
-HARDEST = (0.4, 0.7)
-"""The wanted share of the push on the hardest negative."""
 
 _DONE = 0.3  # the most anchors done at the first step: thresholds["done_by_temperature"]
 _ABOVE = 0.95
@@ -116,12 +112,15 @@ def settings_table(
 
 
 def recommend(table: Sequence[Setting]) -> list[Recommendation]:
-    """Return the values to begin with by the rules of the module, and why."""
-    rules = {"temperature": _temperature, "margin": _margin, "ratio": _ratio}
+    """Return the values to begin with by the rules of the module, and why.
+
+    Nothing is said of a temperature, or margin, on which GD does not depend.
+    """
+    rules = {"temperature": _smallest_live, "margin": _smallest_live, "ratio": _ratio}
     found = []
     for name, rule in rules.items():
         rows = [row for row in table if row.name == name and row.dead is not None]
-        if rows:
+        if rows and (rule is _ratio or len({row.dissipation for row in rows}) > 1):
             found.append(rule(rows))
     return found
 
@@ -155,29 +154,15 @@ def _begun(
     return Setting(name, value, size, own=own, **numbers)
 
 
-def _temperature(rows: Sequence[Setting]) -> Recommendation:
-    """Choose by the hardest negative's share, among those that leave enough anchors live."""
-    middle = sum(HARDEST) / 2
-    live = [row for row in rows if _or_zero(row.dead) <= _DONE] or list(rows)
-    best = min(live, key=lambda row: (abs(_or_zero(row.hardest_share) - middle), row.value))
-    share = _or_zero(best.hardest_share)
-    within = HARDEST[0] <= share <= HARDEST[1]
-    reason = (
-        f"the hardest negative has {share:.0%} of the push "
-        f"({'within' if within else 'nearest to'} {HARDEST[0]:.0%} to {HARDEST[1]:.0%}), and "
-        f"{_or_zero(best.dead):.0%} of the anchors are done"
-    )
-    return Recommendation("temperature", best.value, reason)
-
-
-def _margin(rows: Sequence[Setting]) -> Recommendation:
+def _smallest_live(rows: Sequence[Setting]) -> Recommendation:
+    """Choose the smallest value that leaves enough anchors live."""
     live = [row for row in rows if _or_zero(row.dead) <= _DONE]
     best = live[0] if live else min(rows, key=lambda row: _or_zero(row.dead))
     reason = (
         f"{'the smallest' if live else 'none'} with at most {_DONE:.0%} of the anchors done at the "
         f"first step; here {_or_zero(best.dead):.0%}"
     )
-    return Recommendation("margin", best.value, reason)
+    return Recommendation(best.name, best.value, reason)
 
 
 def _ratio(rows: Sequence[Setting]) -> Recommendation:
