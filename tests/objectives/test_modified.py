@@ -1,11 +1,14 @@
 """The modified objectives: printed gradients, misprints, table 5, and the released code."""
 
+import importlib
 import math
 
 import pytest
 import torch
 
+from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
+from isotrope.kernels.eager import EagerPairs
 from isotrope.objectives import (
     MHE,
     MHS,
@@ -17,6 +20,7 @@ from isotrope.objectives import (
     Paradigm,
     VICRegGrad,
 )
+from isotrope.paradigm import proof, registry
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.authors_code import WithinViewMargin
 from isotrope.paradigm.dissipation import Margin
@@ -25,6 +29,7 @@ from tests.paradigm.batches import batch
 
 TAU, R = 0.1, 1.5
 MODIFIED = [ModifiedMHE, ModifiedMHS, ModifiedBarlowTwins, ModifiedVICReg]
+DIRECT = [ModifiedMHE, ModifiedMHS]
 STEPS = ["GD", "GD+W", "GD+W+R"]
 
 
@@ -198,7 +203,7 @@ def test_scales_at_the_papers_temperature() -> None:
 @pytest.mark.parametrize("cls", MODIFIED)
 def test_no_active_anchor_gives_no_gradient(cls) -> None:
     a, b = views(noise=0.0)
-    for variant in ("paper", "released"):
+    for variant in ("paper", "released", "direct")[: 3 if cls in DIRECT else 2]:
         objective = cls(margin=0.0, variant=variant)
         assert float(objective.terms(a, b).dissipation.sum()) == 0
         assert all(g.abs().max() == 0 for g in gradients(objective, a, b))
@@ -293,6 +298,146 @@ def test_editing_a_released_objective_keeps_it_released() -> None:
     edited = ModifiedVICReg(variant="released", margin=0.3).modify(ratio=1.0)
     expected = ModifiedVICReg(variant="released", margin=0.3, ratio=1.0)
     torch.testing.assert_close(gradients(edited, a, b), gradients(expected, a, b))
+
+
+# the losses themselves: eq. 14 and 15, with what is printed as constant held by a second batch
+
+
+def printed_loss(name: str, a, b, live, fixed, m, r=R, tau=TAU):
+    """The loss of one direction; ``live`` are the anchors that move, ``fixed`` the same numbers."""
+    n = len(a)
+    d = torch.tensor(active(a, b, m), dtype=torch.float64)
+    align = (live - b).square().sum(1)
+    if name == "mMHE":
+        live = torch.where(d[:, None] > 0, live, fixed)
+        e = torch.exp(fixed @ fixed.T / tau)
+        upper = [(k, j) for k in range(n) for j in range(k + 1, n)]
+        total = sum(e[pair] for pair in upper)
+        c = torch.stack([r * (e[i].sum() - e[i, i]) / (2 * tau * total) for i in range(n)])
+        squares = torch.stack([(live[k] - live[j]).square().sum() for k, j in upper])
+        energy = torch.log(2 * torch.exp(-squares / (2 * tau)).sum() / (n * (n - 1)))
+        return (d * c * align).sum() + energy
+    far = 9 * torch.eye(n, dtype=torch.float64)
+    c = r / (2 * (torch.cdist(fixed, fixed) + far).amin(1))
+    distance = ((live[:, None] - fixed[None]).square().sum(2) + far).amin(1).sqrt()
+    return (d * (c * align - distance)).mean()
+
+
+@pytest.mark.parametrize("margin", [0.0, 0.3, 3.0])
+@pytest.mark.parametrize("name", ["mMHE", "mMHS"])
+def test_the_direct_loss_is_the_printed_one(name: str, margin: float) -> None:
+    """Its value, and the gradients of both views: as an anchor each, its positive constant."""
+    a, b = views()
+    objective = build(name, margin, variant="direct")
+    x, y = (z.clone().requires_grad_() for z in (a, b))
+    expected = (printed_loss(name, a, b, x, a, margin) + printed_loss(name, b, a, y, b, margin)) / 2
+    torch.testing.assert_close(objective(a, b), expected.detach(), rtol=1e-12, atol=1e-12)
+    printed = torch.autograd.grad(expected, (x, y), materialize_grads=True)
+    projected = [tangent(g, z) for g, z in zip(printed, (a, b), strict=True)]
+    found = list(gradients(objective, a, b))
+    torch.testing.assert_close(found, projected, rtol=1e-12, atol=1e-12)
+    surrogate = list(gradients(build(name, margin), a, b))
+    torch.testing.assert_close(found, surrogate, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("cls", DIRECT)
+@pytest.mark.parametrize("step", STEPS)
+def test_the_direct_loss_has_the_components_of_the_surrogate(cls, step: str) -> None:
+    a, b = views(33, 16)
+    objective = cls(variant="direct", step=step)
+    assert 0 < float(objective.terms(a, b).dissipation.mean()) < 1
+    assert proof.double_entry(objective, a, b) < 1e-12
+    assert proof.parts_entry(objective, a, b) < 1e-12
+    found, surrogates = gradients(objective, a, b), gradients(cls(step=step), a, b)
+    torch.testing.assert_close(found, surrogates, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("cls", DIRECT)
+@pytest.mark.parametrize("row", [0, 4])
+def test_the_direct_loss_by_finite_differences(cls, row: int, monkeypatch) -> None:
+    """Of one anchor that moves, with the coefficients as they were before."""
+    a, b = views()
+    objective = cls(margin=3.0, variant="direct")
+    constant = objective.terms(a, b)
+    for module in ("paradigm.ablation", "objectives.modified_mhe", "objectives.modified_mhs"):
+        patched = importlib.import_module(f"isotrope.{module}")
+        monkeypatch.setattr(patched, "constant_components", lambda *_: constant)
+
+    def loss(h):
+        values = objective.formula(EagerPairs(Views(torch.cat([a[:row], h, a[row + 1 :]]), b)))
+        return values[row] if cls is ModifiedMHS else values.sum()  # the energy is of the batch
+
+    assert torch.autograd.gradcheck(loss, a[row : row + 1].clone().requires_grad_())
+
+
+@pytest.mark.parametrize("cls", DIRECT)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_the_direct_loss_of_large_batches(cls, grouped: bool) -> None:
+    """Blocks of rows give what the matrix gives, by default too."""
+    a, b = views(600, 24, noise=0.8)
+    groups = torch.arange(600) % 450 if grouped else None
+    objective = cls(margin=0.3, variant="direct")
+    assert 0.1 < float(objective.terms(a, b, groups=groups).dissipation.mean()) < 0.9
+    found = []
+    for backend in ("eager", "rowblock", "auto"):
+        x, y = (z.clone().requires_grad_() for z in (a, b))
+        value = objective(x, y, groups=groups, backend=backend)
+        found.append([value.detach(), *torch.autograd.grad(value, (x, y))])
+    for blocks in found[1:]:
+        torch.testing.assert_close(blocks, found[0], rtol=1e-11, atol=1e-13)
+
+
+def test_direct_losses_of_the_steps_are_the_parents() -> None:
+    """Where every anchor is active, what is not exchanged yet is MHE's or MHS's own loss."""
+    a, b = views()
+    parents = {
+        (ModifiedMHE, "GD"): MHE(weight=10.0),
+        (ModifiedMHE, "GD+W"): MHE(t=1 / (2 * TAU)),
+        (ModifiedMHS, "GD"): MHS(),
+        (ModifiedMHS, "GD+W"): MHS(),
+    }
+    for (cls, step), parent in parents.items():
+        temperature = {"temperature": TAU} if cls is ModifiedMHE else {}
+        objective = cls(margin=3.0, step=step, variant="direct", **temperature)
+        torch.testing.assert_close(objective(a, b), parent.symmetric()(a, b))
+
+
+def test_the_direct_separation_of_each_anchor_ends_with_its_gradient() -> None:
+    a, b = views()
+    objective = ModifiedMHS(variant="direct")
+    both = [torch.tensor(active(x, y, 0.3)) for x, y in ((a, b), (b, a))]
+    ended = (both[0] == 0) & (both[1] == 0)
+    assert ended.any()
+    assert ((objective.per_anchor(a, b) == 0) == ended).all()
+
+
+def test_the_direct_energy_is_shared_among_the_anchors() -> None:
+    a, b = views(noise=0.0)
+    found = ModifiedMHE(variant="direct", margin=0.0).per_anchor(a, b)  # no anchor is active
+    spread = energy(a, 0.05) - 1 / 0.05 - math.log(9 * 8 / 2)
+    torch.testing.assert_close(found, (spread / 9).expand(9))
+
+
+def test_a_learnt_temperature_gets_no_gradient_from_the_direct_loss() -> None:
+    a, b = views()
+    tau = torch.tensor(TAU, dtype=torch.float64, requires_grad=True)
+    x = a.clone().requires_grad_()
+    value = ModifiedMHE(temperature=tau, variant="direct")(x, b)
+    _, of_tau = torch.autograd.grad(value, (x, tau), allow_unused=True)
+    assert of_tau is None
+    torch.testing.assert_close(value, ModifiedMHE(temperature=TAU, variant="direct")(x, b))
+
+
+@pytest.mark.parametrize("cls", DIRECT)
+def test_editing_a_direct_objective_gives_the_surrogate(cls) -> None:
+    assert cls(variant="direct").modify(ratio=1.0) == cls().modify(ratio=1.0)
+
+
+@pytest.mark.parametrize("name", ["modifiedbarlowtwins", "modifiedvicreg"])
+def test_the_other_two_have_no_direct_loss(name: str) -> None:
+    """Appendix E changes their gradients, by its first method."""
+    with pytest.raises(InputError, match="variant must be one of paper, released; found 'direct'"):
+        registry.build(name, {"variant": "direct"})
 
 
 # what the released code computes (notes A1), written down as its procedure and left to autograd

@@ -35,6 +35,8 @@ CASES = [
     Case("mhs", {"variant": "released"}),
     Case("mhe", {"variant": "released"}),
     Case("paradigm", {"variant": "released"}),
+    Case("modifiedmhe", {"variant": "direct"}),
+    Case("modifiedmhs", {"variant": "direct"}),
     Case("plug-in"),
     Case("plug-in", {"coupling": "batch"}, sizes=(7, 1), grouped=True),
 ]

@@ -1,16 +1,32 @@
 """Modified MHE: alignment and energy with components that work for sentences."""
 
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
+import torch
+from torch import Tensor
+
 from isotrope.core.hyper import Temperature
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives.align_uniform import log_mean_energy
 from isotrope.objectives.mhe import MHE
-from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
+from isotrope.paradigm.ablation import (
+    DirectVariant,
+    Gap,
+    Modified,
+    Pull,
+    Step,
+    direct_alignment,
+    exchange_components,
+)
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.surrogate import Surrogate
+from isotrope.paradigm.surrogate import Surrogate, constant_components
 from isotrope.paradigm.weight import Energy
+
+_ORIGINAL = 10.0  # nu, with which MHE was trained
 
 
 class ModifiedMHE(
@@ -21,15 +37,21 @@ class ModifiedMHE(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "Li et al., 2024, appendix E, eq. 16, table 2",
+        "Li et al., 2024, appendix E, eq. 14, 16, table 2",
     ),
 ):
     r"""Alignment and hyperspherical energy with a margin dissipation and a static ratio.
 
     Loss (a surrogate, everything but h_i constant):
     L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over
-    both directions. Eq. 14 prints d_i (L_i^a + L^u): L^u belongs to the batch and counts once,
-    with the vectors of anchors at d_i = 0 held constant, not once for every anchor.
+    both directions. With variant="direct" it is the loss itself, of the same gradient, also
+    averaged over both directions: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, with c_i and h'_i
+    constant, c_i = r sum_{j != i} W_ij / 2, and
+    U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
+
+    Eq. 14 prints d_i (L_i^a + L^u): L^u belongs to the batch and counts once, with the vectors of
+    anchors at d_i = 0 held constant, not once for every anchor. ``per_anchor`` gives each its N-th
+    part.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
     W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l} e^{h_k.h_l/tau}), which counts h_i as anchor and as
@@ -40,7 +62,7 @@ class ModifiedMHE(
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: Li et al., 2024, appendix E, eq. 16 and table 2, lower half; the defaults are the
+    Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
     and pull of ``MHE`` at nu = 10; "GD+W" keeps its pull, 2/N (the released code has r = 1 there).
 
@@ -54,7 +76,7 @@ class ModifiedMHE(
     temperature: Temperature = 0.05
     ratio: Pull = 1.75
     step: Step = "GD+W+R"
-    variant: Variant = "paper"
+    variant: DirectVariant = "paper"
 
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset(
@@ -76,12 +98,34 @@ class ModifiedMHE(
         ratio = {"GD": None, "GD+W": None, "GD+W+R": self.ratio}
         if self.variant == "released":
             ratio["GD+W"] = 1.0  # its weight scales the alignment too
+        variant: Variant = "released" if self.variant == "released" else "paper"
         return exchange_components(
             self.step,
-            original=MHE(weight=10.0, variant=self.variant),
-            balanced=MHE(variant=self.variant),
+            original=MHE(weight=_ORIGINAL, variant=variant),
+            balanced=MHE(variant=variant),
             margin=self.margin,
             weight=Energy(temperature=self.temperature),
             ratio=ratio[self.step],
-            variant=self.variant,
+            variant=variant,
         )
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().formula(pairs)
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().attraction(pairs)
+        return direct_alignment(self, pairs)
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().repulsion(pairs)
+        views = pairs.views
+        live = constant_components(self, pairs).dissipation[:, None] > 0
+        anchors = torch.where(live, views.anchors, views.anchors.detach())
+        with torch.no_grad():  # a temperature that wants a gradient gets none, as in the surrogate
+            weight, t = (_ORIGINAL, 1.0) if self.step == "GD" else (1.0, 0.5 / self.temperature)
+        energy = weight * log_mean_energy(pairs.of(replace(views, anchors=anchors)), t, "within")
+        return energy.expand(len(anchors)) / len(anchors)

@@ -3,12 +3,23 @@
 from functools import cached_property
 from typing import ClassVar
 
+from torch import Tensor
+
+from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.mhs import MHS
-from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
+from isotrope.paradigm.ablation import (
+    DirectVariant,
+    Gap,
+    Modified,
+    Pull,
+    Step,
+    direct_alignment,
+    exchange_components,
+)
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.surrogate import Surrogate
+from isotrope.paradigm.surrogate import Surrogate, constant_components
 
 
 class ModifiedMHS(
@@ -19,13 +30,16 @@ class ModifiedMHS(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
         "A Unified Paradigm for Gradient",
         "Li et al., 2024",
-        "Li et al., 2024, appendix E, eq. 17, table 2",
+        "Li et al., 2024, appendix E, eq. 15, 17, table 2",
     ),
 ):
     r"""Alignment and hyperspherical separation with a margin dissipation and a static ratio.
 
     Loss (a surrogate, everything but h_i constant):
-    L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions.
+    L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions. With
+    variant="direct" it is the loss itself, of the same gradient, averaged likewise:
+    L_i = d_i (c_i ||h_i - h'_i||^2 - min_{j != i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and
+    h_j constant.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest j
     of the same view (0 closer than 0.01), else 0, which needs no change; R = r. Appendix E prints
@@ -37,7 +51,7 @@ class ModifiedMHS(
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
-    Reference: Li et al., 2024, appendix E, eq. 17 and table 2, lower half; the defaults are the
+    Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" and "GD+W" are
     the same, with the pull of ``MHS``, 2.
 
@@ -50,7 +64,7 @@ class ModifiedMHS(
     margin: Gap = 0.3
     ratio: Pull = 1.75
     step: Step = "GD+W+R"
-    variant: Variant = "paper"
+    variant: DirectVariant = "paper"
 
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset(
@@ -69,7 +83,8 @@ class ModifiedMHS(
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        parent = MHS(variant=self.variant)
+        variant: Variant = "released" if self.variant == "released" else "paper"
+        parent = MHS(variant=variant)
         return exchange_components(
             self.step,
             original=parent,
@@ -77,5 +92,20 @@ class ModifiedMHS(
             margin=self.margin,
             weight=None,
             ratio=self.ratio if self.step == "GD+W+R" else None,
-            variant=self.variant,
+            variant=variant,
         )
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().formula(pairs)
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().attraction(pairs)
+        return direct_alignment(self, pairs)
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().repulsion(pairs)
+        return constant_components(self, pairs).dissipation * MHS().repulsion(pairs)

@@ -4,6 +4,8 @@ from abc import ABC, abstractmethod
 from dataclasses import replace
 from typing import Annotated, Literal
 
+from torch import Tensor
+
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
@@ -12,9 +14,18 @@ from isotrope.paradigm.authors_code import Variant, WithinViewMargin
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.surrogate import constant_components
 from isotrope.paradigm.weight import Weight
 
-__all__ = ["Gap", "Modified", "Pull", "Step", "exchange_components"]
+__all__ = [
+    "DirectVariant",
+    "Gap",
+    "Modified",
+    "Pull",
+    "Step",
+    "direct_alignment",
+    "exchange_components",
+]
 
 Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
 
@@ -27,6 +38,11 @@ Pull = Annotated[
 Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"],
     Hyper("", "components exchanged so far; the settings of the others do nothing"),
+]
+
+DirectVariant = Annotated[
+    Literal["paper", "released", "direct"],
+    Hyper("", "the printed gradient, what the authors' code computes, or the printed loss"),
 ]
 
 
@@ -95,3 +111,13 @@ def exchange_components(
         ),
         variant=variant,
     )
+
+
+def direct_alignment(objective: Modified, pairs: Pairs) -> Tensor:
+    """Return n, d_i c_i ||h_i - h'_i||^2 of Li et al. (2024), eq. 14 and 15; only h_i is live.
+
+    The coefficient c_i, printed with "no gradient", is half of the pull.
+    """
+    terms = constant_components(objective, pairs)
+    similarity = (pairs.views.anchors * pairs.views.own.detach()).sum(dim=1)
+    return terms.dissipation * terms.pull * (1 - similarity)  # 2 - 2 s is the squared distance

@@ -20,7 +20,7 @@ from isotrope.kernels.choose import surrogate_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 
-__all__ = ["Surrogate"]
+__all__ = ["Surrogate", "constant_components"]
 
 
 class _Given(Protocol):
@@ -61,16 +61,18 @@ class Surrogate:
 
 
 @torch.no_grad()
-def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
+def constant_components(objective: _Given, pairs: Pairs) -> Terms:
+    """Return the components without history; of a large batch, weights without their matrix."""
     if (lean := surrogate_pairs(pairs)) is not None:
         with contextlib.suppress(Unfused):  # components that want the matrix of weights get it
-            return _of_components(objective, lean)
-    return _of_components(objective, pairs)
+            return objective.components(lean)
+    return objective.components(pairs)
 
 
-def _of_components(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    terms = objective.components(pairs)
+@torch.no_grad()
+def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
+    terms = constant_components(objective, pairs)
     # the reduction multiplies by 1 or 1/n, the mean of both directions by 1/2
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))
     dissipation = unit * terms.dissipation[:, None]
