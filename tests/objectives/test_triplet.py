@@ -7,6 +7,7 @@ import torch
 
 from isotrope.core.views import Views, unit
 from isotrope.objectives import MAT, MET, MPT, InfoNCE
+from isotrope.paradigm import proof
 from isotrope.paradigm.assemble import assemble, tangent
 from tests.paradigm.batches import batch
 
@@ -229,3 +230,108 @@ def test_further_negatives_can_be_the_hardest() -> None:
         terms = cls(margin=4.0).terms(a, b, queue)
         assert terms.weight.shape == (8, 11)
         assert (terms.weight[:3, 8:] > 0).any(dim=1).all()
+
+
+# what the authors' released code computes (notes A2)
+
+
+def by_column(cls, a, b, margin):
+    """h'_i is the anchor; its positive is covered by a cosine of 0, for MET by a distance of 2."""
+    rho, _ = APART[cls]
+    s = a @ b.T
+    eye = torch.eye(len(a), dtype=torch.bool)
+    distances = rho(s.masked_fill(eye, -1.0 if cls is MET else 0.0))
+    losses = margin + rho(s.diagonal()) - distances.amin(dim=0)
+    return torch.where(losses > 0, losses, 0.0).mean()
+
+
+def obtuse() -> tuple[torch.Tensor, torch.Tensor]:
+    """All negatives farther than orthogonal: a simplex, and positives at all angles up to 70."""
+    corners = unit(torch.eye(4, dtype=torch.float64) - 0.25)
+    return corners, unit(corners + 0.1 * batch("random", 4, 4)[1])
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("margin", [0.0, 0.2, 0.4, 1.2, 4.0])
+@pytest.mark.parametrize("views", ["spread", "obtuse"])
+def test_released_is_the_released_procedure(cls, margin: float, views: str) -> None:
+    """Value and the gradients of both views, to the last digits."""
+    a, b = spread(24, 12) if views == "spread" else obtuse()
+    found, expected = [], []
+    objective = cls(margin=margin, variant="released")
+    for loss, into in (
+        (objective, found),
+        (lambda x, y: by_column(cls, x, y, margin), expected),
+    ):
+        leaves = [x.clone().requires_grad_() for x in (a, b)]
+        value = loss(*leaves)
+        into += [value.detach(), *torch.autograd.grad(value, leaves, materialize_grads=True)]
+    expected[1:] = [tangent(g, x) for g, x in zip(expected[1:], (a, b), strict=True)]
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
+    for x, y in ((a, b), (b, a)):
+        assert proof.double_entry(objective, x, y) < 1e-12
+        assert proof.parts_entry(objective, x, y) < 1e-12
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_released_exchanges_the_views_unless_all_negatives_are_obtuse(cls) -> None:
+    a, b = spread(24, 12)
+    released = cls(variant="released")
+    torch.testing.assert_close(released(a, b), cls()(b, a))
+    assert abs(float(released(a, b) - cls()(a, b))) > 1e-3
+    margin = {MPT: 1.1, MET: 1.4, MAT: 1.5}[cls]
+    a, b = obtuse()
+    found = cls(margin=margin, variant="released")(a, b)
+    if cls is MET:  # no distance is above 2
+        torch.testing.assert_close(found, cls(margin=margin)(b, a))
+    else:
+        assert float(found - cls(margin=margin)(b, a)) > 0.1
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_released_components_are_of_the_columns(cls) -> None:
+    """An anchor is pushed by the columns of which it is the hardest negative."""
+    a, b = spread(24, 12)
+    objective = cls(variant="released")
+    terms = objective.terms(a, b)
+    rho, steep = APART[cls]
+    s = a @ b.T
+    masked = s.clone().fill_diagonal_(-9)
+    top, at = masked.max(dim=0)
+    live = (rho(top.clamp_min(-1)) - rho(s.diagonal()) < objective.margin).double()
+    weight = torch.zeros_like(s)
+    weight[at, torch.arange(24)] = live * steep(top)
+    torch.testing.assert_close(terms.weight, weight)
+    torch.testing.assert_close(terms.pull, live * steep(s.diagonal()))
+    moved = ((weight > 0).any(dim=1) | (live > 0)).double()
+    assert torch.equal(terms.dissipation, moved)
+    assert 0 < float(live.mean()) < float(moved.mean()) <= 1
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_released_in_large_batches(cls, grouped: bool) -> None:
+    """Blocks of rows give what the matrix gives, by default too."""
+    a, b = spread(600, 24)
+    groups = torch.arange(600) % 450 if grouped else None
+    objective = cls(variant="released")
+    found = []
+    for backend in ("eager", "rowblock", "auto"):
+        x, y = (z.clone().requires_grad_() for z in (a, b))
+        value = objective(x, y, groups=groups, backend=backend)
+        found.append([value.detach(), *torch.autograd.grad(value, (x, y))])
+    for blocks in found[1:]:
+        torch.testing.assert_close(blocks, found[0], rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_released_by_finite_differences(cls) -> None:
+    a, b = (x.requires_grad_() for x in spread(9, 5))
+    assert torch.autograd.gradcheck(cls(variant="released"), (a, b))
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_released_takes_no_further_negatives(cls) -> None:
+    a, b = spread(8, 5)
+    with pytest.raises(ValueError, match=f"{cls.__name__} has no place for further negatives"):
+        cls(variant="released")(a, b, a[:3])

@@ -35,6 +35,7 @@ CASES = [
     Case("mhs", {"variant": "released"}),
     Case("mhe", {"variant": "released"}),
     Case("paradigm", {"variant": "released"}),
+    Case("mpt", {"variant": "released"}),
     Case("modifiedmhe", {"variant": "direct"}),
     Case("modifiedmhs", {"variant": "direct"}),
     Case("plug-in"),

@@ -8,8 +8,10 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.dissipation import Margin
+from isotrope.paradigm.authors_code import Variant
+from isotrope.paradigm.dissipation import Margin, active
 from isotrope.paradigm.metric import Metric, dissimilarity, slope
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import Hardest
@@ -20,23 +22,68 @@ _TITLE = (
 )
 _TABLE = "Nie et al., 2023, table 2"
 
-
-def _loss(pairs: Pairs, margin: float, metric: Metric) -> Tensor:
-    gap = dissimilarity(pairs.hardest(), metric) - dissimilarity(pairs.positive, metric)
-    return torch.relu(margin - gap)
+# the similarity with which the released code covers the positives: a cosine of 0, a distance of 2
+_COVER: dict[Metric, float] = {"dot": 0.0, "distance": -1.0, "angle": 0.0}
 
 
-def _terms(pairs: Pairs, margin: float, metric: Metric) -> Terms:
-    return Terms(
-        dissipation=Margin(margin=margin, metric=metric)(pairs),
-        weight=Hardest(metric=metric)(pairs),
-        # not the ratio times the weight: beside a clamped negative the positive still pulls
-        pull=slope(pairs.positive, metric),
-        scale=1 / len(pairs.views.anchors),
-    )
+class _Triplet:
+    """The common base of the triplet losses, which differ in the metric of their margin.
+
+    It stands before ``Objective`` among the bases.
+    """
+
+    metric: ClassVar[Metric]
+    margin: float
+    variant: str
+
+    @property
+    def coupling(self) -> Coupling:
+        """In the released code the negatives of a positive are all anchors."""
+        return "none" if self.variant == "paper" else "batch"
+
+    @property
+    def takes_negatives(self) -> bool:
+        """The released code gives further negatives to InfoNCE alone."""
+        return self.variant == "paper"
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        if self.variant == "paper":
+            negative = pairs.hardest()
+        else:
+            negative = pairs.swapped().hardest().clamp_min(_COVER[self.metric])
+        gap = dissimilarity(negative, self.metric) - dissimilarity(pairs.positive, self.metric)
+        return torch.relu(self.margin - gap)
+
+    def components(self, pairs: Pairs) -> Terms:
+        if self.variant == "released":
+            return self._by_column(pairs)
+        return Terms(
+            dissipation=Margin(margin=self.margin, metric=self.metric)(pairs),
+            weight=Hardest(metric=self.metric)(pairs),
+            # not the ratio times the weight: beside a clamped negative the positive still pulls
+            pull=slope(pairs.positive, self.metric),
+            scale=1 / len(pairs.views.anchors),
+        )
+
+    def _by_column(self, pairs: Pairs) -> Terms:
+        """What h_i receives as the positive of its own column and as a negative of others."""
+        columns, least = pairs.swapped(), _COVER[self.metric]
+        hardest = columns.hardest()
+        far = dissimilarity(hardest.clamp_min(least), self.metric)
+        live = active(far - dissimilarity(pairs.positive, self.metric), self.margin)
+        pushed = live * (hardest >= least)
+        weight = (Hardest(metric=self.metric)(columns) * pushed[:, None]).T
+        pull = live * slope(pairs.positive, self.metric)
+        return Terms(
+            dissipation=active(-weight.sum(dim=1) - pull, 0.0),
+            weight=weight,
+            pull=pull,
+            scale=1 / len(pull),
+        )
 
 
 class MPT(
+    _Triplet,
     Objective,
     paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 13; Li et al., 2024, table 1"),
 ):
@@ -51,8 +98,12 @@ class MPT(
     negative being the nearest. Nie et al. (2023, eq. 20) print the condition s_ii' + max s_ik' < m;
     right is the difference. The mean is over all anchors, active or not.
 
-    The authors' released code takes the hardest of each column: h'_i is the anchor, and the h_k are
-    its negatives. That is this loss with the two views exchanged.
+    The authors' released code (variant="released") takes the hardest of each column: h'_i is the
+    anchor, the h_k are its negatives, and none counts as farther than orthogonal,
+    L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')). If no maximum is below 0, that is this
+    loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled by A_i, and
+    pushed by each h'_j of which it is the hardest negative, W_ij = A_j; GD_i = 1 while anything
+    moves h_i. There are no further negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -68,8 +119,9 @@ class MPT(
     margin: Annotated[
         float, Hyper("m", "gap of similarity at which the gradient stops", at_least=0)
     ] = 0.23
+    variant: Variant = "paper"
 
-    coupling = "none"
+    metric = "dot"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"margin": 0.23}, 1e-5, 64, _TABLE),
         "bert-large": Preset({"margin": 0.24}, 1e-5, 64, _TABLE),
@@ -77,14 +129,9 @@ class MPT(
         "roberta-large": Preset({"margin": 0.31}, 7e-6, 64, _TABLE),
     }
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        return _loss(pairs, self.margin, "dot")
-
-    def components(self, pairs: Pairs) -> Terms:
-        return _terms(pairs, self.margin, "dot")
-
 
 class MET(
+    _Triplet,
     Objective,
     paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 14; Li et al., 2024, table 1"),
 ):
@@ -100,8 +147,11 @@ class MET(
     D) print the condition d_ii' - d_in' < m, as Nie et al. (2023, eq. 21) do; right is d_in' -
     d_ii' < m.
 
-    The authors' released code takes the hardest of each column: h'_i is the anchor, and the h_k are
-    its negatives. That is this loss with the two views exchanged.
+    The authors' released code (variant="released") takes the hardest of each column: h'_i is the
+    anchor, and the h_k are its negatives, L_i = max(0, m + d_ii' - min_{k != i} d_ki'). That is
+    this loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled by
+    A_i / d_ii', and pushed by each h'_j of which it is the hardest negative, W_ij = A_j / d_ij';
+    GD_i = 1 while anything moves h_i. There are no further negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -116,8 +166,9 @@ class MET(
     margin: Annotated[
         float, Hyper("m", "gap of distance at which the gradient stops", at_least=0)
     ] = 0.45
+    variant: Variant = "paper"
 
-    coupling = "none"
+    metric = "distance"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"margin": 0.45}, 1e-5, 128, _TABLE),
         "bert-large": Preset({"margin": 0.50}, 1e-5, 128, _TABLE),
@@ -125,14 +176,8 @@ class MET(
         "roberta-large": Preset({"margin": 0.45}, 7e-6, 128, _TABLE),
     }
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        return _loss(pairs, self.margin, "distance")
 
-    def components(self, pairs: Pairs) -> Terms:
-        return _terms(pairs, self.margin, "distance")
-
-
-class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 15")):
+class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, eq. 15")):
     r"""Minimum Angle Triplet loss: a margin between two angles.
 
     Loss: L_i = max(0, m + theta_ii' - min_{k != i} theta_ik'), in radians.
@@ -143,8 +188,12 @@ class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, 
     A pair closer than 0.01, or as close to antipodal, is held there and neither pulls nor pushes.
     Nie et al. (2023, eq. 22) print the condition with the difference reversed.
 
-    The authors' released code takes the hardest of each column: h'_i is the anchor, and the h_k are
-    its negatives. That is this loss with the two views exchanged.
+    The authors' released code (variant="released") takes the hardest of each column: h'_i is the
+    anchor, the h_k are its negatives, and none counts as farther than orthogonal,
+    L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i} theta_ki')). If no minimum is above pi/2,
+    that is this loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled
+    by A_i / sin theta_ii', and pushed by each h'_j of which it is the hardest negative, W_ij = A_j
+    / sin theta_ij'; GD_i = 1 while anything moves h_i. There are no further negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -159,17 +208,12 @@ class MAT(Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et al., 2023, 
     margin: Annotated[
         float, Hyper("m", "gap of angle, in radians, at which the gradient stops", at_least=0)
     ] = 0.15 * math.pi
+    variant: Variant = "paper"
 
-    coupling = "none"
+    metric = "angle"
     presets: ClassVar[dict[str, Preset]] = {
         "bert-base": Preset({"margin": 0.15 * math.pi}, 1e-5, 128, _TABLE),
         "bert-large": Preset({"margin": 0.17 * math.pi}, 3e-5, 128, _TABLE),
         "roberta-base": Preset({"margin": 0.14 * math.pi}, 7e-6, 128, _TABLE),
         "roberta-large": Preset({"margin": 0.13 * math.pi}, 7e-6, 128, _TABLE),
     }
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return _loss(pairs, self.margin, "angle")
-
-    def components(self, pairs: Pairs) -> Terms:
-        return _terms(pairs, self.margin, "angle")
