@@ -253,6 +253,7 @@ def test_negatives_and_both_views() -> None:
     assert cross is not None
     assert both["misfit"] < 1e-9 < 0.05 < cross["misfit"]
     assert cross["dissipation"] is None is not both["dissipation"]
+    assert both["negatives"] == 2 * (len(anchors) - 1)
 
 
 def test_an_objective_tells_its_own_components() -> None:

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views, unit
+from isotrope.diagnostics.evidence import of_rows
 from isotrope.diagnostics.observe import MEASURED, measure
+from isotrope.diagnostics.readings import negatives as counted
 from isotrope.measures.distance_gap import distance_gap
 from isotrope.measures.effective_rank import effective_rank
-from isotrope.objectives import DCL, DINO, MPT, ArcCon, BarlowTwins, InfoNCE
+from isotrope.objectives import DCL, DINO, MPT, ArcCon, BarlowTwins, InfoNCE, NTXent
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from papers.theorems.lemma import lemma1_of
@@ -98,6 +100,41 @@ def test_rows_of_a_group_are_no_negatives() -> None:
     alone = measure(InfoNCE(), Views(anchors, positives, groups=groups * 0))
     assert alone["negative_mean"] is alone["false_negatives"] is alone["above_bound"] is None
     assert alone["positive_mean"] is not None
+
+
+@pytest.mark.parametrize(
+    ("objective", "further", "expected"),
+    [
+        ("infonce", 0, 16),
+        ("infonce", 16, 16 + 16),
+        ("ntxent", 0, 2 * 16),
+        ("ntxent", 17, 2 * 16 + 17),
+        ("miov1", 17, 2 * 16 + 17),
+        ("mpt", 17, 16 + 17),
+        ("mhe", 0, 16),
+        ("negativecosine", 0, 0),
+    ],
+)
+def test_negatives_are_counted_once(objective: str, further: int, expected: int) -> None:
+    """As many as there are columns with a weight, or candidates for the hardest."""
+    anchors, positives = batch(17)
+    negatives = batch(further)[0] if further else None
+    views = Views(anchors, positives, negatives)
+    loss = registry.build(objective)
+    row = measure(loss, views)
+    assert row["negatives"] == expected
+    weighted = int((loss.terms(anchors, positives, negatives).weight[0] != 0).sum())
+    assert weighted == (1 if objective == "mpt" else expected)
+    if expected:
+        case = of_rows([{**row, "step": 0}], objective=loss, settings={"batch-size": 17})
+        assert counted(case) == expected
+
+
+def test_groups_are_left_out_of_both_views() -> None:
+    anchors, positives = batch(4)
+    groups = torch.tensor([0, 0, 1, 2])
+    row = measure(NTXent(), Views(anchors, positives, anchors, groups=groups))
+    assert row["negatives"] == 2 * (2 + 2 + 3 + 3) / 4 + 4
 
 
 @pytest.mark.parametrize("ratio", [0.1, 0.3, 0.5])

@@ -263,7 +263,8 @@ class Anatomy:
 
     def _components(self, recognised: Recognised, views: Views, labels: Tensor | None) -> Row:
         """Return the components of a recognised loss, and measures of the embeddings."""
-        terms, count = recognised.terms, negative_count(views)
+        terms = recognised.terms
+        count = negative_count(views, "cross" if terms is None else terms.against)
         # some labelled pairs belong apart: their angles are not those of positives
         guessed = (
             labels is not None

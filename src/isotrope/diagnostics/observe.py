@@ -6,7 +6,7 @@ import math
 import torch
 from torch import Tensor
 
-from isotrope.core.terms import Terms
+from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
@@ -102,8 +102,8 @@ def measure(
         to 22, without 1/||h||);
         ``embedding_gradient`` the mean length of n dL/dz_i, the gradient that reaches a raw
         anchor (Draganov et al., 2024, Prop. 3.1);
-        ``negatives`` the mean number of negatives of an anchor, of one view (an objective that
-        compares within the views, too, has twice as many);
+        ``negatives`` the mean number of negatives of an anchor, in all views that the objective
+        compares it with: all candidates where it takes the hardest, 0 for a loss of pairs alone;
         ``positive_mean``, ``positive_std``, ``negative_mean``, ``negative_std`` of the angles
         (Li et al., 2024, figure 9), pi/2 where a row is zero; ``distance_gap`` (Nie et al., 2023,
         figure 3);
@@ -132,6 +132,11 @@ def measure(
         pairs = choose_pairs(first.unit())
     if terms is not None:
         numbers |= _components(terms, pairs, first.anchors)
+    # a loss of pairs alone weighs nothing
+    if terms is None or bool(terms.weight.any()):
+        numbers["negatives"] = _mean_count(pairs, "cross" if terms is None else terms.against)
+    else:
+        numbers["negatives"] = 0.0
     return numbers | _spread(views) | _angles(pairs)
 
 
@@ -153,9 +158,13 @@ def measure_unpaired(embeddings: Tensor, *, cosines: bool = True) -> dict[str, f
     return numbers
 
 
-def negative_count(views: Views) -> float:
+def negative_count(views: Views, against: Against) -> float:
     """Return the mean number of negatives of an anchor, as :func:`measure` does."""
-    return float(choose_pairs(first_rows(views)).negative().sum(dim=1).double().mean())
+    return _mean_count(choose_pairs(first_rows(views)), against)
+
+
+def _mean_count(pairs: Pairs, against: Against) -> float:
+    return float(pairs.negative(against).sum(dim=1).double().mean())
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -239,7 +248,6 @@ def _angles(pairs: Pairs) -> dict[str, float | None]:
     numbers: dict[str, float | None] = {
         "positive_mean": float(angles.mean()),
         "positive_std": float(angles.std(correction=0)),
-        "negatives": float(negative.sum(dim=1).double().mean()),
     }
     count = negative.sum(dim=1)
     some = count > 0

@@ -106,9 +106,9 @@ def negatives(case: RunEvidence) -> int | None:
     size, objective, counted = case.batch_size, case.objective, case.end("negatives")
     if objective is not None and not objective.has_terms:
         return None
-    both = objective is not None and objective.terms(*_ideal(4)).against == "both"
     if counted:
-        return round((1 + both) * counted)
+        return round(counted)
+    both = objective is not None and objective.terms(*_ideal(4)).against == "both"
     return None if size is None else (1 + both) * (size - 1)
 
 
