@@ -276,6 +276,33 @@ def test_the_temperature_may_be_learnt(name: str, settings: dict[str, Any]) -> N
     torch.testing.assert_close(slope, expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.parametrize("rows", [7, 600])
+@pytest.mark.parametrize("name", registry.names())
+def test_a_number_is_learnt_or_refused(name: str, rows: int) -> None:
+    """A 0-dim tensor that wants a gradient gets it; where nothing reaches it, it is refused."""
+    objective = registry.build(name)
+    views = random_views(objective, rows, 5)
+
+    def value(field: str, number: float | torch.Tensor) -> torch.Tensor:
+        form = dataclasses.replace(objective, **{field: number})
+        return form(views.anchors, views.positives)
+
+    for field, hyper in hypers(type(objective)).items():
+        number = getattr(objective, field)
+        if hyper.choices or not isinstance(number, int | float):
+            continue
+        learnt = torch.tensor(float(number), dtype=torch.float64, requires_grad=True)
+        if hyper.constant or objective.holds == "everything":
+            with pytest.raises(ValueError, match=f"{field} of .* cannot be learnt; give a number"):
+                value(field, learnt)
+            continue
+        (slope,) = torch.autograd.grad(value(field, learnt), learnt)
+        # from below, and forward where that is out of bounds
+        step = -1e-6 if hyper.allows(number - 1e-6) else 1e-6
+        expected = (value(field, number + step) - value(field, float(number))) / step
+        torch.testing.assert_close(slope, expected, rtol=1e-3, atol=1e-4, msg=field)
+
+
 @over(*CASES)
 def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
     """Of everything that flows, the temperature too."""

@@ -22,6 +22,7 @@ class Hyper:
         above: exclusive lower bound.
         at_least: inclusive lower bound.
         at_most: inclusive upper bound.
+        constant: no gradient reaches it, so that it cannot be learnt.
         choices: the allowed values of a field that is a ``Literal`` or a ``bool``; filled in by
             :func:`hypers` from the field's type, empty for numbers.
     """
@@ -31,6 +32,7 @@ class Hyper:
     above: float | None = None
     at_least: float | None = None
     at_most: float | None = None
+    constant: bool = False
     choices: tuple[str | bool, ...] = ()
 
     @property
@@ -105,16 +107,26 @@ def value_of(hyper: Hyper, setting: object) -> float | str:
     return float(setting)
 
 
-def check(instance: object) -> None:
+def check(instance: object, *, constant: bool = False) -> None:
     """Check the hyperparameters of a dataclass instance against their declared bounds.
 
     A 0-dim tensor (a learnt temperature) is taken at its present value.
 
+    Args:
+        instance: of a dataclass.
+        constant: all hyperparameters are, whether declared so or not.
+
     Raises:
-        ValueError: a value that is not a number or lies outside its bounds.
+        ValueError: a value that is not a number, lies outside its bounds, or is constant and wants
+            a gradient.
     """
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)
+        if (constant or hyper.constant) and getattr(value, "requires_grad", False):
+            raise ValueError(
+                f"{name} of {type(instance).__name__} is constant: it gets no gradient, and cannot "
+                "be learnt; give a number, or a tensor that requires no gradient"
+            )
         plain = value.detach() if hasattr(value, "detach") else value
         if hyper.choices:
             allowed = any(plain is choice or plain == choice for choice in hyper.choices)

@@ -73,7 +73,7 @@ class BarlowTwins(
 
     def formula(self, pairs: Pairs) -> Tensor:
         invariance, redundancy = _terms(pairs.views)
-        return torch.add(invariance, redundancy, alpha=self.weight)
+        return invariance + self.weight * redundancy
 
     def attraction(self, pairs: Pairs) -> Tensor:
         return _terms(pairs.views)[0]

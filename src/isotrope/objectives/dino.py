@@ -41,7 +41,7 @@ class DINO(
 
     temperature: Temperature = 0.1
     teacher_temperature: Annotated[
-        float, Hyper("tau_t", "temperature of the teacher's softmax", at_least=1e-4)
+        float, Hyper("tau_t", "temperature of the teacher's softmax", at_least=1e-4, constant=True)
     ] = 0.04
 
     coupling = "none"

@@ -14,7 +14,13 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Paper
 
 # at most half: a negative that is mostly the positive would be a false one
-_SHARE = Hyper("lambda", "share of the positive (or the easier negative)", at_least=0, at_most=0.5)
+_SHARE = Hyper(
+    "lambda",
+    "share of the positive (or the easier negative)",
+    at_least=0,
+    at_most=0.5,
+    constant=True,  # as the mixtures are
+)
 
 
 def _formula(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Tensor:

@@ -175,9 +175,10 @@ class Objective:
         """Check the hyperparameters.
 
         Raises:
-            ValueError: a value outside the bounds that its field declares.
+            ValueError: a value outside the bounds that its field declares, or one that wants a
+                gradient and gets none.
         """
-        check(self)
+        check(self, constant=self.holds == "everything")
 
     # the two halves that an objective's file writes
 
