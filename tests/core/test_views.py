@@ -1,7 +1,9 @@
 """Views: shapes that do not fit, the positive of each anchor, and the unit sphere."""
 
+from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -29,6 +31,9 @@ def rows(n: int, d: int = 3, seed: int = 0) -> torch.Tensor:
         ({"negatives": torch.ones(3)}, r"negatives must be q x 3, .* found \(3,\)"),
         ({"groups": torch.ones(3)}, r"one integer for each of the 4 positives; found shape \(3,\)"),
         ({"groups": torch.ones(4, 1)}, r"found shape \(4, 1\)"),
+        ({"groups": [0, 1]}, r"one integer for each of the 4 positives; found shape \(2,\)"),
+        ({"groups": [*"aabc"]}, r"groups must be integers; number them: numpy.unique"),
+        ({"groups": torch.ones(4)}, r"integers; found torch.float32: give groups.long\(\)"),
         ({"anchors": torch.ones(4, 3, dtype=torch.long)}, "floating point; found torch.int64"),
     ],
     ids=str,
@@ -43,6 +48,13 @@ def test_the_positive_of_each_anchor_counts_from_the_offset() -> None:
     views = Views(rows(2), rows(5, seed=1), offset=2)
     assert views.rows == slice(2, 4)
     assert torch.equal(views.own, views.positives[2:4])
+
+
+@pytest.mark.parametrize("as_given", [list, tuple, np.asarray], ids=lambda f: f.__name__)
+def test_groups_may_be_a_list_or_an_array(as_given: Callable[[list[int]], object]) -> None:
+    groups = [0, 0, 1, 2]
+    views = Views(rows(4), rows(4, seed=1), groups=as_given(groups))  # type: ignore[arg-type]
+    assert torch.equal(views.groups, torch.tensor(groups))  # type: ignore[arg-type]
 
 
 def test_unit_views_have_rows_of_length_one_and_keep_the_rest() -> None:

@@ -14,6 +14,11 @@ def test_covariance_is_one_and_directions_without_variance_are_left_out():
     np.testing.assert_allclose(np.cov(white, rowvar=False), np.eye(3), atol=1e-10)
 
 
+def test_one_dimension_is_divided_by_its_deviation():
+    mean, matrix = whitening(np.array([[1.0], [3.0]]))
+    np.testing.assert_allclose((mean.item(), matrix.item()), (2, 1 / np.sqrt(2)))
+
+
 def test_statistics_are_those_of_the_texts_that_are_given():
     class Letters:
         def encode(self, texts):
@@ -27,7 +32,12 @@ def test_statistics_are_those_of_the_texts_that_are_given():
 
 @pytest.mark.parametrize(
     ("rows", "message"),
-    [(np.ones((1, 2)), "two rows or more; found 1"), (np.ones((4, 2)), "alike")],
+    [
+        (np.ones((1, 2)), "two rows or more; found 1"),
+        (np.ones((4, 2)), "alike"),
+        (np.arange(4), r"a matrix, n x d; found shape \(4,\)"),
+        (np.array([[0, 1], [np.inf, 2]]), "found NaN or infinity"),
+    ],
 )
 def test_what_cannot_be_whitened_is_refused(rows: np.ndarray, message: str):
     with pytest.raises(ValueError, match=message):

@@ -84,6 +84,24 @@ def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
     return F.batch_norm(x, None, None, training=True, eps=eps)
 
 
+def _groups(groups: object, m: int, device: torch.device) -> Tensor:
+    """Return groups as a tensor of m integers."""
+    try:
+        tensor = groups if isinstance(groups, Tensor) else torch.as_tensor(groups, device=device)
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            "groups must be integers; number them: numpy.unique(groups, return_inverse=True)[1]"
+        ) from None
+    if tensor.shape != (m,):
+        raise ValueError(
+            f"groups must hold one integer for each of the {m} positives; "
+            f"found shape {tuple(tensor.shape)}"
+        )
+    if tensor.is_floating_point():
+        raise ValueError(f"groups must be integers; found {tensor.dtype}: give groups.long()")
+    return tensor
+
+
 @dataclass(frozen=True)
 class Views:
     """Two views of a batch, row i of one being the positive of row i of the other.
@@ -107,7 +125,7 @@ class Views:
     in_batch: bool = True
 
     def __post_init__(self) -> None:
-        """Check the shapes.
+        """Check the shapes; groups in a list or an array become a tensor.
 
         Raises:
             ValueError: shapes or dtypes that do not fit each other.
@@ -148,11 +166,8 @@ class Views:
                 f"negatives must be q x {d}, as the anchors are; "
                 f"found {tuple(self.negatives.shape)}"
             )
-        if self.groups is not None and self.groups.shape != (m,):
-            raise ValueError(
-                f"groups must hold one integer for each of the {m} positives; "
-                f"found shape {tuple(self.groups.shape)}"
-            )
+        if self.groups is not None:
+            object.__setattr__(self, "groups", _groups(self.groups, m, self.anchors.device))
         if not self.anchors.is_floating_point():
             raise ValueError(f"embeddings must be floating point; found {self.anchors.dtype}")
         others = [self.positives] if self.negatives is None else [self.positives, self.negatives]

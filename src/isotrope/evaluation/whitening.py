@@ -28,7 +28,7 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         m of d values, and W, d x k with k <= d, float64.
 
     Raises:
-        ValueError: fewer than two rows, or rows that are all alike.
+        ValueError: no matrix, fewer than two rows, rows that are all alike, or not finite.
 
     Example:
         >>> rows = np.array([[2.0, 1.0], [-2.0, 1.0], [0.0, 3.0], [0.0, -1.0]])
@@ -37,10 +37,14 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         [[1.0, 0.0], [0.0, 1.0]]
     """
     rows = np.asarray(rows, dtype=np.float64)
+    if rows.ndim != 2:
+        raise ValueError(f"whitening needs a matrix, n x d; found shape {rows.shape}: embed texts")
     if len(rows) < 2:
         raise ValueError(f"whitening needs two rows or more; found {len(rows)}")
+    if not np.isfinite(rows).all():
+        raise ValueError("whitening needs finite rows; found NaN or infinity: leave such rows out")
     mean = rows.mean(axis=0)
-    variances, directions = np.linalg.eigh(np.cov(rows - mean, rowvar=False))
+    variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(rows - mean, rowvar=False)))
     used = variances > _LEAST * variances.max()
     if not variances.max() > 0:
         raise ValueError(f"whitening needs rows that differ; found {len(rows)} alike")
