@@ -303,6 +303,21 @@ def test_a_number_is_learnt_or_refused(name: str, rows: int) -> None:
         torch.testing.assert_close(slope, expected, rtol=1e-3, atol=1e-4, msg=field)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize("name", registry.names())
+def test_batches_with_groups_of_their_own_go_through_vmap(name: str) -> None:
+    objective = registry.build(name)
+    views = random_views(objective, 12, 4)
+    a, p = (x.reshape(2, 6, 4) for x in (views.anchors, views.positives))
+    groups = torch.tensor([[0, 0, 1, 2, 3, 4], [0, 1, 2, 2, 2, 3]])
+
+    def value(a: torch.Tensor, p: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+        return objective(a, p, groups=groups)
+
+    expected = torch.stack([value(*batch) for batch in zip(a, p, groups, strict=True)])
+    torch.testing.assert_close(torch.func.vmap(value)(a, p, groups), expected)
+
+
 @over(*CASES)
 def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
     """Of everything that flows, the temperature too."""

@@ -73,7 +73,7 @@ class Mask:
         for width, own, groups in self._parts():
             part = torch.arange(first, width, device=device) == row + own
             if groups is not None and views.own_groups is not None:
-                part |= groups[first:] == views.own_groups[rows, None]
+                part = part | (groups[first:] == views.own_groups[rows, None])  # vmap over groups
             parts.append(part)
         excluded = torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
         if not views.in_batch:
