@@ -77,3 +77,13 @@ def test_value_and_gradients_are_finite(name: str, dtype: torch.dtype) -> None:
             for gradient, wide in zip(found, exact, strict=True):
                 assert wide.isfinite().all(), (kind, n, backend)
                 assert gradient[wide.abs() < most].isfinite().all(), (kind, n, backend)
+
+
+@pytest.mark.parametrize(("n", "backend"), [(6, "auto"), (N, "rowblock"), (600, "auto")])
+@pytest.mark.parametrize("name", registry.names())
+def test_one_row_of_nan_shows_in_the_loss(name: str, n: int, backend: str) -> None:
+    """It is not called a wrong declaration of the objective."""
+    anchors, positives = torch.randn(2, n, D, generator=torch.Generator().manual_seed(0))
+    anchors[3] = torch.nan
+    loss, _ = gradients(registry.build(name), anchors, positives, backend)
+    assert loss.isnan()

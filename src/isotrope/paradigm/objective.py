@@ -309,7 +309,7 @@ class Objective:
         """The loss with its gradients already computed.
 
         Raises:
-            Unfused: the formula uses more than row statistics.
+            Unfused: the formula uses more than row statistics, or not all rows are finite.
             WrongCoupling: it does not keep what ``coupling`` promises.
         """
         prepared = self.prepare(views)
@@ -324,6 +324,10 @@ class Objective:
                 backend=backend,
             )
         except WrongCoupling as error:
+            unit = prepared.unit()
+            rows = [x for x in (unit.anchors, unit.positives, unit.negatives) if x is not None]
+            if not all(bool(x.isfinite().all()) for x in rows):
+                raise Unfused("NaN shows nothing about the formula") from None
             raise WrongCoupling(
                 f"{self.name} declares coupling={self.coupling!r}, but {error}; "
                 "declare coupling='batch', which is right for every formula"
