@@ -222,6 +222,16 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
     assert pushed.terms(a, b).pull.tolist() == [1] * 5
 
 
+def test_a_composition_learns_no_temperature() -> None:
+    """Neither its own nor its parent's: its components are constant."""
+    learnt = torch.tensor(0.1, requires_grad=True)
+    with pytest.raises(ValueError, match="temperature of InfoNCE is constant"):
+        InfoNCE(temperature=learnt).modify(dissipation="margin:0.3")
+    with pytest.raises(ValueError, match="temperature of Softmax is constant"):
+        InfoNCE().modify(weight=Softmax(temperature=learnt))
+    assert DCL(temperature=learnt).parts.repulsion.objective == DCL(temperature=learnt)
+
+
 @pytest.mark.parametrize("kind", [Dissipation, Weight, Ratio])
 def test_the_short_form_names_the_part(kind: type) -> None:
     for cls in kind.by_name.values():

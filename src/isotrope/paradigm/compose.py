@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 
 from isotrope.core.errors import nearest
-from isotrope.core.hyper import hypers, is_number, value_of
+from isotrope.core.hyper import check, hypers, is_number, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
@@ -70,7 +70,8 @@ class Paradigm(
         """Turn short forms into parts; without a parent, fill the three with defaults.
 
         Raises:
-            ValueError: a short form that names no part, or a value out of its bounds.
+            ValueError: a short form that names no part, a value out of its bounds, or one that
+                wants a gradient and gets none.
         """
         super().__post_init__()
         complete = self.parent is None
@@ -83,6 +84,9 @@ class Paradigm(
             ("ratio", _optional(Ratio, self.ratio, Static() if complete else None)),
         ):
             object.__setattr__(self, name, component)
+        for source in (self.parent, self.dissipation, self.weight, self.ratio):
+            if source is not None:
+                check(source, constant=True)
 
     @property
     def coupling(self) -> Coupling:
