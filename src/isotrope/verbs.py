@@ -338,11 +338,13 @@ def diagnose(
     if not diagnosis.model or data is None:
         return diagnosis
     from isotrope.diagnostics.audit.rows import read_rows
-    from isotrope.encoders.sentence import SentenceEncoder
+    from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
     from isotrope.evaluation.uncover import uncover_records
 
     rows = read_rows(Path(data), columns=columns, views="auto")
-    found = uncover_records(SentenceEncoder.load(os.fspath(target)), rows.texts, rows.views)
+    encoder = SentenceEncoder.load(os.fspath(target))
+    prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
+    found = uncover_records(encoder, rows.texts, rows.views, prompts=prompts)
     return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
 
 

@@ -9,11 +9,13 @@ import pytest
 import torch
 import yaml
 
+import isotrope
 from isotrope.core.errors import InputError
+from isotrope.core.views import unit
 from isotrope.diagnostics import examine as subject
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.examine import examine
-from isotrope.diagnostics.probe import ROWS, probe_texts, read_texts, texts_of
+from isotrope.diagnostics.probe import ROWS, embed_views, probe_texts, read_texts, texts_of
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives.infonce import InfoNCE
@@ -113,6 +115,30 @@ def test_an_objective_of_ones_own(encoder: Path, pairs: Path, tmp_path: Path) ->
     model = examine(encoder, data=str(pairs), objective=mine)
     assert model.end("hardest_share") is not None
     assert examine(encoder, data=str(pairs)).end("hardest_share") is None
+
+
+def test_a_model_is_diagnosed_with_the_prompts_that_it_was_saved_with(
+    encoder: Path, pairs: Path, tmp_path: Path
+) -> None:
+    query, document = "river stone: ", "cloud "
+    lines = [f"{query}{text}\t{document}{text.upper()} and more\n" for text in TEXTS]
+    (tmp_path / "prompted.tsv").write_text("".join(lines))
+    model = SentenceEncoder.load(encoder)
+    model.model.prompts = {"query": query, "document": document}
+    model.save(tmp_path / "model")
+    found = isotrope.diagnose(tmp_path / "model", data=pairs).model
+    assert found == isotrope.diagnose(encoder, data=tmp_path / "prompted.tsv").model
+    assert found != isotrope.diagnose(encoder, data=pairs).model
+
+
+def test_a_prompt_before_every_text_is_probed(encoder: Path, tmp_path: Path) -> None:
+    model = SentenceEncoder.load(encoder)
+    model.model.prompts, model.model.default_prompt_name = {"query": "river stone: "}, "query"
+    model.save(tmp_path / "model")
+    model = SentenceEncoder.load(tmp_path / "model")
+    texts = texts_of([(text,) for text in TEXTS[:9]], views="dropout", name="texts")
+    _, plain = embed_views(model, texts)
+    torch.testing.assert_close(unit(plain), unit(torch.from_numpy(model.encode(TEXTS[:9]))))
 
 
 def test_a_model_without_data_reads_docstrings(

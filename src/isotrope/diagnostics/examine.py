@@ -29,7 +29,7 @@ from isotrope.diagnostics.probe import (
 from isotrope.diagnostics.recording import of_recording
 from isotrope.encoders.loading import load_encoder
 from isotrope.encoders.names import is_image, resolve
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.paradigm.objective import Objective
 
 if TYPE_CHECKING:
@@ -97,6 +97,10 @@ def _of_model(
     texts = _docstrings() if data is None else read_texts([data], columns=columns)
     encoder = load_encoder(target)
     assert isinstance(encoder, SentenceEncoder)
+    if texts.views == "pairs":
+        query, document = saved_prompts(encoder.model)
+        records = [(query + anchor, document + positive) for anchor, positive in texts.records]
+        texts = replace(texts, records=records)
     views, plain = embed_views(encoder, texts, max_length=_TOKENS)
     probe = measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
     model = {} if data is None else model_geometry(views)

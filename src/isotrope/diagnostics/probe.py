@@ -207,7 +207,7 @@ def embed_views(
         max_length: the most tokens of a text; None is the encoder's own.
     """
     ids, _ = encoder.tokenize(
-        [text for record in texts.records for text in record],
+        [encoder.prompt + text for record in texts.records for text in record],
         min(encoder.max_length, max_length or encoder.max_length),
     )
     width = len(texts.records[0])

@@ -38,7 +38,10 @@ if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import Pooling
     from transformers import PretrainedConfig, PreTrainedTokenizerFast
 
-__all__ = ["POOLINGS", "SentenceEncoder"]
+__all__ = ["POOLINGS", "SentenceEncoder", "saved_prompts"]
+
+# names of prompts: of queries, and of documents, of which the first that a model has is used
+_PROMPTS = ("query", "document", "passage", "corpus")
 
 POOLINGS = {
     "mean": "mean",
@@ -576,3 +579,16 @@ def _positions(config: "PretrainedConfig", model: nn.Module) -> int:
         if isinstance(table, nn.Embedding) and isinstance(offset, int):
             return int(positions) - offset - 1
     return int(positions)
+
+
+def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not
+    """Return what a model was saved with to be put before queries and before documents.
+
+    Both are empty where ``encode`` puts a prompt before every text.
+    """
+    if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
+        return "", ""
+    if model.prompts.get(model.default_prompt_name or ""):
+        return "", ""
+    query, *documents = (model.prompts.get(name) for name in _PROMPTS)
+    return query or "", next((text for text in documents if text is not None), "")

@@ -1,23 +1,19 @@
 """Scores retrieval: ranks a corpus by cosine and computes MRR, recall and nDCG."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.retrieval_sets import RetrievalSet
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
 from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation
 
 __all__ = ["nearest_rows", "own_prompts", "retrieval", "retrieval_dev", "retrieval_evaluation"]
-
-# names of prompts: of queries, and of documents, of which the first that a model has is used
-_PROMPTS = ("query", "document", "passage", "corpus")
 
 
 def retrieval(
@@ -115,13 +111,7 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     """
     while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):
         encoder = encoder.encoder
-    model: Any = encoder.model if isinstance(encoder, SentenceEncoder) else encoder
-    if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
-        return "", ""
-    if model.prompts.get(model.default_prompt_name or ""):
-        return "", ""
-    query, *documents = (model.prompts.get(name) for name in _PROMPTS)
-    return query or "", next((text for text in documents if text is not None), "")
+    return saved_prompts(encoder.model if isinstance(encoder, SentenceEncoder) else encoder)
 
 
 def _check(data: RetrievalSet, ks: Sequence[int], depths: Sequence[int]) -> None:
