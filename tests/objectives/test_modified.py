@@ -418,16 +418,6 @@ def test_the_direct_energy_is_shared_among_the_anchors() -> None:
     torch.testing.assert_close(found, (spread / 9).expand(9))
 
 
-def test_a_learnt_temperature_gets_no_gradient_from_the_direct_loss() -> None:
-    a, b = views()
-    tau = torch.tensor(TAU, dtype=torch.float64, requires_grad=True)
-    x = a.clone().requires_grad_()
-    value = ModifiedMHE(temperature=tau, variant="direct")(x, b)
-    _, of_tau = torch.autograd.grad(value, (x, tau), allow_unused=True)
-    assert of_tau is None
-    torch.testing.assert_close(value, ModifiedMHE(temperature=TAU, variant="direct")(x, b))
-
-
 @pytest.mark.parametrize("cls", DIRECT)
 def test_editing_a_direct_objective_gives_the_surrogate(cls) -> None:
     assert cls(variant="direct").modify(ratio=1.0) == cls().modify(ratio=1.0)

@@ -47,7 +47,12 @@ def test_each_data_set_has_its_objective(options: dict[str, Any]) -> None:
     details = outcome.result.details
     assert details["objective"] == {
         "name": "qa=infonce,nli=met",
-        "parameters": {"qa.temperature": 0.1, "qa.in_batch": True, "nli.margin": 0.3},
+        "parameters": {
+            "qa.temperature": 0.1,
+            "qa.in_batch": True,
+            "nli.margin": 0.3,
+            "nli.variant": "paper",
+        },
     }
     own = details["data"]["datasets"]
     assert (own["qa"]["views"], own["nli"]["views"]) == ("pairs", "dropout")

@@ -125,7 +125,6 @@ class ModifiedMHE(
         views = pairs.views
         live = constant_components(self, pairs).dissipation[:, None] > 0
         anchors = torch.where(live, views.anchors, views.anchors.detach())
-        with torch.no_grad():  # a temperature that wants a gradient gets none, as in the surrogate
-            weight, t = (_ORIGINAL, 1.0) if self.step == "GD" else (1.0, 0.5 / self.temperature)
+        weight, t = (_ORIGINAL, 1.0) if self.step == "GD" else (1.0, 0.5 / self.temperature)
         energy = weight * log_mean_energy(pairs.of(replace(views, anchors=anchors)), t, "within")
         return energy.expand(len(anchors)) / len(anchors)

@@ -232,13 +232,15 @@ def _ways(
     """Value and gradients by the eager backend, and by each of the other ways."""
     n = len(inputs[0])
     temperature = objective.hyperparameters().get("temperature")
+    constant = objective.space != "sphere" or objective.holds == "everything"
+    learns = isinstance(temperature, float) and not constant
     rows = [slice(0, n // 3), slice(n // 3, n)]
 
     def value_and_gradients(way: Callable[[Objective, Views], Tensor]) -> list[Tensor]:
         leaves = [x.clone().requires_grad_() for x in inputs]
         more = leaves[2] if len(leaves) > 2 else None
         views, learnt = Views(leaves[0], leaves[1], more, groups=groups), objective
-        if isinstance(temperature, float) and objective.space == "sphere":
+        if learns:
             leaves.append(leaves[0].new_tensor(temperature).requires_grad_())
             learnt = _at(objective, leaves[-1])
         value = way(learnt, views)
