@@ -7,7 +7,7 @@ rate grows with the root of the batch. Beside the seven stand
 
 - what `isotrope audit` recommends for the same rows, encoder and batch size: one of the seven;
 - two thermostats. In every step the temperature is found at which the hardest negative has 55% of
-  the push of that batch (the middle of the audit's rule), or at which the mean GD is 0.5; the
+  the push of that batch, or at which the mean GD is 0.5; the
   logarithm of the temperature of the training is a mean of these over about ten steps;
 - a search: all seven, or a third of the steps of all seven and the rest of the best two or three,
   chosen on dev.
@@ -16,7 +16,8 @@ MPT is trained likewise at the audit's seven margins, and with a thermostat that
 
 Scores are MRR@10 of pairs, or the Spearman correlation with people's scores, out of 100, on texts
 that are in no training. The regret is the best mean score of the seven (over the seeds) less that
-of a way. The rule of the audit and the levels were set before, and not changed after.
+of a way. The levels of the thermostats were set before, and not changed after. The audit's rule was
+chosen on trainings in batches of 32 and tested on later ones (docs/LOG.md).
 
     python benchmarks/tuning.py [--only WORD] [--setting NAME ...] [--batch N ...] [--seed N ...]
                                 [--data DIR] [--raw DIR] [--csv FILE]

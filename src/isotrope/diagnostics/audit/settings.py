@@ -9,8 +9,8 @@ time. The values to begin with follow two rules:
   is, the more of the push is on hard negatives, and the more anchors have nothing left to learn;
 - the smallest ratio with which 95% of the live anchors are above the bound.
 
-Whether the score after training is highest there has been measured for temperatures
-(benchmarks/tuning.py).
+Whether the score after training is highest there has been measured for temperatures, and on one
+task for margins (benchmarks/tuning.py).
 """
 
 import dataclasses
