@@ -104,11 +104,10 @@ class _OwnMoments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(x)
-        ctx.scale = scale
-        x = x - x.mean(dim=0)
+        given, x = x, x - x.mean(dim=0)
         c = _product(x, x.T, scale) if _few(x) else _product(x.T, x, scale)
-        ctx.held = x, c
+        ctx.save_for_backward(given, x, c)  # freed by the backward pass of this node
+        ctx.scale = scale
         diagonal = (x * x).sum(dim=0).mul_(scale) if _few(x) else c.diagonal().clone()
         return diagonal, _dot(c, c)
 
@@ -118,7 +117,7 @@ class _OwnMoments(torch.autograd.Function):
     ) -> tuple[Tensor | None, None]:
         if torch.is_grad_enabled():
             return _again(ctx, ctx.saved_tensors[0], None, (by_diagonal, by_squares))[0], None
-        x, c = ctx.held
+        _, x, c = ctx.saved_tensors
         scale = 2 * ctx.scale
         if _few(x):
             by_x = _product(c * by_squares, x, 2 * scale)

@@ -5,6 +5,7 @@ import torch
 
 from isotrope.diagnostics.audit.settings import GRID, Setting, recommend, settings_table
 from isotrope.diagnostics.observe import measure
+from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.modified_mhe import ModifiedMHE
 from isotrope.objectives.triplet import MPT
@@ -85,3 +86,16 @@ def test_of_both_directions_the_same_settings_are_varied() -> None:
         (line.name, line.value, line.own) for line in one
     ]
     assert recommend(both)[0].value == recommend(one)[0].value
+
+
+def test_a_margin_is_recommended_where_all_anchors_are_live_at_every_one() -> None:
+    alike = embedded(64)
+    near = of(alike.anchors / 100 + 1, alike.positives / 100 + 1)
+    table = settings_table(near, MPT(), batch_size=32)
+    assert {row.dissipation for row in table if row.name == "margin"} == {1.0}
+    assert [(each.name, each.value) for each in recommend(table)] == [("margin", 0.05)]
+
+
+def test_nothing_is_recommended_where_the_temperature_changes_no_dissipation() -> None:
+    table = settings_table(embedded(64), DCL(), batch_size=32)
+    assert recommend(table) == []

@@ -154,11 +154,12 @@ class Audit(ABC):
             withheld: why nothing is recommended, if it is not for the numbers.
         """
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
-        why = (
-            "no anchor has a negative"
-            if all(row.dead is None for row in self.settings)
-            else "of this objective no temperature, margin or ratio is varied"
-        )
+        if all(row.dead is None for row in self.settings):
+            why = "no anchor has a negative"
+        elif any(row.name == "temperature" for row in self.settings):
+            why = "the gradient dissipation of this objective does not depend on its temperature"
+        else:
+            why = "of this objective no temperature, margin or ratio is varied"
         note = " ".join(reasons) or f"Nothing to recommend: {withheld or why}."
         rows = [
             (

@@ -114,13 +114,13 @@ def settings_table(
 def recommend(table: Sequence[Setting]) -> list[Recommendation]:
     """Return the values to begin with by the rules of the module, and why.
 
-    Nothing is said of a temperature, or margin, on which GD does not depend.
+    Nothing is said of a temperature on which GD does not depend.
     """
     rules = {"temperature": _smallest_live, "margin": _smallest_live, "ratio": _ratio}
     found = []
     for name, rule in rules.items():
         rows = [row for row in table if row.name == name and row.dead is not None]
-        if rows and (rule is _ratio or len({row.dissipation for row in rows}) > 1):
+        if rows and (name != "temperature" or len({row.dissipation for row in rows}) > 1):
             found.append(rule(rows))
     return found
 
