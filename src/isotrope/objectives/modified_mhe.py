@@ -14,24 +14,22 @@ from isotrope.objectives.mhe import MHE
 from isotrope.paradigm.ablation import (
     DirectVariant,
     Gap,
-    Modified,
+    ModifiedOrDirect,
     Pull,
     Step,
-    direct_alignment,
     exchange_components,
 )
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.surrogate import Surrogate, constant_components
+from isotrope.paradigm.surrogate import constant_components
 from isotrope.paradigm.weight import Energy
 
 _ORIGINAL = 10.0  # nu, with which MHE was trained
 
 
 class ModifiedMHE(
-    Modified,
-    Surrogate,
+    ModifiedOrDirect,
     Objective,
     paper=Paper(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
@@ -109,19 +107,7 @@ class ModifiedMHE(
             variant=variant,
         )
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        if self.variant != "direct":
-            return super().formula(pairs)
-        return self.attraction(pairs) + self.repulsion(pairs)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        if self.variant != "direct":
-            return super().attraction(pairs)
-        return direct_alignment(self, pairs)
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        if self.variant != "direct":
-            return super().repulsion(pairs)
+    def direct_repulsion(self, pairs: Pairs) -> Tensor:
         views = pairs.views
         live = constant_components(self, pairs).dissipation[:, None] > 0
         anchors = torch.where(live, views.anchors, views.anchors.detach())

@@ -10,21 +10,19 @@ from isotrope.objectives.mhs import MHS
 from isotrope.paradigm.ablation import (
     DirectVariant,
     Gap,
-    Modified,
+    ModifiedOrDirect,
     Pull,
     Step,
-    direct_alignment,
     exchange_components,
 )
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
-from isotrope.paradigm.surrogate import Surrogate, constant_components
+from isotrope.paradigm.surrogate import constant_components
 
 
 class ModifiedMHS(
-    Modified,
-    Surrogate,
+    ModifiedOrDirect,
     Objective,
     paper=Paper(
         "Towards Better Understanding of Contrastive Sentence Representation Learning: "
@@ -95,17 +93,5 @@ class ModifiedMHS(
             variant=variant,
         )
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        if self.variant != "direct":
-            return super().formula(pairs)
-        return self.attraction(pairs) + self.repulsion(pairs)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        if self.variant != "direct":
-            return super().attraction(pairs)
-        return direct_alignment(self, pairs)
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        if self.variant != "direct":
-            return super().repulsion(pairs)
+    def direct_repulsion(self, pairs: Pairs) -> Tensor:
         return constant_components(self, pairs).dissipation * MHS().repulsion(pairs)

@@ -14,16 +14,16 @@ from isotrope.paradigm.authors_code import Variant, WithinViewMargin
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.surrogate import constant_components
+from isotrope.paradigm.surrogate import Surrogate, constant_components
 from isotrope.paradigm.weight import Weight
 
 __all__ = [
     "DirectVariant",
     "Gap",
     "Modified",
+    "ModifiedOrDirect",
     "Pull",
     "Step",
-    "direct_alignment",
     "exchange_components",
 ]
 
@@ -79,6 +79,37 @@ class Modified(ABC):
         return self.paradigm.modify(dissipation=dissipation, weight=weight, ratio=ratio)
 
 
+class ModifiedOrDirect(Modified, Surrogate):
+    """A modified objective whose loss is printed, too; ``variant="direct"`` is that loss."""
+
+    variant: DirectVariant
+
+    @abstractmethod
+    def direct_repulsion(self, pairs: Pairs) -> Tensor:
+        """Return n, the repulsion of the printed loss."""
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().formula(pairs)
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        """Return n, d_i c_i ||h_i - h'_i||^2 of Li et al. (2024), eq. 14 and 15, if direct.
+
+        Only h_i is live. The coefficient c_i, printed with "no gradient", is half of the pull.
+        """
+        if self.variant != "direct":
+            return super().attraction(pairs)
+        terms = constant_components(self, pairs)
+        similarity = (pairs.views.anchors * pairs.views.own.detach()).sum(dim=1)
+        return terms.dissipation * terms.pull * (1 - similarity)  # 2 - 2 s: squared distance
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().repulsion(pairs)
+        return self.direct_repulsion(pairs)
+
+
 def exchange_components(
     step: Step,
     *,
@@ -111,13 +142,3 @@ def exchange_components(
         ),
         variant=variant,
     )
-
-
-def direct_alignment(objective: Modified, pairs: Pairs) -> Tensor:
-    """Return n, d_i c_i ||h_i - h'_i||^2 of Li et al. (2024), eq. 14 and 15; only h_i is live.
-
-    The coefficient c_i, printed with "no gradient", is half of the pull.
-    """
-    terms = constant_components(objective, pairs)
-    similarity = (pairs.views.anchors * pairs.views.own.detach()).sum(dim=1)
-    return terms.dissipation * terms.pull * (1 - similarity)  # 2 - 2 s is the squared distance
