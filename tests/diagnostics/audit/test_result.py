@@ -14,6 +14,7 @@ from isotrope.diagnostics.audit.push import Mutual
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit, _short
+from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.objective import Objective
@@ -143,6 +144,13 @@ def test_it_is_printed_as_tables() -> None:
     quiet = audited(InfoNCE(), suspect=2.0)
     assert "No two rows push each other" in str(quiet)
     assert repr(quiet).endswith("0 likely false negatives)")
+
+
+def test_why_no_temperature_is_recommended_is_printed() -> None:
+    audit = audited(DCL())
+    assert audit.recommended == {}
+    assert "the gradient dissipation of this objective does not depend on its" in str(audit)
+    assert "--objective dcl --batch-size" in audit.flags
 
 
 def test_objectives_without_a_push_between_rows_are_refused() -> None:
