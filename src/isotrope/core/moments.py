@@ -104,9 +104,10 @@ class _OwnMoments(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Context, x: Tensor, scale: float) -> tuple[Tensor, Tensor]:
-        given, x = x, x - x.mean(dim=0)
+        mean = x.mean(dim=0)
+        given, x = x, x - mean
         c = _product(x, x.T, scale) if _few(x) else _product(x.T, x, scale)
-        ctx.save_for_backward(given, x, c)  # freed by the backward pass of this node
+        ctx.save_for_backward(given, mean, c)  # freed by the backward pass of this node
         ctx.scale = scale
         diagonal = (x * x).sum(dim=0).mul_(scale) if _few(x) else c.diagonal().clone()
         return diagonal, _dot(c, c)
@@ -117,8 +118,8 @@ class _OwnMoments(torch.autograd.Function):
     ) -> tuple[Tensor | None, None]:
         if torch.is_grad_enabled():
             return _again(ctx, ctx.saved_tensors[0], None, (by_diagonal, by_squares))[0], None
-        _, x, c = ctx.saved_tensors
-        scale = 2 * ctx.scale
+        given, mean, c = ctx.saved_tensors
+        x, scale = given - mean, 2 * ctx.scale  # less memory than to keep it for both views
         if _few(x):
             by_x = _product(c * by_squares, x, 2 * scale)
             return by_x.addcmul_(x, by_diagonal, value=scale), None

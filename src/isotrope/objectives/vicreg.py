@@ -94,7 +94,8 @@ class VICReg(
         return super().prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
+        apart = self.repulsion(pairs)  # first: what comes last is differentiated first, and freed
+        return self.attraction(pairs) + apart
 
     def attraction(self, pairs: Pairs) -> Tensor:
         views = pairs.views
