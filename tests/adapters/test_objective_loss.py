@@ -88,6 +88,58 @@ def test_a_temperature_that_is_a_parameter_is_trained(
     assert loss.get_config_dict()["temperature"] == temperature.item()
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.25, 65536.0])
+def test_a_factor_of_the_loss_reaches_a_temperature_that_is_trained(factor: float) -> None:
+    """As gradient accumulation, float16 scaling and weights of several losses have it."""
+    model = quiet(scratch(width=16, layers=1))
+    given = features(model, texts(8, 0), texts(8, 1))
+    temperature = torch.nn.Parameter(torch.tensor(0.1, dtype=torch.float64))
+    objective = InfoNCE(temperature=temperature)
+    found = []
+    for loss in (
+        ObjectiveLoss(model, objective),
+        CachedObjectiveLoss(model, objective, mini_batch_size=3),
+    ):
+        loss.zero_grad()
+        value = loss([dict(one) for one in given], None) * factor
+        value.backward()
+        assert temperature.grad is not None
+        found.append((float(value.detach()), float(temperature.grad)))
+    assert found[1] == pytest.approx(found[0], rel=1e-9)
+    assert found[0][1] != 0
+
+
+def test_a_trained_temperature_is_refused_within_a_cached_matryoshka_loss() -> None:
+    """Their weights of the dimensions reach embeddings only."""
+    model = quiet(scratch(width=16, layers=1))
+    given = features(model, texts(8, 0), texts(8, 1))
+    learnt = InfoNCE(temperature=torch.nn.Parameter(torch.tensor(0.1)))
+    loss = losses.MatryoshkaLoss(model, CachedObjectiveLoss(model, learnt), [16, 8])
+    with pytest.raises(InputError, match="use ObjectiveLoss, or a number"):
+        loss(given, None)
+    values = [
+        gradient(losses.MatryoshkaLoss(model, inner, [16, 8], [1.0, 0.5]), given)
+        for inner in (
+            ObjectiveLoss(model, "infonce"),
+            CachedObjectiveLoss(model, "infonce", mini_batch_size=3),
+        )
+    ]
+    assert values[0][0] == pytest.approx(values[1][0], rel=1e-9)
+    assert torch.allclose(values[0][1], values[1][1], rtol=1e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "objective", [InfoNCE().modify(dissipation="margin:0.3"), registry.build("simclrgrad")]
+)
+def test_negatives_that_are_held_constant_are_no_unused_column(objective: Any) -> None:
+    model = quiet(scratch(width=16, layers=1))
+    given = features(model, texts(8, 0), texts(8, 1), texts(8, 2))
+    whole = gradient(ObjectiveLoss(model, objective), given)
+    pieces = gradient(CachedObjectiveLoss(model, objective, mini_batch_size=3), given)
+    assert pieces[0] == pytest.approx(whole[0], rel=1e-9)
+    assert torch.allclose(pieces[1], whole[1], rtol=1e-6, atol=1e-12)
+
+
 @pytest.mark.parametrize("kind", BOTH)
 def test_rows_of_one_label_are_not_pushed_apart(kind: Any) -> None:
     model = quiet(scratch(width=16, layers=1))

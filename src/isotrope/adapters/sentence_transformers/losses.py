@@ -214,8 +214,22 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor:
-        """Return the loss of a batch, whose gradient is computed piece by piece."""
+        """Return the loss of a batch, whose gradient is computed piece by piece.
+
+        Raises:
+            InputError: a hyperparameter is learnt within a MatryoshkaLoss, whose weights reach the
+                embeddings only.
+        """
+        learnt = [p for p in self.loss.parameters(recurse=False) if p.requires_grad]
+        if learnt and "calculate_loss" in vars(self):
+            raise InputError(
+                "MatryoshkaLoss does not train the hyperparameters of a cached loss: use "
+                "ObjectiveLoss, or a number instead of a parameter"
+            )
         loss: Tensor = self.forward_cached(_columns(sentence_features), labels)
+        if loss.requires_grad:  # so that their gradient has every factor that the loss will get
+            for parameter, gradient in zip(learnt, self._of_learnt, strict=True):
+                loss = loss + ((parameter - parameter.detach()) * gradient).sum()
         return loss
 
     def calculate_loss(
@@ -229,7 +243,15 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)
         if not with_backward:
             return loss
-        loss.backward()
+        pieces = [piece for rep in reps for piece in rep]
+        learnt = [p for p in self.loss.parameters(recurse=False) if p.requires_grad]
+        # a column that is held constant has the gradient 0, as hard negatives of surrogates have
+        gradients = torch.autograd.grad(
+            loss, [*pieces, *learnt], allow_unused=True, materialize_grads=True
+        )
+        for piece, gradient in zip(pieces, gradients, strict=False):
+            piece.grad = gradient
+        self._of_learnt = gradients[len(pieces) :]
         return loss.detach()
 
     def get_config_dict(self) -> dict[str, Any]:
