@@ -132,6 +132,16 @@ def test_a_resumed_training_goes_on_with_its_rows(tmp_path: Path) -> None:
     assert [row["loss"] for row in second.rows[:3]] == [row["loss"] for row in first.rows]
 
 
+def test_a_second_training_begins_anew(tmp_path: Path) -> None:
+    doctor = Doctor(every=1, say=None)
+    fit(tmp_path, Theirs(), doctor, max_steps=6)
+    trainer = fit(tmp_path, Theirs(), doctor, max_steps=2)
+    assert [row["step"] for row in doctor.rows] == [0, 1]
+    trainer.fit_loop.epoch_loop.max_steps = 4  # the same training goes on
+    trainer.fit(Theirs(), loader(), loader())
+    assert [row["step"] for row in doctor.rows] == [0, 1, 2, 3]
+
+
 def test_what_breaks_a_training_off_leaves_the_rows(tmp_path: Path) -> None:
     class Breaks(Theirs):
         def training_step(self, batch: Tensor, batch_idx: int) -> Any:

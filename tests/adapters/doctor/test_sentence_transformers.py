@@ -22,6 +22,7 @@ from isotrope import Doctor
 from isotrope.adapters.doctor.hugging_face import _margin
 from isotrope.adapters.doctor.model_card import add_to_card
 from isotrope.adapters.doctor.watch import _repeated
+from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.findings import Diagnosis
@@ -582,6 +583,38 @@ def test_a_second_training_begins_anew(tiny: SentenceTransformer, tmp_path: Path
     assert first != again
     assert len(said) == 4
     assert not tiny._forward_hooks
+
+
+def test_a_second_training_with_another_loss_is_not_taken_for_the_first(
+    tiny: SentenceTransformer, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    doctor = Doctor(every=1, say=said.append)
+    ours = ObjectiveLoss(tiny, "met")
+    theirs = losses.MultipleNegativesRankingLoss(tiny, scale=2.0)
+    triplets = losses.TripletLoss(tiny, triplet_margin=0.3)
+    data = columns("a", "p", "n")
+    for loss in (ours, triplets, theirs):
+        trainer(tiny, loss, data, tmp_path, max_steps=2, callbacks=[doctor]).train()
+    assert said[-2].startswith("isotrope: MultipleNegativesRankingLoss is a softmax")
+    assert "temperature 0.5 (scale=2)" in said[-2]
+    assert doctor.anatomy.objective is None
+    assert doctor.anatomy.temperature == 0.5
+    assert "margin" not in doctor.anatomy.settings
+
+
+@pytest.mark.parametrize(("labels", "negatives"), [(1, 0.0), (32, 7.0)])
+def test_rows_of_one_group_are_not_counted_as_negatives(
+    tiny: SentenceTransformer, tmp_path: Path, labels: int, negatives: float
+) -> None:
+    data = related().add_column("label", [i % labels for i in range(32)])
+    loss = ObjectiveLoss(tiny, "infonce", groups=True)
+    theirs = trainer(tiny, loss, data, tmp_path, max_steps=1)
+    doctor = watching(theirs)
+    theirs.train()
+    row = doctor.rows[0]
+    assert row["negatives"] == negatives
+    assert (row["dissipation"] is None) == (negatives == 0)
 
 
 def test_a_text_that_comes_twice_is_seen_by_its_tokens(

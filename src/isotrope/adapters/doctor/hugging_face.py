@@ -32,6 +32,8 @@ class HuggingFaceEvents:
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
+        anatomy = doctor.anatomy
+        self._given = anatomy.objective, anatomy.temperature, dict(anatomy.settings)
         self._watch: Watch | None = None
         self._model: Any = None
         self._optimizer: Any = None
@@ -89,19 +91,18 @@ class HuggingFaceEvents:
         )
 
     def _learn(self, args: Any, losses: list[nn.Module]) -> None:
-        """Take from arguments and losses the settings that the diagnosis uses."""
+        """Take from arguments and losses what the diagnosis uses and the doctor was not given."""
         anatomy = self.doctor.anatomy
-        anatomy.settings |= {
+        objective, temperature, settings = self._given  # not those of an earlier training
+        anatomy.settings = settings | {
             "trainer": "sentence-transformers" if losses else "transformers",
             "batch-size": args.per_device_train_batch_size,
             "learning-rate": args.learning_rate,
         }
         if len(losses) == 1:
             anatomy.settings |= _margin(losses[0])
-        if anatomy.objective is None:
-            anatomy.objective = _objective(losses)
-        if anatomy.temperature is None:
-            anatomy.temperature = _temperature(losses)
+        anatomy.objective = _objective(losses) if objective is None else objective
+        anatomy.temperature = _temperature(losses) if temperature is None else temperature
 
     def close(self) -> None:
         """Remove the hooks."""

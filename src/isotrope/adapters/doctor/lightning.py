@@ -36,9 +36,14 @@ class LightningEvents:
         self._step = 0
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Wrap ``training_step``, to measure between it and the backward pass."""
+        """Wrap ``training_step``, to measure between it and the backward pass.
+
+        The rows of an earlier training are deleted, unless this one continues it.
+        """
         doctor, self._module = self.doctor, pl_module
         doctor.anatomy.settings |= {"trainer": "lightning"}
+        if trainer.ckpt_path is None and trainer.global_step == 0:
+            doctor.forget()
         if not trainer.is_global_zero:
             doctor.say = doctor.path = None
         else:

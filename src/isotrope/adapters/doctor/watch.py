@@ -154,6 +154,7 @@ class _WatchedBatch:
     ) -> None:
         self.name, self.rows, self.columns, self.labels = name, rows, columns, labels
         self.repeated = repeated  # share of the rows whose anchor or positive comes again
+        self.groups: Tensor | None = None
         self.catch = Catch()
         self.value: float | None = None
         self.factor = 1.0
@@ -206,13 +207,14 @@ class _WatchedBatch:
             positives,
             None if self.value is None else torch.tensor(self.value),
             negatives=negatives,
+            groups=self.groups,
             gradient=None if gradient is None else gradient[: self.rows] / self.factor,
             labels=self.labels,
             step=step,
         )
-        # of other losses it is not known that each row pushes all others
-        softmax = anatomy.kind in ("softmax", "known")
-        if softmax and row is not None and row["false_negatives"] is not None:
+        # of other losses, and of groups, it is not known that each row pushes all others
+        all_pushed = anatomy.kind in ("softmax", "known") and self.groups is None
+        if all_pushed and row is not None and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], self.repeated)
         return row
 
@@ -224,10 +226,12 @@ def _of_loss(loss: nn.Module, inputs: tuple[Any, ...]) -> _WatchedBatch:
     if labels is not None and not isinstance(labels, Tensor):
         labels = torch.empty(0)  # of another kind: there are some, and no pair has one number
     # of one column our own losses embed each text twice, with dropout between
-    twice = any(isinstance(getattr(m, "objective", None), Objective) for m in loss.modules())
-    columns = 2 if twice and len(features) == 1 else len(features)
+    ours = [m for m in loss.modules() if isinstance(getattr(m, "objective", None), Objective)]
+    columns = 2 if ours and len(features) == 1 else len(features)
     name, rows = type(loss).__name__, _rows(features[0])
     batch = _WatchedBatch(name, rows, columns, labels, _repeated(features[:2]))
+    if labels is not None and any(getattr(m, "groups", False) for m in ours):
+        batch.groups = labels.long().flatten()
     if isinstance(features[0], list):  # texts as they are, of cross-encoders
         batch.texts = len(features[0])
     return batch
