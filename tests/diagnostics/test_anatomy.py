@@ -377,6 +377,25 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
     assert [row["norm"] is None for row in rows] == [False, True, False, False]
 
 
+def test_a_resumed_loop_adds_rows(tmp_path: Path) -> None:
+    """The steps of the loop are counted by the calls, and these go on."""
+    before = isotrope.Doctor(every=10, say=None)
+    for _ in range(25):
+        before.observe(*batch())
+    state = before.state_dict()
+    before.save(tmp_path)
+
+    resumed, older = (isotrope.Doctor(every=10, say=None) for _ in range(2))
+    resumed.load_state_dict(state)
+    older.load_state_dict({"rows": state["rows"]})  # a checkpoint that did not count the calls
+    from_file = Anatomy(every=10)
+    from_file.resume(tmp_path, 25)
+    for continued in (resumed, older, from_file):
+        for _ in range(25):
+            continued.observe(*batch())
+        assert [row["step"] for row in continued.rows] == [0, 10, 20, 30, 40]
+
+
 def test_a_run_of_ours_is_read_too(tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").write_text("step,loss,dissipation,samples_per_second\n3,1.5,,9\n")
     (row,) = Anatomy.load(tmp_path).rows

@@ -80,7 +80,7 @@ class Anatomy:
         kind: the kind of the loss of the last batch, as ``isotrope.paradigm.recognise`` names it;
             ``known`` for an objective; ``single`` without positives, ``unseen`` without a gradient,
             ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
-        calls: how often :meth:`observe` was called.
+        calls: how often :meth:`observe` was called, since the first step of the training.
         factor: by which the loss of the last batch is multiplied, where its gradient shows that;
             the dissipation is that of the loss without it.
 
@@ -334,6 +334,7 @@ class Anatomy:
         if _file(Path(path)).is_file():
             before = self.load(path).rows
             self.rows = [row for row in before if row["step"] is not None and row["step"] < step]
+        self.calls = step
 
     def diagnose(
         self,

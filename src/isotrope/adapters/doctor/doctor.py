@@ -316,12 +316,14 @@ class Doctor:
             self.save()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the rows, which go into Lightning's checkpoints."""
-        return {"rows": self.anatomy.rows}
+        """Return the rows and the number of calls, which go into Lightning's checkpoints."""
+        return {"rows": self.anatomy.rows, "calls": self.anatomy.calls}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume with the rows of a checkpoint."""
-        self.anatomy.rows = list(state_dict["rows"])
+        rows = self.anatomy.rows = list(state_dict["rows"])
+        last = max((int(row["step"] or 0) for row in rows), default=-1)
+        self.anatomy.calls = state_dict.get("calls", last + 1)  # older checkpoints have rows only
 
 
 def _alert(title: str, text: str) -> None:
