@@ -391,6 +391,25 @@ def test_a_queue_has_its_own_number_of_negatives() -> None:
     assert diagnose(case(**share)).verdict == ("negatives-not-hard",)
 
 
+def test_steps_of_a_loss_of_pairs_do_not_count_as_negatives_of_another_loss() -> None:
+    """A softmax over 31 negatives and a loss of pairs take turns."""
+    softmax = {**SOUND, "negatives": 31.0, "hardest_share": 0.08}
+    pairs = {**SOUND, "negatives": 0.0, "hardest_share": None, "dissipation": None, "dead": None}
+    rows = [{**(pairs if step % 2 else softmax), "step": step} for step in range(12)]
+    found = diagnose(of_rows(rows))
+    assert found.verdict == (HEALTHY,)
+    times = {number.name: number.number for number in found.numbers}["hardest_times_uniform"]
+    assert times == pytest.approx(31 * 0.08)
+
+
+def test_of_one_negative_none_is_harder() -> None:
+    """The hardest of one has all of the push at any temperature."""
+    rows = case(negatives=1.0, hardest_share=1.0, start={"negatives": 1.0}).rows
+    found = diagnose(of_rows(rows))
+    assert found.verdict == (HEALTHY,)
+    assert "hardest_times_uniform" not in {number.name for number in found.numbers}
+
+
 def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
     rows = case(hardest_share=0.02, dissipation=1.0).rows
     found = diagnose(of_rows(rows, settings={"batch-size": 64}))

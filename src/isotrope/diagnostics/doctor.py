@@ -8,7 +8,12 @@ callback that collects the evidence during a training is in ``isotrope.adapters.
 from isotrope.diagnostics.advice import for_trainer
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
-from isotrope.diagnostics.readings import crosses, dead_share_after_start, negatives, rank_limit
+from isotrope.diagnostics.readings import (
+    crosses,
+    dead_share_after_start,
+    hardest_over_even,
+    rank_limit,
+)
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.rules.log_quality import not_enough_seen
 from isotrope.diagnostics.rules.similarities import spreading
@@ -39,11 +44,10 @@ def diagnose(case: RunEvidence) -> Diagnosis:
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
     """Return the measured numbers by which a run is called healthy."""
-    share, count = case.end("hardest_share"), negatives(case)
     rank, most = case.end("effective_rank"), rank_limit(case)
     numbers = {
         "dead_early": dead_share_after_start(case),
-        "hardest_times_uniform": None if share is None or count is None else share * count,
+        "hardest_times_uniform": hardest_over_even(case),
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),
     }

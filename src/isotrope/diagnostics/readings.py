@@ -1,6 +1,7 @@
 """Derives from the evidence the quantities that several rules need."""
 
 import statistics
+from dataclasses import replace
 
 import torch
 
@@ -17,6 +18,7 @@ __all__ = [
     "dissipation_on_ideal",
     "further_evidence",
     "gained",
+    "hardest_over_even",
     "learning_rate",
     "lower_rate_flag",
     "negatives",
@@ -98,18 +100,26 @@ def rank_limit(case: RunEvidence) -> int | None:
 def negatives(case: RunEvidence) -> int | None:
     """Return the mean number of negatives of an anchor: as measured, from a queue, or the batch.
 
-    A user's own loss is assumed to use those of the batch.
+    It is that of the steps in which negatives were pushed: other losses may take turns with that of
+    the negatives. A user's own loss is assumed to use those of the batch.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
         return int(queue)
-    size, objective, counted = case.batch_size, case.objective, case.end("negatives")
+    size, objective = case.batch_size, case.objective
     if objective is not None and not objective.has_terms:
         return None
-    if counted:
+    pushing_rows = [row for row in case.rows if row.get("hardest_share") is not None]
+    if counted := replace(case, rows=pushing_rows).end("negatives"):
         return round(counted)
     both = objective is not None and objective.terms(*_ideal(4)).against == "both"
     return None if size is None else (1 + both) * (size - 1)
+
+
+def hardest_over_even(case: RunEvidence) -> float | None:
+    """Return the hardest negative's share of the push over an even one; None with one negative."""
+    share, count = case.end("hardest_share"), negatives(case)
+    return None if share is None or count is None or count < 2 else share * count
 
 
 def pushing(objective: Objective) -> bool:

@@ -8,6 +8,7 @@ from isotrope.diagnostics.readings import (
     dissipation_on_ideal,
     further_evidence,
     gained,
+    hardest_over_even,
     negatives,
     parameters,
     pushing,
@@ -72,14 +73,14 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
 
     It is uniform at any temperature while embeddings are close together, as early in training.
     """
-    share, count, tau = case.end("hardest_share"), negatives(case), temperature(case)
-    if share is None or count is None or (tau is None and case.objective is not None):
+    over_even, tau = hardest_over_even(case), temperature(case)
+    if over_even is None or (tau is None and case.objective is not None):
         return None
     spread = case.end("uniformity")
     # scores without embeddings: how close they are is unknown
     if crosses("spread", spread) or (spread is None and case.losses):
         return None
-    if not crosses("hardest_times_uniform", share * count):
+    if not crosses("hardest_times_uniform", over_even):
         return None
     usual = 0.1 if case.kind == "images" else 0.05
     better = usual if tau is None or tau > usual else tau / 2
@@ -88,8 +89,8 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
     return Finding(
         "negatives-not-hard",
         (
-            compared("hardest_times_uniform", share * count),
-            Evidence("hardest_share", share),
+            compared("hardest_times_uniform", over_even),
+            *further_evidence(case, "hardest_share"),
             *([] if tau is None else [Evidence("temperature", tau)]),
             *further_evidence(case, "dissipation", "gradient_uniformity"),
         ),
@@ -97,8 +98,8 @@ def negatives_not_hard(case: RunEvidence) -> Finding | None:
         f"--objective.weight softmax:{better:g}"
         if exchanged
         else f"--objective.temperature {better:g}",
-        f"The hardest of {count} negatives is pushed hardly more than any other by this loss: "
-        f"{what} is too high for its softmax to tell them apart.",
+        f"The hardest of {negatives(case)} negatives is pushed hardly more than any other by this "
+        f"loss: {what} is too high for its softmax to tell them apart.",
     )
 
 
