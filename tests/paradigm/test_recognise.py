@@ -6,7 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from isotrope.core.views import Views
-from isotrope.objectives import DCL, BarlowTwins, InfoNCE, NTXent
+from isotrope.objectives import DCL, BarlowTwins, InfoNCE, NTXent, VICReg
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import Recognised, recognise
 from isotrope.paradigm.softmax_fit import fit_pairs, fit_softmax, normalised, radial
@@ -106,6 +106,14 @@ def test_what_is_no_softmax_has_no_temperature() -> None:
     assert both.misfit < 1e-9
     assert recognised(BarlowTwins(), *batch(64, 32)).kind == "unknown"
     assert recognised(DCL(temperature=0.2), *batch(12, 32)).temperature == pytest.approx(0.2, 1e-3)
+
+
+@pytest.mark.parametrize(("n", "d"), [(32, 32), (32, 72), (32, 128), (64, 16), (128, 64)])
+def test_vicreg_is_no_loss_of_pairs(n: int, d: int) -> None:
+    """Its pull on the own pair is all of its gradient but 1 to 3%, which no softmax fits either."""
+    found = recognised(VICReg(), *batch(n, d, torch.float32))
+    assert found.kind == "unknown"
+    assert found.terms is None
 
 
 def test_nothing_is_nothing() -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 from isotrope.core.terms import Against, Terms
@@ -17,8 +18,10 @@ Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
 MISFIT = 0.05  # of the gradient: components that leave out more are not reported
 _SURE = 0.01  # a softmax that leaves out more has no temperature
-_PROOF = 1e-3  # of pairs, where no softmax can be compared with them
+_PROOF = 1e-3  # pairs that leave out more are none, unless the dtype rounds by more
 _ROUNDING = 1e-5
+_BETTER = 3  # times less than the own pair alone a softmax leaves out, if there is a push
+_BETTER_OF_COLUMNS = 10  # and a coefficient for each column, which fits a part of any gradient
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,8 @@ def recognise(
 
     Components are those of the general solution where there are fewer columns than dimensions
     (:mod:`isotrope.paradigm.recover`), else those of a softmax
-    (:mod:`isotrope.paradigm.softmax_fit`), and None where both leave out more than 5%.
+    (:mod:`isotrope.paradigm.softmax_fit`), and None where both leave out more than 5%, or not
+    much less than an anchor's own pair alone does.
 
     Args:
         gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
@@ -85,10 +89,12 @@ def recognise(
         return Recognised("nothing", terms, None, 0.0)
     pairs = fit_pairs(gradient, views)
     soft = _softmax(gradient, views, choices, near)
-    most = _PROOF if soft is None else min(MISFIT, max(_ROUNDING, 2 * soft.misfit))
+    proof = max(_PROOF, torch.finfo(gradient.dtype).eps)
+    if soft is not None:
+        proof = min(proof, max(_ROUNDING, 2 * soft.misfit))
     if not bool(choose_pairs(views).negative().any()):
-        most = MISFIT
-    if pairs.misfit <= most:
+        proof = MISFIT
+    if pairs.misfit <= proof:
         moved = pairs.pull[pairs.pull.abs() > _PROOF * pairs.pull.abs().max()]
         pulled = float((moved > 0).double().mean()) if len(moved) else None
         return Recognised("pairs", None, None, pairs.misfit, pulled)
@@ -102,10 +108,11 @@ def recognise(
         if _columns(views, choice) > views.anchors.shape[1]:
             continue
         general = recover(gradient, views, against=choice)
-        if general.misfit <= MISFIT and bool(general.determined.all()):
+        most = min(MISFIT, pairs.misfit / _BETTER_OF_COLUMNS)
+        if general.misfit <= most and bool(general.determined.all()):
             return Recognised(kind, general.terms, temperature, general.misfit)
         misfit = min(misfit, general.misfit)
-    if soft is not None and soft.misfit <= MISFIT:
+    if soft is not None and soft.misfit <= min(MISFIT, pairs.misfit / _BETTER):
         return Recognised(kind, soft.terms, temperature, soft.misfit)
     return Recognised("unknown", None, None, misfit)
 
