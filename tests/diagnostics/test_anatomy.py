@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.diagnostics.anatomy import COLUMNS, Anatomy
 from isotrope.diagnostics.observe import MEASURED, measure
-from isotrope.objectives import DCL, InfoNCE
+from isotrope.objectives import DCL, MET, InfoNCE
 
 GRADIENT = ("gradient_alignment", "gradient_uniformity", "embedding_gradient")
 COMPONENTS = ("dissipation", "dead", "hardest_share", "ratio", "above_bound")
@@ -91,7 +91,7 @@ def test_the_temperature_of_a_softmax_is_found(temperature: float, n: int, d: in
 
 def scaled(anchors: Tensor, positives: Tensor) -> Tensor:
     """A loss that is nobody's mean: its factor is in the gradient."""
-    return 7 * users_loss(anchors, positives, 0.5)
+    return 7 * MET(margin=0.3)(anchors, positives)
 
 
 def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
@@ -120,12 +120,34 @@ def test_a_factor_of_the_loss_is_no_dissipation(times: float, n: int, d: int) ->
     for name in COMPONENTS:
         assert row[name] == pytest.approx(expected[name], rel=1e-2, abs=1e-6), name
     assert any(f"{anatomy.factor:.3g} times InfoNCE" in note for note in anatomy.case().notes)
-    loss = times * DCL(temperature=0.1)(anchors, positives)
-    decoupled = Anatomy(temperature=0.1)
-    row = decoupled.observe(anchors, positives, loss)  # whose GD is one number for all anchors
+
+
+@pytest.mark.parametrize(("n", "d"), [(12, 20), (30, 20)])
+@pytest.mark.parametrize("objective", [InfoNCE(temperature=0.5), DCL(temperature=0.1)])
+@pytest.mark.parametrize("times", [0.009, 1.0, 40.0])
+def test_a_factor_is_unknown_where_gd_is_the_same_for_all_anchors(
+    times: float, objective: InfoNCE | DCL, n: int, d: int
+) -> None:
+    """Only a GD near that of InfoNCE or DCL is one: 0.009 of either is no anchor that is done."""
+    anchors, positives = batch(n, d)
+    anchors = (anchors + 9 * torch.randn(n, d, generator=torch.Generator().manual_seed(1))).detach()
+    anchors.requires_grad_()
+    anatomy = Anatomy(every=1)
+    for _ in range(8):
+        row = anatomy.observe(anchors, positives, times * objective(anchors, positives))
     assert row is not None
-    assert decoupled.factor == 1
-    assert row["dissipation"] == pytest.approx(times, rel=1e-2)
+    expected = measure(objective, Views(anchors, positives))
+    for name in ("hardest_share", "ratio"):
+        assert row[name] == pytest.approx(expected[name], rel=1e-2), name
+    found = anatomy.diagnose(batch_size=n)
+    assert found.verdict == ("healthy",)
+    known = times == 1
+    assert any("is not known" in note for note in found.notes) is not known
+    assert anatomy.factor == (1 if known else None)
+    if known:
+        assert row["dissipation"] == pytest.approx(expected["dissipation"], rel=1e-2)
+    else:
+        assert row["dissipation"] is row["dead"] is None
 
 
 def pairs_loss(anchors: Tensor, positives: Tensor) -> Tensor:

@@ -82,7 +82,9 @@ class Anatomy:
             ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
         calls: how often :meth:`observe` was called, since the first step of the training.
         factor: by which the loss of the last batch is multiplied, where its gradient shows that;
-            the dissipation is that of the loss without it.
+            the dissipation is that of the loss without it. None where there may be one that the
+            gradient does not show, as GD is nearly the same for all anchors: dissipation and
+            ``dead`` are then None.
 
     Raises:
         ValueError: an ``every`` or a temperature that is not positive.
@@ -114,7 +116,7 @@ class Anatomy:
         self.rows: list[Row] = []
         self.kind = "unseen"
         self.calls = 0
-        self.factor = 1.0
+        self.factor: float | None = 1.0
         self._near: float | None = None  # the temperature that was recognised last
         self._looked: int | None = None
 
@@ -254,12 +256,17 @@ class Anatomy:
         )
         self.kind, self._near = recognised.kind, recognised.temperature or self._near
         temperature = self.temperature or recognised.temperature
+        unknown: Row = {}
         if recognised.terms is not None and recognised.temperature is not None:
-            self.factor = factor(recognised.terms, views, recognised.temperature)
-            recognised = recognised.in_units_of(self.factor)
+            unit = self.factor = factor(recognised.terms, views, recognised.temperature)
+            if unit is None:
+                unknown = {"dissipation": None, "dead": None}
+                # GD is then 1 on average, so that all anchors count in the other components
+                unit = recognised.temperature * float(recognised.terms.dissipation.mean())
+            recognised = recognised.in_units_of(unit)
         if temperature is not None:
             recognised = recognised.in_units_of(1 / temperature)
-        return self._components(recognised, views, labels) | gradient_numbers
+        return self._components(recognised, views, labels) | unknown | gradient_numbers
 
     def _components(self, recognised: Recognised, views: Views, labels: Tensor | None) -> Row:
         """Return the components of a recognised loss, and measures of the embeddings."""
@@ -380,7 +387,13 @@ class Anatomy:
         if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
             notes += ["dissipation is not judged: say the temperature of the loss (temperature=)"]
-        if self.factor != 1:
+        if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
+            notes += [
+                "dissipation is not judged in steps in which it is nearly the same for all anchors "
+                "and far from that of InfoNCE: the loss has a factor that is not known, or is "
+                "another loss"
+            ]
+        if self.factor not in (None, 1):
             notes += [
                 f"the loss is {self.factor:.3g} times InfoNCE, whose dissipation is shown: without "
                 "the factor"

@@ -38,6 +38,7 @@ _ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
 _CLOSE = 1e-4  # a temperature that was found before and leaves out less is still that of the loss
 _VARIED = 0.1  # of a factor: GD varies by so much, in its root mean square, or shows none
 _EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1
+_FAR = 1.5  # times: NT-Xent's GD looks 0.8 times as large, as its anchors are negatives, too
 _STEP = 1.25  # another temperature than that must fit clearly worse
 
 
@@ -144,12 +145,14 @@ def fit_softmax(
     return SoftmaxFit(terms, temperature_ if determined else None, _share(residual, target))
 
 
-def factor(terms: Terms, views: Views, temperature: float) -> float:
-    """Return what InfoNCE was multiplied by; 1 where nothing says that it was, or not InfoNCE.
+def factor(terms: Terms, views: Views, temperature: float) -> float | None:
+    """Return what InfoNCE was multiplied by; 1 where the loss is another, None if it is unknown.
 
     Its GD is 1 / (1 + e^{s_ii'/tau} / sum_k e^{s_ik'/tau}), which needs no gradient. One that is
     the same multiple of it for every anchor, although it differs from anchor to anchor, is of a
-    loss with a factor: a weight, or 1 over the batches that are accumulated.
+    loss with a factor: a weight, or 1 over the batches that are accumulated. One that is the same
+    for all anchors may be that of InfoNCE where it is the same for them, or of DCL, which is 1;
+    if it is far from both, the loss has a factor or is another, and which of them is not seen.
 
     Args:
         terms: as recognised, with the 1/tau in GD.
@@ -160,13 +163,19 @@ def factor(terms: Terms, views: Views, temperature: float) -> float:
     candidates = pairs.logsumexp(temperature, terms.against)
     expected = torch.sigmoid(candidates - pairs.positive / temperature)
     shown = temperature * terms.dissipation.to(expected)
-    square = expected.square().mean()
-    if float(expected.var(unbiased=False)) < _VARIED**2 * float(square):
-        return 1.0
-    multiple = (shown * expected).mean() / square
+    multiple = float((shown * expected).mean() / expected.square().mean())
     apart = torch.linalg.vector_norm(shown - multiple * expected)
     fits = float(apart) < _EQUAL * float(torch.linalg.vector_norm(shown))
-    return float(multiple) if fits and abs(float(multiple) - 1) > _EQUAL else 1.0
+    if fits and _varied(expected):
+        return multiple if abs(multiple - 1) > _EQUAL else 1.0
+    of_dcl = float(shown.mean())
+    near = any(1 / _FAR < x < _FAR for x in ((multiple, of_dcl) if fits else (of_dcl,)))
+    return 1.0 if near or _varied(shown) else None
+
+
+def _varied(dissipation: Tensor) -> bool:
+    mean_square = float(dissipation.square().mean())
+    return float(dissipation.var(unbiased=False)) >= _VARIED**2 * mean_square
 
 
 def _prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
