@@ -467,8 +467,21 @@ def test_rounding_is_no_ratio(dtype: torch.dtype) -> None:
     row = Anatomy(temperature=0.1).observe(*given, users_loss(*given, 0.1))
     assert row is not None
     assert 0 < (row["dead"] or 0) < 1
-    assert row["ratio"] == pytest.approx(1, abs=0.02)
+    rounded = 0.06 if dtype == torch.bfloat16 else 0.02  # of the pull, at a GD of 0.03
+    assert row["ratio"] == pytest.approx(1, abs=rounded)
     row = Anatomy(temperature=0.07).observe(*given, users_loss(*given, 0.07))
     assert row is not None
     assert row["dead"] == 1
     assert row["ratio"] is None
+
+
+@pytest.mark.parametrize("seed", [0, 3, 4])
+@pytest.mark.parametrize("times", [1.0, 0.25])
+def test_rounding_is_no_factor(times: float, seed: int) -> None:
+    """A cosine in bfloat16 has an error of 0.4%, and over a temperature of 0.05 one of 8%."""
+    x, noise = torch.randn(2, 32, 32, generator=torch.Generator().manual_seed(seed))
+    anchors, positives = x.bfloat16().requires_grad_(), (x + 0.5 * noise).bfloat16()
+    anatomy = Anatomy()
+    anatomy.observe(anchors, positives, times * users_loss(anchors, positives, 0.05))
+    assert anatomy.kind == "softmax"
+    assert anatomy.factor == (1 if times == 1 else pytest.approx(times, rel=0.2))

@@ -37,7 +37,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
 _CLOSE = 1e-4  # a temperature that was found before and leaves out less is still that of the loss
 _VARIED = 0.1  # of a factor: GD varies by so much, in its root mean square, or shows none
-_EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1
+_EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1, unrounded
 _FAR = 1.5  # times: NT-Xent's GD looks 0.8 times as large, as its anchors are negatives, too
 _STEP = 1.25  # another temperature than that must fit clearly worse
 
@@ -165,9 +165,11 @@ def factor(terms: Terms, views: Views, temperature: float) -> float | None:
     shown = temperature * terms.dissipation.to(expected)
     multiple = float((shown * expected).mean() / expected.square().mean())
     apart = torch.linalg.vector_norm(shown - multiple * expected)
-    fits = float(apart) < _EQUAL * float(torch.linalg.vector_norm(shown))
+    # a cosine that is rounded, over tau, is an exponent
+    equal = _EQUAL + torch.finfo(views.anchors.dtype).eps / temperature
+    fits = float(apart) < equal * float(torch.linalg.vector_norm(shown))
     if fits and _varied(expected):
-        return multiple if abs(multiple - 1) > _EQUAL else 1.0
+        return multiple if abs(multiple - 1) > equal else 1.0
     of_dcl = float(shown.mean())
     near = any(1 / _FAR < x < _FAR for x in ((multiple, of_dcl) if fits else (of_dcl,)))
     return 1.0 if near or _varied(shown) else None
