@@ -156,6 +156,17 @@ def test_a_temperature_that_is_known_is_found_from_there_and_from_afar() -> None
         assert found.temperature == pytest.approx(0.1, rel=1e-3)
 
 
+def test_where_several_temperatures_fit_the_last_one_is_kept() -> None:
+    """Say in the last batch of an epoch, with a single negative."""
+    anchors, positives = batch(2, 24)
+    leaf = anchors.clone().requires_grad_()
+    slope = gradient(InfoNCE(temperature=0.1)(leaf, positives), leaf)
+    for near in (None, 0.1):
+        found = fit_softmax(slope, Views(anchors, positives), near=near)
+        assert found is not None
+        assert found.temperature == near
+
+
 def test_too_few_dimensions_prove_nothing() -> None:
     anchors, positives = batch(8, 4)
     assert fit_softmax(torch.ones_like(anchors), Views(anchors, positives)) is None

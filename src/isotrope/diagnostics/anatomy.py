@@ -258,12 +258,13 @@ class Anatomy:
         self.kind, self._near = recognised.kind, recognised.temperature or self._near
         temperature = self.temperature or recognised.temperature
         unknown: Row = {}
-        if recognised.terms is not None and recognised.temperature is not None:
-            unit = self.factor = factor(recognised.terms, views, recognised.temperature)
+        tau, loss = recognised.temperature, recognised.terms
+        if recognised.kind == "softmax" and loss is not None and tau is not None:
+            unit = self.factor = factor(loss, views, tau)
             if unit is None:
                 unknown = {"dissipation": None, "dead": None}
                 # GD is then 1 on average, so that all anchors count in the other components
-                unit = recognised.temperature * float(recognised.terms.dissipation.mean())
+                unit = tau * float(loss.dissipation.mean())
             recognised = recognised.in_units_of(unit)
         if temperature is not None:
             recognised = recognised.in_units_of(1 / temperature)

@@ -17,7 +17,7 @@ __all__ = ["MISFIT", "Kind", "Recognised", "recognise"]
 Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
 MISFIT = 0.05  # of the gradient: components that leave out more are not reported
-_SURE = 0.01  # a softmax that leaves out more has no temperature
+_SURE = 0.01  # what a softmax may leave out; a loss that leaves out more is only near to one
 _PROOF = 1e-3  # pairs that leave out more are none, unless the dtype rounds by more
 _ROUNDING = 1e-5
 _BETTER = 3  # times less than the own pair alone a softmax leaves out, if there is a push
@@ -36,7 +36,8 @@ class Recognised:
             is none of these; ``nothing`` of a gradient that is zero.
         terms: GD, W and pull; None where they are not known, and of ``pairs``, which have none.
             GD has the 1/tau of a softmax in it.
-        temperature: of a softmax, where one fits and another does not.
+        temperature: of a softmax, where one fits and another does not; of ``other``, that of the
+            softmax it is near to, which leaves out at most 5% (NT-Xent), and whose 1/tau is in GD.
         misfit: share of the gradient that is left out by the best description.
         pulled: of ``pairs``, the share that is pulled together, of those with a gradient; the
             others are pushed apart.
@@ -98,12 +99,12 @@ def recognise(
         moved = pairs.pull[pairs.pull.abs() > _PROOF * pairs.pull.abs().max()]
         pulled = float((moved > 0).double().mean()) if len(moved) else None
         return Recognised("pairs", None, None, pairs.misfit, pulled)
-    sure = soft is not None and soft.misfit <= _SURE
-    temperature = soft.temperature if soft is not None and sure else None
-    if labelled and temperature is None:
+    temperature = soft.temperature if soft is not None and soft.misfit <= MISFIT else None
+    sure = soft is not None and temperature is not None and soft.misfit <= _SURE
+    kind: Kind = "softmax" if sure else "other"
+    if labelled and kind == "other":
         return Recognised("scores", None, None, pairs.misfit if soft is None else soft.misfit)
     misfit = 1.0 if soft is None else soft.misfit
-    kind: Kind = "other" if temperature is None else "softmax"
     for choice in choices:
         if _columns(views, choice) > views.anchors.shape[1]:
             continue

@@ -118,7 +118,8 @@ def fit_softmax(
             n times its gradient. ``terms.scale`` is 1/n, that of the mean.
         views: the raw embeddings; rows of one group are not negatives of each other.
         against: what the negatives are: the other view, or both views (NT-Xent).
-        near: a temperature to begin with, say that of the last look.
+        near: a temperature to begin with, say that of the last look. Where several fit alike, it
+            is the one.
 
     Returns:
         None with fewer than 6 dimensions, without negatives, or without a gradient.
@@ -137,6 +138,8 @@ def fit_softmax(
         determined = min(
             map(part.misfit, (_STEP * temperature_, temperature_ / _STEP))
         ) > 2 * part.misfit(temperature_)
+    if not determined and near is not None and part.misfit(near) <= 2 * part.misfit(temperature_):
+        temperature_, determined = near, True
     all_rows = _PairRows(pairs, target, against, torch.arange(len(target)))
     weight, push, pull = all_rows.solved(temperature_)
     divisor = push.where(push != 0, 1.0)
