@@ -155,7 +155,7 @@ def audit(
 
     Args:
         data: one file that ``isotrope train`` reads, of single texts or pairs; or a list of texts
-            or of pairs, a DataFrame, a ``datasets.Dataset``.
+            or of pairs, a DataFrame, a ``datasets.Dataset``, or one column of these.
         encoder: the encoder that training will begin with: a name, a folder, or a loaded one.
         objective: whose components are computed.
         objective_settings: of an objective that is given by its name.

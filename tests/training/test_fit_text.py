@@ -14,7 +14,8 @@ import isotrope
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.hyper import Hyper
 from isotrope.core.result import Result
-from isotrope.data.text.in_memory import write_records
+from isotrope.data.text.in_memory import is_in_memory, write_records
+from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives import MET, InfoNCE
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective, Paper
@@ -56,6 +57,42 @@ def test_data_in_memory(make: str, options: dict[str, Any]) -> None:
     assert outcome.result.details["data"]["unit"] == ("texts" if make == "list" else "pairs")
     config = yaml.safe_load((outcome.output / "config.yaml").read_text())
     assert config["files"] == [str(outcome.output / "data-from-python.jsonl")]
+
+
+@pytest.mark.parametrize("library", ["datasets", "pandas", "polars"])
+def test_one_column_of_a_table_is_a_list_of_texts(library: str, tmp_path: Path) -> None:
+    module = pytest.importorskip(library)
+    table = (module.Dataset.from_dict if library == "datasets" else module.DataFrame)(
+        {"text": ["one", None, "three"]}
+    )
+    column, file = table["text"], tmp_path / "data.jsonl"
+    assert is_in_memory(column)
+    assert write_records(column, [], file)
+    texts = [json.loads(line)["text"] for line in file.read_text(encoding="utf-8").splitlines()]
+    assert texts == ["one", None, "three"]
+    assert [row[0] for row in read_rows(column).texts] == ["one", "three"]
+    for argument in ({"columns": ["text"]}, {"groups": "text"}):
+        with pytest.raises(InputError, match="a list has "):
+            write_records(column, **{"columns": [], "file": tmp_path / "x.jsonl", **argument})
+
+
+@pytest.mark.parametrize("columns", ["0,1", ["0", "1"], [0, 1], (0, 1)])
+def test_columns_without_a_name_are_chosen_by_their_number(
+    columns: Any, options: dict[str, Any]
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame([(*pair, number % 7) for number, pair in enumerate(PAIRS)])
+    found = records(fit(table, **options, columns=columns, groups=2).output)
+    assert [(row["anchor"], row["positive"]) for row in found] == PAIRS
+    assert found[8]["2"] == 1
+
+
+def test_a_table_without_names(options: dict[str, Any]) -> None:
+    pandas = pytest.importorskip("pandas")
+    assert len(records(fit(pandas.DataFrame(TEXTS), **options).output)) == 40
+    with pytest.raises(InputError, match=r"found '0', '1'; choose by name \(columns='0,1'\)"):
+        fit(pandas.DataFrame(PAIRS), **options)
+    assert read_rows(pandas.DataFrame(PAIRS), columns=["0", "1"]).texts == PAIRS
 
 
 def test_a_streamed_data_set_is_written_once(tmp_path: Path) -> None:
@@ -245,6 +282,7 @@ def test_the_keywords_are_the_settings() -> None:
         ("another --output; add --resume to go on", "another output; add resume=True to go on"),
         ("an --output on a file system", "an output on a file system"),
         ("use --no-index", "use --no-index"),
+        ("choose by name (--columns 0,1)", "choose by name (columns='0,1')"),
     ],
 )
 def test_flags_become_arguments(flags: str, python: str) -> None:

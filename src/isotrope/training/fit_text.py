@@ -34,8 +34,8 @@ class TextOptions(TypedDict, total=False):
     sampling: Literal["proportional", "round-robin"]
     objective_settings: Mapping[str, float | str]
     plugin: str | Path | list[str | Path]
-    columns: str | list[str]
-    groups: str | None
+    columns: str | list[str] | list[int]
+    groups: str | int | None
     views: Literal["auto", "dropout", "adjacent", "pairs"]
     query_prompt: str
     passage_prompt: str
@@ -85,12 +85,12 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
 
     Args:
         files: path or paths of text or pairs; or a list of texts, of pairs ``(anchor, positive)``
-            or of triples ``(anchor, positive, hard negative)``; a DataFrame of pandas or polars, or
-            a ``datasets.Dataset``, with the columns ``text``, or ``anchor`` and ``positive``, or
-            those that ``columns`` names; or ``"user/dataset"``, the training split of a dataset of
-            the Hugging Face hub. What is in memory is written to
-            ``output/data-from-python.jsonl``. A dictionary ``{"qa": ..., "nli": ...}`` of any of
-            these is several data sets: a batch comes from one of them.
+            or of triples ``(anchor, positive, hard negative)``; one column of a table, which is a
+            list of texts; a DataFrame of pandas or polars, or a ``datasets.Dataset``, with the
+            columns ``text``, or ``anchor`` and ``positive``, or those that ``columns`` names; or
+            ``"user/dataset"``, the training split of a dataset of the Hugging Face hub. What is in
+            memory is written to ``output/data-from-python.jsonl``. A dictionary ``{"qa": ...,
+            "nli": ...}`` of any of these is several data sets: a batch comes from one of them.
         resume: continue, start or do nothing, as ``--resume`` does.
         settings: ``output="runs/x"``, and any other setting, e.g.
             ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever
@@ -221,7 +221,7 @@ def python_messages(cls: type[RunSettings]) -> Iterator[None]:
         raise
 
 
-_FLAG = re.compile(r"--([a-z][a-z-]*)(?:\.([a-z_]+))?(?:[ =]((?!--)[\w.:-]*\w))?")
+_FLAG = re.compile(r"--([a-z][a-z-]*)(?:\.([a-z_]+))?(?:[ =]((?!--)[\w.:,-]*\w))?")
 
 
 def in_python(message: str, cls: type[RunSettings]) -> str:
@@ -244,7 +244,7 @@ def in_python(message: str, cls: type[RunSettings]) -> str:
             return match[0]
         if _is_number(word) or word.isupper():
             return f"{name}={word}"
-        chosen = word in typing.get_args(cls.model_fields[name].annotation)
+        chosen = "," in word or word in typing.get_args(cls.model_fields[name].annotation)
         return f"{name}={word!r}" if chosen else f"{name}{left}"
 
     return _FLAG.sub(argument, message)

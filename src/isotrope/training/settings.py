@@ -14,7 +14,7 @@ import typing
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, cast
 
 import yaml
 from pydantic import (
@@ -371,13 +371,14 @@ class TrainSettings(RunSettings):
         description="with several data sets: every batch of each of them once an epoch, in random "
         "order, or one batch of each in turn until the smallest is used up",
     )
-    columns: list[str] = Field(
+    columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = Field(
         default_factory=list,
         description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
         "and hard negative: --columns question,answer",
     )
     groups: str | None = Field(
         None,
+        coerce_numbers_to_str=True,
         description="column of those files, text or whole numbers: rows that are equal in it are "
         "not pushed apart, as in grouped.jsonl of `isotrope audit`: --groups label",
     )

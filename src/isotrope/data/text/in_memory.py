@@ -92,9 +92,15 @@ def _names_file(value: object) -> bool:
 
 
 def _library(data: object) -> str:
-    """Return which library's table this is, or ``""``."""
+    """Return which library's table or column this is, or ``""``."""
     first = type(data).__module__.partition(".")[0]
     return first if first in _TABLES else ""
+
+
+def _is_table(data: object) -> bool:
+    """Return whether this has named columns: one column alone is read as a list is."""
+    kind = type(data)  # of an instance, names of rows or of columns are attributes too
+    return bool(_library(data)) and (hasattr(kind, "columns") or hasattr(kind, "column_names"))
 
 
 def write_records(
@@ -149,7 +155,7 @@ def text_records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | N
         InputError: what is not text, or records of different kinds.
     """
     width = 0
-    for number, texts in enumerate(_rows(data, columns)):
+    for number, texts in enumerate(_rows(data, [str(name) for name in columns])):
         if not 1 <= len(texts) <= 3:
             raise InputError(
                 f"record {number} of the data has {len(texts)} texts; a record is one text, "
@@ -166,7 +172,6 @@ def text_records(data: object, columns: Sequence[str]) -> Iterator[tuple[str | N
 
 def _rows(data: object, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Yield the records as they come."""
-    library = _library(data)
     if isinstance(data, Mapping):  # a DatasetDict
         if "train" not in data:
             raise InputError(
@@ -175,8 +180,10 @@ def _rows(data: object, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
             )
         yield from _rows(data["train"], columns)
         return
-    if library:
-        yield from _table(data, library, columns)
+    if _is_table(data):
+        names = (named(columns) if columns else usual_columns)(_DATA, _header(data))
+        for number, row in enumerate(_cells(data, names)):
+            yield tuple(_cell(value, number, name) for value, name in zip(row, names, strict=True))
         return
     if columns:
         raise InputError(
@@ -184,10 +191,10 @@ def _rows(data: object, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         )
     assert isinstance(data, Iterable)  # is_in_memory has refused anything else
     for number, record in enumerate(data):
-        if isinstance(record, str):
-            yield (record,)
-        elif isinstance(record, (tuple, list)):
+        if isinstance(record, (tuple, list)):
             yield tuple(_cell(text, number) for text in record)
+        elif isinstance(record, str) or (_library(data) and missing(record)):
+            yield (_cell(record, number),)
         else:
             raise InputError(
                 f"record {number} of the data is {brief(record)} ({type(record).__name__}); give "
@@ -222,31 +229,25 @@ def _column(data: object, name: str) -> Iterator[str | int | None]:
         InputError: a list, no such column, one that is called as one of text is, or what is neither
             text nor a whole number.
     """
-    library = _library(data)
-    if not library:
+    if not _is_table(data):
         raise InputError(f"groups {name}: a list has no columns; leave groups out, or give a table")
     if name in (*PAIR, *TEXT):
         raise InputError(f"groups {name}: {name!r} is what a column of text is called; rename it")
-    table: Any = data["train"] if isinstance(data, Mapping) else data
-    found = table.column_names if library == "datasets" else list(map(str, table.columns))
-    named((name,))(_DATA, found or ())
-    if library == "datasets":
-        values: Iterable[object] = (row[name] for row in table.select_columns([name]))
-    else:
-        values = table[name].to_list()
-    for number, value in enumerate(values):
+    table = data["train"] if isinstance(data, Mapping) else data
+    named((name,))(_DATA, _header(table))
+    for number, (value,) in enumerate(_cells(table, [name])):
         yield _cell(value, number, name, group=True)
 
 
-def _table(data: object, library: str, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Yield the chosen columns of a table, row by row; a missing value is None."""
-    table: Any = data  # the three libraries have no type in common
-    available = table.column_names if library == "datasets" else list(table.columns)
-    names = (named(columns) if columns else usual_columns)(_DATA, list(map(str, available or ())))
-    rows: Iterable[Sequence[object]]
-    if library == "datasets":
-        rows = ([row[name] for name in names] for row in table.select_columns(list(names)))
-    else:
-        rows = zip(*(table[name].to_list() for name in names), strict=True)
-    for number, row in enumerate(rows):
-        yield tuple(_cell(value, number, name) for value, name in zip(row, names, strict=True))
+def _header(table: Any) -> list[str]:  # noqa: ANN401 - three libraries have no type in common
+    """Return the names of the columns of a table; those of pandas need not be text."""
+    names = table.column_names if _library(table) == "datasets" else list(table.columns)
+    return [str(name) for name in names or ()]
+
+
+def _cells(table: Any, names: Sequence[str]) -> Iterable[Sequence[object]]:  # noqa: ANN401 - likewise
+    """Return the cells of the columns of these names, row by row."""
+    if _library(table) == "datasets":
+        return ([row[name] for name in names] for row in table.select_columns(list(names)))
+    keys = {str(key): key for key in table.columns}
+    return zip(*(table[keys[name]].to_list() for name in names), strict=True)
