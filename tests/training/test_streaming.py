@@ -72,6 +72,10 @@ def test_a_stream_of_the_hub(
         ({"files": ["a=a.txt", "b=b.txt"]}, r"^streaming: streams one data set; leave out the"),
         ({"streaming": 8}, r"^streaming: holds less than a batch of 16; give a larger one"),
         ({"streaming": 1}, r"^streaming: input should be greater than or equal to 2"),
+        (
+            {"streaming": 20},
+            r"^the first 20 records leave 11 .*larger buffer, as streaming=200, or",
+        ),
         ({"streaming": 1000}, r"the data have 300 records, and a buffer of streaming=1000 holds"),
         ({"files": sentences(4)}, r"reads files, or a dataset of the hub by its name, .* \(list\)"),
     ],

@@ -116,6 +116,21 @@ def test_a_later_buffer_without_two_different_records_has_no_step(tmp_path: Path
     assert texts_at(made(tmp_path), 19) == steps[19]
 
 
+@pytest.mark.parametrize("different", [1, BATCH - 1])
+def test_a_first_buffer_with_less_than_a_batch_names_a_larger_one(
+    tmp_path: Path, different: int
+) -> None:
+    numbers = [*(line % different for line in range(SIZE)), *range(30, 100)]
+    records = [Record((str(i),), Path("data"), line, False) for line, i in enumerate(numbers)]
+    message = (
+        r"^the first 30 records leave \d to train on, fewer than a batch of 4 .*--streaming 300"
+    )
+    with pytest.raises(InputError, match=message):
+        StreamedBatches(
+            tmp_path, lambda: iter(records), Source().store, size=SIZE, batch_size=BATCH, seed=1
+        )
+
+
 def test_adjacent_texts_across_the_border_of_a_buffer_stay_held_out(tmp_path: Path) -> None:
     lines = [Record((str(i),), Path("data"), i + 1, opens=i == 0) for i in range(150)]
 

@@ -46,7 +46,8 @@ class StreamedBatches:
         steps_per_epoch: None: where the data end is not known.
 
     Raises:
-        InputError: the data fit into a buffer, or what ``records`` raises.
+        InputError: the data fit into a buffer, less than a batch is left of the first, or what
+            ``records`` raises.
     """
 
     steps_per_epoch = None
@@ -105,9 +106,14 @@ class StreamedBatches:
             store = self._build(self.folder / str(number), self._buffer(number))
             report = store.report
         except TooFewRecords as error:
-            if number == 0:
-                raise
             report = error.report
+        if number == 0 and report.kept < self.batch_size:
+            raise InputError(
+                f"the first {self.size:,} records leave {report.kept} to train on, fewer than a "
+                f"batch of {self.batch_size} ({report.duplicates_dropped} are repeated, "
+                f"{report.held_out} held out, {report.empty_skipped} empty): give a larger buffer, "
+                f"as --streaming {10 * self.size}, or a smaller --batch-size"
+            )
         kept = self.folder / f"{number}.json"
         if not kept.is_file():
             with atomic_replace(kept) as temporary:
