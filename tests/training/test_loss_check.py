@@ -151,6 +151,29 @@ def test_a_module_keeps_nothing_and_shows_its_own_gradients() -> None:
     ]
 
 
+class Head(nn.Module):
+    """A projection, and a queue of projected negatives, of embeddings of one width."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.head = nn.Linear(width, 8)
+        self.register_buffer("queue", torch.eye(9, 8))
+
+    def forward(self, anchors: Tensor, positives: Tensor) -> Tensor:
+        one, two = (F.normalize(self.head(x), dim=1) for x in (anchors, positives))
+        queued = (one @ self.queue.T).exp().mean()
+        self.queue = torch.cat([two.detach(), self.queue])[:9]
+        return infonce(one, two) + queued
+
+
+def test_a_loss_of_one_width_is_called_on_that_width_alone() -> None:
+    assert not wrong(check_loss(Head(16)))
+    assert not wrong(check_loss(Head(768), dimensions=768))
+    (line,) = check_loss(Head(768))
+    assert (line.name, line.passed) == ("one call", False)
+    assert line.means.endswith("had 16 dimensions; if it takes N, check it with --dimensions N")
+
+
 OWN = """
 import torch
 from torch.nn.functional import cross_entropy, normalize

@@ -16,6 +16,8 @@ examples:
   isotrope check my_loss.py               is your loss the same in chunks, gradient-cached, on two
                                           processes, permuted, in bfloat16, and finite at the edge?
   isotrope check my_loss.py:second_loss   the same for one of several losses
+  isotrope check my_loss.py --dimensions 768
+                                          a loss whose layers take embeddings of that width
   isotrope check infonce                  is its gradient what its components say?
 
 The file defines objectives, functions of (anchors, positives) that return a scalar, or modules with
@@ -35,18 +37,32 @@ def run(arguments: Sequence[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("loss", metavar="FILE|NAME", help="file with losses, or an objective")
-    named: str = parser.parse_args(list(arguments)).loss
+    parser.add_argument(
+        "--dimensions",
+        type=int,
+        metavar="N",
+        help="of the embeddings that the losses of a file are called on [16]",
+    )
+    options = parser.parse_args(list(arguments))
+    named: str = options.loss
+    if options.dimensions is not None and options.dimensions < 2:
+        parser.error(f"--dimensions must be 2 or more; found {options.dimensions}")
     file, _, name = named.partition(":")
     if not file.endswith(".py"):
+        if options.dimensions is not None:
+            parser.error(
+                f"--dimensions is for the losses of a FILE.py, and {named} names an objective, "
+                "which is tried at several widths: leave it out"
+            )
         from isotrope.paradigm import registry
         from isotrope.paradigm.proof import prove
 
         objective = registry.find(named)
         checked = {objective.name: prove(objective)}
     else:
-        from isotrope.training.loss_check import check_file
+        from isotrope.training.loss_check import DIMENSIONS, check_file
 
-        checked = check_file(Path(file), name)
+        checked = check_file(Path(file), name, dimensions=options.dimensions or DIMENSIONS)
     for place, (key, checks) in enumerate(checked.items()):
         print("\n" * (place > 0) + f"{key}\n")
         _print(checks)

@@ -290,7 +290,7 @@ def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
-# degenerate input: how a 6 x 5 batch is spoilt
+# degenerate input: how a batch of 6 is spoilt
 DEGENERATE: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "equal rows": lambda a, b: (a[:1].repeat(6, 1), a[:1].repeat(6, 1)),
     "zero rows": lambda a, b: (a * _but(0), b * _but(1)),
@@ -313,9 +313,9 @@ def _constant_column(x: Tensor) -> Tensor:
     return torch.cat([x[:, 1:], torch.ones(len(x), 1)], dim=1)
 
 
-def degenerate(case: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return one of ``DEGENERATE`` as leaves that require gradients."""
-    a, b = DEGENERATE[case](*_random(6, 5, Generator().manual_seed(0)))
+def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tensor]:
+    """Return one of ``DEGENERATE``, of d dimensions, as leaves that require gradients."""
+    a, b = DEGENERATE[case](*_random(6, d, Generator().manual_seed(0)))
     return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
 
 

@@ -24,12 +24,15 @@ from isotrope.paradigm.proof import DEGENERATE, Check, degenerate, prove
 from isotrope.training.gradient_cache import cached
 from isotrope.training.launch import launch
 
-__all__ = ["check_file", "check_loss"]
+__all__ = ["DIMENSIONS", "check_file", "check_loss"]
 
 SAME = 1e-5
 """The largest relative difference that counts as rounding: float32 stays far below, a bug above."""
 
-_ROWS, _INPUTS, _DIMENSIONS = 24, 12, 16
+DIMENSIONS = 16
+"""Of the embeddings that a loss is called on, unless it needs others."""
+
+_ROWS, _INPUTS = 24, 12
 _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
 """Names of a parameter or an attribute by which a loss divides its batch."""
 
@@ -49,13 +52,16 @@ class _LossAndGradients(NamedTuple):
     gradients: list[Tensor]
 
 
-def check_file(file: Path, name: str = "") -> dict[str, list[Check]]:
+def check_file(
+    file: Path, name: str = "", *, dimensions: int = DIMENSIONS
+) -> dict[str, list[Check]]:
     """Check the losses of a Python file.
 
     Args:
         file: defines objectives, or functions of (anchors, positives) or of (anchors, positives,
             negatives), or modules with such a ``forward``.
         name: of one of them; by default all whose name contains "loss", and all objectives.
+        dimensions: of the embeddings that losses are called on; objectives take any.
 
     Returns:
         The checks of each by its name.
@@ -78,7 +84,9 @@ def check_file(file: Path, name: str = "") -> dict[str, list[Check]]:
         for key, value in losses.items()
     }
     return {
-        key: prove(losses[key]) if loss is None else check_loss(loss, (file, key))
+        key: prove(losses[key])
+        if loss is None
+        else check_loss(loss, (file, key), dimensions=dimensions)
         for key, loss in built.items()
     }
 
@@ -118,28 +126,37 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
     return loss
 
 
-def check_loss(loss: Loss, source: tuple[Path, str] | None = None) -> list[Check]:
+def check_loss(
+    loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
+) -> list[Check]:
     """Check a loss; a few seconds.
 
     Args:
         loss: of anchors and positives, both n x d and not normalised, and of n x d negatives if it
             needs a third argument; returns a scalar. Of a module each call gets a copy.
         source: the file and the name by which another process finds the loss.
+        dimensions: d, for a loss that has layers or a queue of that width.
 
     Returns:
         A line for each comparison; ``passed`` is None for what could not be compared.
     """
     try:
-        whole = _whole(loss)
-    except Exception as error:  # whatever somebody's loss raises is the finding
+        whole = _whole(loss, dimensions)
+    except InputError as error:
         return [_raised("one call", error)]
-    checks = [_compared("rows permuted", lambda: _whole(loss, permuted=True), whole, _PERMUTED)]
-    checks += _in_chunks(loss, whole)
-    checks += _by_margin(loss)
-    checks.append(_compared("gradient-cached", lambda: _cached(loss), whole, _CACHED))
+    except Exception as error:  # whatever somebody's loss raises is the finding
+        return [_raised("one call", error, _WIDTH.format(dimensions))]
+    permuted = functools.partial(_whole, loss, dimensions, permuted=True)
+    checks = [_compared("rows permuted", permuted, whole, _PERMUTED)]
+    checks += _in_chunks(loss, dimensions, whole)
+    checks += _by_margin(loss, dimensions)
+    checks.append(_compared("gradient-cached", lambda: _cached(loss, dimensions), whole, _CACHED))
     if source is not None:
-        checks.append(_on_two(loss, source, whole))
-    return [*checks, _rounded(loss), *_collapsed(loss)]
+        checks.append(_on_two(loss, dimensions, source, whole))
+    return [*checks, _rounded(loss, dimensions), *_collapsed(loss, dimensions)]
+
+
+_WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimensions N"
 
 
 _PERMUTED = "it depends on the order of the rows: a mask or a label is at the wrong place"
@@ -158,10 +175,10 @@ _BF16 = "arithmetic in bfloat16 loses more than the rounding of its inputs: comp
 _COLLAPSE = "one such batch ends a training: clamp norms, or return 0 where there is nothing"
 
 
-def _data(dtype: torch.dtype = torch.float64) -> tuple[nn.Module, list[Tensor]]:
+def _data(dimensions: int, dtype: torch.dtype = torch.float64) -> tuple[nn.Module, list[Tensor]]:
     """Return an encoder, and the inputs of anchors, positives and negatives."""
     numbers = torch.Generator().manual_seed(0)
-    layer = nn.Linear(_INPUTS, _DIMENSIONS)
+    layer = nn.Linear(_INPUTS, dimensions)
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=numbers))
@@ -203,33 +220,37 @@ def _result(
 
 
 def _whole(
-    loss: Loss, *, permuted: bool = False, options: Mapping[str, float] | None = None
+    loss: Loss,
+    dimensions: int,
+    *,
+    permuted: bool = False,
+    options: Mapping[str, float] | None = None,
 ) -> _LossAndGradients:
-    loss, (encoder, inputs) = _fresh(loss), _data()
+    loss, (encoder, inputs) = _fresh(loss), _data(dimensions)
     if permuted:
         order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
         inputs = [x[order] for x in inputs]
     return _result(loss, encoder, [encoder(x) for x in inputs], options)
 
 
-def _cached(loss: Loss) -> _LossAndGradients:
-    loss, (encoder, inputs) = _fresh(loss), _data()
+def _cached(loss: Loss, dimensions: int) -> _LossAndGradients:
+    loss, (encoder, inputs) = _fresh(loss), _data(dimensions)
     views = [torch.cat(cached(encoder, [(part,) for part in x.split(7)])) for x in inputs]
     return _result(loss, encoder, views)
 
 
-def _in_chunks(loss: Loss, whole: _LossAndGradients) -> Iterator[Check]:
+def _in_chunks(loss: Loss, dimensions: int, whole: _LossAndGradients) -> Iterator[Check]:
     """Compare the sizes by which the loss divides its batch, by itself."""
     for name in _SIZES:
         if _setting(loss, name) is _MISSING:
             continue
         for size in (_ROWS, 8, 7):
             divided, options = _varied(loss, name, size)
-            way = functools.partial(_whole, divided, options=options)
+            way = functools.partial(_whole, divided, dimensions, options=options)
             yield _compared(f"in chunks: {name}={size}", way, whole, _CHUNKS)
 
 
-def _by_margin(loss: Loss) -> Iterator[Check]:
+def _by_margin(loss: Loss, dimensions: int = DIMENSIONS) -> Iterator[Check]:
     """Widen its margin, where positives are similar and where they are opposite."""
     for name in _MARGINS:
         margin = _setting(loss, name)
@@ -238,8 +259,11 @@ def _by_margin(loss: Loss) -> Iterator[Check]:
         label, changes = f"wider: {name}", []
         try:
             for sign in (1, -1):
-                values = [_turned(loss, name, width, sign) for width in (margin, margin + _WIDER)]
-                changes.append(values[1] - values[0])
+                narrow, wide = (
+                    _turned(loss, dimensions, name, width, sign)
+                    for width in (margin, margin + _WIDER)
+                )
+                changes.append(wide - narrow)
         except Exception as error:  # whatever somebody's loss raises is the finding
             yield _raised(label, error)
             continue
@@ -248,10 +272,10 @@ def _by_margin(loss: Loss) -> Iterator[Check]:
         yield Check(label, 1, shown, passed=passed, means="" if passed else _TURNED)
 
 
-def _turned(loss: Loss, name: str, value: float, sign: int) -> float:
+def _turned(loss: Loss, dimensions: int, name: str, value: float, sign: int) -> float:
     """Return the loss with another value of a setting, of anchors or of their opposites."""
     varied, options = _varied(loss, name, value)
-    encoder, inputs = _data()
+    encoder, inputs = _data(dimensions)
     anchors, *rest = (encoder(x) for x in inputs)
     views = [sign * anchors, *rest]
     return float(_fresh(varied)(*views[: _takes(loss)], **options).detach())
@@ -276,17 +300,20 @@ def _varied(loss: Loss, name: str, value: float) -> tuple[Loss, dict[str, Any]]:
     return varied, {}
 
 
-def _on_two(loss: Loss, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
+def _on_two(
+    loss: Loss, dimensions: int, source: tuple[Path, str], whole: _LossAndGradients
+) -> Check:
     """Compare with two processes, as DistributedDataParallel averages their gradients."""
     name = "on two processes"
     try:
-        _, answer = launch(2, _rank, source)
+        _, answer = launch(2, _rank, (*source, dimensions))
     except (RuntimeError, InputError) as error:
         return _raised(name, error)
     if answer is None:
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
     both = _LossAndGradients(*answer)
-    alone = [_half(loss, slice(0, _ROWS // 2)), _half(loss, slice(_ROWS // 2, _ROWS))]
+    halves = slice(0, _ROWS // 2), slice(_ROWS // 2, _ROWS)
+    alone = [_half(loss, dimensions, rows) for rows in halves]
     separate = _LossAndGradients(*(_mean(part) for part in zip(*alone, strict=True)))
     if _distance(both, whole) > SAME and _distance(both, separate) <= SAME:
         return Check(name, 1, _shown(_distance(both, whole)), passed=None, means=_OWN)
@@ -300,30 +327,30 @@ def _mean(parts: Any) -> Any:  # noqa: ANN401 - two values, or two lists of grad
     return [(a + b) / 2 for a, b in zip(first, second, strict=True)]
 
 
-def _half(loss: Loss, rows: slice) -> _LossAndGradients:
-    loss, (encoder, inputs) = _fresh(loss), _data()
+def _half(loss: Loss, dimensions: int, rows: slice) -> _LossAndGradients:
+    loss, (encoder, inputs) = _fresh(loss), _data(dimensions)
     return _result(loss, encoder, [encoder(x[rows]) for x in inputs])
 
 
-def _rank(source: tuple[Path, str]) -> tuple[int, tuple[Tensor, list[Tensor]]]:
+def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor]]]:
     """Do one process's part: its rows, and the mean of both processes' values and gradients."""
-    file, key = source
+    file, key, dimensions = source
     torch.set_num_threads(1)
     loss = _built(file, key, vars(registry.run_file(file))[key])
     with process_group("cpu"):
-        result = _half(loss, rows_of(_ROWS))
+        result = _half(loss, dimensions, rows_of(_ROWS))
         mean = [all_reduce_sum(x) / 2 for x in (result.value, *result.gradients)]
     return 0, (mean[0], mean[1:])
 
 
-def _rounded(loss: Loss) -> Check:
+def _rounded(loss: Loss, dimensions: int) -> Check:
     """Compare bfloat16 with float64 on the same rounded embeddings.
 
     The measure is what rounding alone does: by how much the result changes in float64 if every
     input is off by half a unit in the last place of bfloat16, at random.
     """
     name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
-    encoder, inputs = _data()
+    encoder, inputs = _data(dimensions)
     exact = [encoder(x).detach().bfloat16().double() for x in inputs]
     true = _by_embeddings(_fresh(loss), exact)
     unit = torch.finfo(torch.bfloat16).eps / 2
@@ -352,9 +379,9 @@ def _by_embeddings(loss: Loss, views: list[Tensor]) -> _LossAndGradients:
     return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
 
 
-def _collapsed(loss: Loss) -> Iterator[Check]:
+def _collapsed(loss: Loss, dimensions: int) -> Iterator[Check]:
     """Call it where embeddings are equal, zero, or one: value and gradients must be finite."""
-    cases = {case: degenerate(case, torch.float32) for case in DEGENERATE}
+    cases = {case: degenerate(case, torch.float32, dimensions) for case in DEGENERATE}
     single = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
     for case, leaves in {**cases, "one row": (single[0], single[1])}.items():
         name = f"at the edge: {case}"
@@ -397,8 +424,8 @@ def _shown(distance: float) -> str:
     return f"{distance:.1e}"
 
 
-def _raised(name: str, error: Exception) -> Check:
-    return Check(name, 1, _line(error), passed=False, means="training would stop here")
+def _raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
+    return Check(name, 1, _line(error), passed=False, means=means)
 
 
 def _line(error: Exception) -> str:
