@@ -1,5 +1,7 @@
 """The check of anybody's loss: seven bugs of published losses are caught, repaired ones pass."""
 
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,46 @@ def test_a_wider_margin_is_harder_for_all_pairs_or_easier_for_all(
     assert not list(_by_margin(infonce))
 
 
+def drops_out(anchors: Tensor, positives: Tensor, margin: float = 0.1) -> Tensor:
+    return infonce(F.dropout(anchors, 0.1), positives) + margin
+
+
+def draws_negatives(anchors: Tensor, positives: Tensor) -> Tensor:
+    other = torch.randint(len(anchors), (len(anchors),))
+    return F.relu(
+        (anchors - positives).norm(dim=1) - (anchors - positives[other]).norm(dim=1)
+    ).sum()
+
+
+NUMBERS = random.Random(0)
+
+
+def draws_elsewhere(anchors: Tensor, positives: Tensor) -> Tensor:
+    return infonce(anchors + NUMBERS.random(), positives)
+
+
+@pytest.mark.parametrize(
+    ("loss", "says", "others"),
+    [
+        (drops_out, "it draws random numbers", ["wider: margin", "gradient-cached"]),
+        (draws_negatives, "it draws random numbers", ["gradient-cached"]),
+        (draws_elsewhere, "a second call on the same batch", []),
+    ],
+)
+def test_a_loss_that_draws_is_compared_where_its_numbers_are_the_same(
+    loss: Callable[..., Tensor], says: str, others: list[str]
+) -> None:
+    first, *rest = check_loss(loss)
+    assert (first.name, first.passed) == ("called again", None)
+    assert first.means.startswith(says)
+    assert [check.name for check in rest if not check.name.startswith("at the edge")] == others
+    assert not wrong(rest)
+
+
+def never_finite(anchors: Tensor, positives: Tensor) -> Tensor:
+    return infonce(anchors, positives) / 0
+
+
 def by_length(anchors: Tensor, positives: Tensor) -> Tensor:
     unit = anchors / anchors.norm(dim=1, keepdim=True)
     return (unit * positives).sum(dim=1).neg().mean()
@@ -113,6 +155,7 @@ def goes_backward(anchors: Tensor, positives: Tensor) -> Tensor:
     [
         (by_length, "at the edge: zero rows"),
         (first_row, "rows permuted"),
+        (never_finite, "rows permuted"),
         (small_difference, "in bfloat16"),
         (goes_backward, "one call"),
         (lambda anchors, positives: anchors @ positives.T, "one call"),

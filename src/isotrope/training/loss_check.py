@@ -9,6 +9,7 @@ goes to :func:`isotrope.paradigm.proof.prove` instead, which knows more of it.
 import copy
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -141,24 +142,44 @@ def check_loss(
         A line for each comparison; ``passed`` is None for what could not be compared.
     """
     try:
-        whole = _whole(loss, dimensions)
-    except InputError as error:
-        return [_raised("one call", error)]
-    except Exception as error:  # whatever somebody's loss raises is the finding
+        whole, again, reseeded = (_whole(loss, dimensions, seed=seed) for seed in (0, 0, 1))
+    except RuntimeError as error:  # as torch says that shapes do not fit
         return [_raised("one call", error, _WIDTH.format(dimensions))]
-    permuted = functools.partial(_whole, loss, dimensions, permuted=True)
-    checks = [_compared("rows permuted", permuted, whole, _PERMUTED)]
-    checks += _in_chunks(loss, dimensions, whole)
-    checks += _by_margin(loss, dimensions)
-    checks.append(_compared("gradient-cached", lambda: _cached(loss, dimensions), whole, _CACHED))
-    if source is not None:
-        checks.append(_on_two(loss, dimensions, source, whole))
-    return [*checks, _rounded(loss, dimensions), *_collapsed(loss, dimensions)]
+    except Exception as error:  # whatever somebody's loss raises is the finding
+        return [_raised("one call", error)]
+    # what is not finite differs from itself, and is no sign of random numbers
+    remembers = SAME < _distance(again, whole) < math.inf
+    draws = SAME < (change := _distance(reseeded, whole)) < math.inf
+    checks = []
+    if remembers or draws:
+        why = _REMEMBERS if remembers else _DRAWS
+        checks.append(Check("called again", 1, _shown(change), passed=None, means=why))
+    else:
+        permuted = functools.partial(_whole, loss, dimensions, permuted=True)
+        checks.append(_compared("rows permuted", permuted, whole, _PERMUTED))
+        checks += _in_chunks(loss, dimensions, whole)
+    if not remembers:
+        checks += _by_margin(loss, dimensions)
+        way = functools.partial(_cached, loss, dimensions)
+        checks.append(_compared("gradient-cached", way, whole, _CACHED))
+    if not (remembers or draws):
+        if source is not None:
+            checks.append(_on_two(loss, dimensions, source, whole))
+        checks.append(_rounded(loss, dimensions))
+    return [*checks, *_collapsed(loss, dimensions)]
 
 
 _WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimensions N"
 
 
+_DRAWS = (
+    "it draws random numbers, which differ with the rows permuted, in chunks, on two processes and "
+    "in bfloat16: these are not compared"
+)
+_REMEMBERS = (
+    "a second call on the same batch, after the same torch.manual_seed, gives another value: only "
+    "whether it is finite is checked"
+)
 _PERMUTED = "it depends on the order of the rows: a mask or a label is at the wrong place"
 _CACHED = "it does more with the embeddings than one backward pass: do not train it with a cache"
 _CHUNKS = "its chunks are not the batch: gradients are dropped, or an offset is missing"
@@ -187,9 +208,9 @@ def _data(dimensions: int, dtype: torch.dtype = torch.float64) -> tuple[nn.Modul
     return encoder, [view.to(dtype) for view in (x, x + 0.5 * noise, other)]
 
 
-def _fresh(loss: Loss, dtype: torch.dtype = torch.float64) -> Loss:
-    """Return a loss as it was at first, with the same random numbers."""
-    torch.manual_seed(0)
+def _fresh(loss: Loss, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
+    """Return a loss as it was at first, with the random numbers of a seed."""
+    torch.manual_seed(seed)
     return copy.deepcopy(loss).to(dtype) if isinstance(loss, nn.Module) else loss
 
 
@@ -225,8 +246,9 @@ def _whole(
     *,
     permuted: bool = False,
     options: Mapping[str, float] | None = None,
+    seed: int = 0,
 ) -> _LossAndGradients:
-    loss, (encoder, inputs) = _fresh(loss), _data(dimensions)
+    loss, (encoder, inputs) = _fresh(loss, seed=seed), _data(dimensions)
     if permuted:
         order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
         inputs = [x[order] for x in inputs]
