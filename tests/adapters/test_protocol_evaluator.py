@@ -52,6 +52,21 @@ def test_scores_are_those_of_evaluate_and_choose_the_best_step(pairs: Path, tmp_
     assert theirs.state.best_metric == max(float(row["dev.tsv"]) for row in rows)
 
 
+def test_rows_of_other_metrics_have_a_file_of_their_own(pairs: Path, tmp_path: Path) -> None:
+    model, folder = scratch(), tmp_path / "eval"
+    narrow = ProtocolEvaluator(sts=pairs)
+    wide = ProtocolEvaluator(sts=pairs, corpus=pairs)
+    for step, evaluator in enumerate((narrow, wide, narrow, wide)):
+        evaluator(model, str(folder), steps=step)
+    steps = {}
+    for file in folder.iterdir():
+        with file.open(newline="") as handle:
+            header, *rows = csv.reader(handle)
+        assert {len(row) for row in rows} == {len(header)}
+        steps[file.name] = [row[1] for row in rows]
+    assert steps == {"protocols_results.csv": ["0", "2"], "protocols_results-2.csv": ["1", "3"]}
+
+
 def test_what_cannot_be_scored_is_said(pairs: Path) -> None:
     model = scratch()
     with pytest.raises(InputError, match="nothing to evaluate on"):

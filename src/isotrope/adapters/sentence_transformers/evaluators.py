@@ -8,6 +8,7 @@ It scores as ``isotrope evaluate`` does and gives the same numbers.
 """
 
 import csv
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -40,7 +41,8 @@ class ProtocolEvaluator(BaseEvaluator):
         greater_is_better: whether the best ``primary`` is the largest.
         name: goes in front of every metric.
         batch_size: texts a batch.
-        write_csv: append a line to ``protocols[_NAME]_results.csv`` below the trainer's output.
+        write_csv: append a line to ``protocols[_NAME]_results.csv`` below the trainer's output; to
+            ``..._results-2.csv`` and so on where that file has columns of other metrics.
     """
 
     def __init__(
@@ -106,7 +108,7 @@ class ProtocolEvaluator(BaseEvaluator):
             raise InputError(f"no metric {self._primary!r}; there are {', '.join(metrics)}")
         self.primary_metric = self._primary or next(iter(metrics))
         if output_path is not None and self.write_csv:
-            self._write(Path(output_path), {"epoch": epoch, "steps": steps, **metrics})
+            self._write(Path(output_path), {"epoch": epoch, "steps": steps, **numbers})
         prefixed: dict[str, float] = self.prefix_name_to_metrics(metrics, self.name)
         self.store_metrics_in_model_card_data(model, prefixed, epoch, steps)
         return prefixed
@@ -115,13 +117,23 @@ class ProtocolEvaluator(BaseEvaluator):
         """Return the settings for the model card."""
         return {key: value for key, value in self._options.items() if value is not None}
 
-    def _write(self, folder: Path, row: dict[str, float]) -> None:
-        file = folder / f"protocols{f'_{self.name}' if self.name else ''}_results.csv"
-        with os_errors_as_input_errors(file):
+    def _write(self, folder: Path, row: dict[str, float | int | str | None]) -> None:
+        stem = f"protocols{f'_{self.name}' if self.name else ''}_results"
+        with os_errors_as_input_errors(folder / f"{stem}.csv"):
             folder.mkdir(parents=True, exist_ok=True)
-            new = not file.exists()
+            files = (folder / f"{stem}{'' if n == 1 else f'-{n}'}.csv" for n in count(1))
+            file = next(file for file in files if _header(file) in (None, list(row)))
+            new = _header(file) is None
             with file.open("a", newline="", encoding="utf-8") as handle:
                 writer = csv.DictWriter(handle, list(row))
                 if new:
                     writer.writeheader()
                 writer.writerow(row)
+
+
+def _header(file: Path) -> list[str] | None:
+    """Return the names in the first line of a CSV file, or None where there are none."""
+    if not file.exists():
+        return None
+    with file.open(newline="", encoding="utf-8") as handle:
+        return next(csv.reader(handle), None)
