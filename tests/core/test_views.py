@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
+from isotrope.core.errors import InputError
 from isotrope.core.moments import moments_across, moments_within
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, unit
@@ -42,6 +43,20 @@ def test_what_does_not_fit(arguments: dict[str, object], message: str) -> None:
     fitting = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3)}
     with pytest.raises(ValueError, match=message):
         Views(**{**fitting, **arguments})
+
+
+@pytest.mark.parametrize("name", ["anchors", "positives", "negatives"])
+@pytest.mark.parametrize("view", [np.ones((4, 3), np.float32), [[1.0] * 3] * 4, "text"], ids=repr)
+def test_what_is_no_tensor(name: str, view: object) -> None:
+    given = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3), name: view}
+    with pytest.raises(InputError, match=f"^{name} must be a tensor, n x d; found [a-z]+: torch"):
+        Views(**given)
+
+
+def test_arrays_for_both_views() -> None:
+    array = np.ones((4, 3), np.float32)
+    with pytest.raises(InputError, match="anchors must be a tensor, n x d; found ndarray"):
+        Views(array, array)  # type: ignore[arg-type]
 
 
 def test_the_positive_of_each_anchor_counts_from_the_offset() -> None:

@@ -455,6 +455,8 @@ def test_mistakes_are_named() -> None:
         Anatomy(every=0)
     with pytest.raises(ValueError, match="temperature must be positive; found -1"):
         Anatomy(temperature=-1.0)
+    with pytest.raises(InputError, match=r"^the loss must be the tensor .* found 1.5 \(float\)"):
+        Anatomy().observe(anchors, positives, 1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"must be a scalar; found shape \(12, 1\)"):
         Anatomy().observe(anchors, positives, loss.expand(12, 1))
     with pytest.raises(ValueError, match="does not depend on these anchors"):

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
+from isotrope.core.errors import InputError
 
 __all__ = ["Views", "across_unit", "lengths", "standard", "unit"]
 
@@ -128,20 +129,31 @@ class Views:
         """Check the shapes; groups in a list or an array become a tensor.
 
         Raises:
+            InputError: views that are no tensors.
             ValueError: shapes or dtypes that do not fit each other.
         """
         a, p = self.anchors, self.positives
-        if (
-            self.negatives is None
-            and self.groups is None
-            and self.offset == 0
-            and a.ndim == 2
-            and a.shape == p.shape
-            and a.dtype == p.dtype
-            and a.shape[0] > 0
-            and a.is_floating_point()
-        ):
-            return  # most batches; in small ones what follows would be a part of the loss's time
+        try:
+            if (
+                self.negatives is None
+                and self.groups is None
+                and self.offset == 0
+                and a.ndim == 2
+                and a.shape == p.shape
+                and a.dtype == p.dtype
+                and a.shape[0] > 0
+                and a.is_floating_point()
+            ):
+                return  # most batches; in small ones what follows would be a part of the time
+        except (AttributeError, TypeError):
+            pass  # what is no tensor is named next
+        given = {"anchors": a, "positives": p, "negatives": self.negatives}
+        for name, view in given.items():
+            if not isinstance(view, Tensor) and (view is not None or name != "negatives"):
+                raise InputError(
+                    f"{name} must be a tensor, n x d; found {type(view).__name__}: "
+                    "torch.as_tensor makes one of an array"
+                )
         if self.anchors.ndim != 2 or self.positives.ndim != 2:
             raise ValueError(
                 "anchors and positives must be matrices (n x d); found shapes "

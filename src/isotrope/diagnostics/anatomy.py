@@ -13,6 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.documents import brief
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.terms import Terms
@@ -159,6 +160,7 @@ class Anatomy:
             step: number of the step; by default of the call, from 0.
 
         Raises:
+            InputError: embeddings or a loss that are no tensors.
             ValueError: shapes that do not fit, a loss that is not a scalar, or one that does not
                 depend on the anchors.
         """
@@ -459,6 +461,11 @@ def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float
 
 
 def _scalar(loss: Tensor) -> float:
+    if not isinstance(loss, Tensor):
+        raise InputError(
+            "the loss must be the tensor whose backward() is called next, which shows its "
+            f"gradient; found {brief(loss)} ({type(loss).__name__})"
+        )
     if loss.numel() != 1:
         raise ValueError(
             f"the loss must be a scalar; found shape {tuple(loss.shape)}: reduce it, and say how "

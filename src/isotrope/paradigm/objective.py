@@ -261,6 +261,7 @@ class Objective:
             backend: what computes the row statistics, see ``isotrope.kernels.choose``.
 
         Raises:
+            InputError: embeddings that are no tensors.
             ValueError: shapes that do not fit, or negatives for an objective without any.
         """
         return self.loss(Views(anchors, positives, negatives, groups=groups), backend=backend)

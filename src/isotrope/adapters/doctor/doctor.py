@@ -195,6 +195,7 @@ class Doctor:
             step: number of the step; by default of the call, from 0.
 
         Raises:
+            InputError: embeddings or a loss that are no tensors.
             ValueError: shapes that do not fit, a loss that is not a scalar, or one that does not
                 depend on the anchors.
         """
