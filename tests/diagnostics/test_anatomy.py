@@ -448,6 +448,17 @@ def test_what_is_no_anatomy_is_refused(tmp_path: Path, content: str | None) -> N
         Anatomy.load(tmp_path)
 
 
+def test_a_named_objective_is_built() -> None:
+    anchors, positives = batch()
+    objective = InfoNCE()
+    loss = objective(anchors, positives)
+    named = Anatomy("InfoNCE")
+    assert named.observe(anchors, positives, loss) == Anatomy(objective).observe(
+        anchors, positives, loss
+    )
+    assert named.kind == "known"
+
+
 def test_mistakes_are_named() -> None:
     anchors, positives = batch()
     loss = users_loss(anchors, positives)
@@ -455,6 +466,19 @@ def test_mistakes_are_named() -> None:
         Anatomy(every=0)
     with pytest.raises(ValueError, match="temperature must be positive; found -1"):
         Anatomy(temperature=-1.0)
+    for wrong, message in (
+        ({"reduction": "avg"}, "reduction must be 'mean' or 'sum'; found 'avg'"),
+        ({"reduction": "Mean"}, "reduction must be 'mean' or 'sum'; found 'Mean'"),
+        ({"against": "Both"}, "against must be 'cross', 'both' or None; found 'Both'"),
+        ({"against": "within"}, "against must be 'cross', 'both' or None; found 'within'"),
+        ({"objective": "infonse"}, r"unknown objective 'infonse' \(did you mean 'infonce'\?\)"),
+        (
+            {"objective": InfoNCE},
+            "objective must be an objective of isotrope, as InfoNCE\\(\\), or",
+        ),
+    ):
+        with pytest.raises(InputError, match=message):
+            Anatomy(**wrong)  # type: ignore[arg-type]
     with pytest.raises(InputError, match=r"^the loss must be the tensor .* found 1.5 \(float\)"):
         Anatomy().observe(anchors, positives, 1.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"must be a scalar; found shape \(12, 1\)"):

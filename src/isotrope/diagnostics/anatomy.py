@@ -21,6 +21,7 @@ from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.observe import columns, measure, measure_unpaired, negative_count
+from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
@@ -67,7 +68,7 @@ class Anatomy:
       8 pairs on a side, and where all labels are equal.
 
     Args:
-        objective: the loss, if it is one of this library.
+        objective: the loss, if it is one of this library, or its name, for its default settings.
         every: steps between two measured batches; step 0 is measured.
         against: the views that hold the negatives of another loss: the other view, or both
             (NT-Xent); None infers it.
@@ -89,6 +90,7 @@ class Anatomy:
             ``dead`` are then None.
 
     Raises:
+        InputError: an unknown objective, ``against`` or ``reduction``.
         ValueError: an ``every`` or a temperature that is not positive.
     """
 
@@ -97,7 +99,7 @@ class Anatomy:
 
     def __init__(
         self,
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         *,
         every: int = 10,
         against: Literal["cross", "both"] | None = None,
@@ -108,6 +110,17 @@ class Anatomy:
         for name, value in (("every", every), ("temperature", temperature)):
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive; found {value}")
+        if against not in (None, "cross", "both"):
+            raise InputError(f"against must be 'cross', 'both' or None; found {brief(against)}")
+        if reduction not in ("mean", "sum"):
+            raise InputError(f"reduction must be 'mean' or 'sum'; found {brief(reduction)}")
+        if isinstance(objective, str):
+            objective = registry.build(objective)
+        if not isinstance(objective, Objective | None):
+            raise InputError(
+                "objective must be an objective of isotrope, as InfoNCE(), or its name; leave it "
+                f"out for another loss; found {brief(objective)}"
+            )
         self.objective, self.every = objective, every
         self.against, self.reduction, self.temperature = against, reduction, temperature
         self.settings = dict(settings or {})

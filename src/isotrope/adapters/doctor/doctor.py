@@ -77,8 +77,8 @@ class Doctor:
         path: folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
         module: name of the module that makes the embeddings, one vector an input, as
             ``named_modules()`` of the model has it; by default the model itself.
-        objective: the loss, if it is an objective of isotrope; that of an ``ObjectiveLoss`` is
-            found automatically.
+        objective: the loss, if it is an objective of isotrope, or its name, for its default
+            settings; that of an ``ObjectiveLoss`` is found automatically.
         against: the views that hold the negatives of another loss: the other view, or both; None
             infers it.
         reduction: how the loss reduces its n anchors to one number.
@@ -95,6 +95,7 @@ class Doctor:
         off: whether an error has stopped the doctor.
 
     Raises:
+        InputError: an unknown objective, ``against`` or ``reduction``.
         ValueError: an ``every`` or a temperature that is not positive.
     """
 
@@ -107,7 +108,7 @@ class Doctor:
         every: int = 10,
         path: str | Path | None = None,
         module: str | None = None,
-        objective: Objective | None = None,
+        objective: Objective | str | None = None,
         against: Literal["cross", "both"] | None = None,
         reduction: Literal["mean", "sum"] = "mean",
         temperature: float | None = None,
