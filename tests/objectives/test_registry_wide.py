@@ -318,6 +318,24 @@ def test_batches_with_groups_of_their_own_go_through_vmap(name: str) -> None:
     torch.testing.assert_close(torch.func.vmap(value)(a, p, groups), expected)
 
 
+@pytest.mark.parametrize("name", registry.names())
+def test_forward_mode_holds_the_same_constant_as_backward_mode(name: str) -> None:
+    """Whole objectives and their parts: first derivatives, and the Hessian of the whole."""
+    whole = registry.build(name)
+    views = random_views(whole, 5, 3)
+    a, p, change = views.anchors, views.positives, views.anchors.flip(0).cos()
+    for objective in (whole, *(whole.parts if whole.has_terms else ())):
+
+        def value(x: torch.Tensor, objective: Objective = objective) -> torch.Tensor:
+            return objective(x, p, views.negatives)
+
+        _, forward = torch.func.jvp(value, (a,), (change,))
+        torch.testing.assert_close(forward, (torch.func.grad(value)(a) * change).sum())
+        if objective is whole:
+            twice = torch.func.jacrev(torch.func.grad(value))(a)
+            torch.testing.assert_close(torch.func.hessian(value)(a), twice)
+
+
 @over(*CASES)
 def test_second_derivatives(name: str, settings: dict[str, Any]) -> None:
     """Of everything that flows, the temperature too."""

@@ -1,6 +1,6 @@
 """The Terms record: gradient dissipation, weight and ratio of an objective's gradient."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from torch import Tensor
@@ -59,3 +59,13 @@ class Terms:
             return None
         mass = self.mass
         return (self.pull / mass.where(mass != 0, 1.0)).where(mass != 0, 0.0)
+
+    def detached(self) -> "Terms":
+        """The same numbers without their history, that of forward-mode derivatives included."""
+        return replace(
+            self,
+            dissipation=self.dissipation.detach(),
+            weight=self.weight.detach(),
+            pull=self.pull.detach(),
+            residual=None if self.residual is None else self.residual.detach(),
+        )

@@ -106,6 +106,9 @@ class LazyWeights:
     def any(self) -> bool:
         return bool(self._mass.any()) or bool(self._push().any())
 
+    def detach(self) -> "LazyWeights":
+        return self  # of vectors without history
+
     def __getattr__(self, name: str) -> NoReturn:
         raise Unfused(f"the weights are asked for {name}")
 

@@ -484,7 +484,7 @@ def _single(views: Views, half: tuple[torch.dtype, ...] = _HALF) -> Views:
 
 def _constant(objective: Objective, pairs: Pairs) -> Terms:
     with torch.no_grad():
-        return objective.components(pairs)
+        return objective.components(pairs).detached()
 
 
 def _take_preset(cls: type[Objective]) -> None:

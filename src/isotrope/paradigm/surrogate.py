@@ -60,9 +60,14 @@ class Surrogate:
         return (pairs.views.anchors * _moves(self, pairs)[1]).sum(dim=1)
 
 
-@torch.no_grad()
 def constant_components(objective: _Given, pairs: Pairs) -> Terms:
     """Return the components without history; of a large batch, weights without their matrix."""
+    return _components(objective, pairs).detached()
+
+
+@torch.no_grad()
+def _components(objective: _Given, pairs: Pairs) -> Terms:
+    """The components without a graph; no_grad does not stop derivatives in forward mode."""
     if (lean := surrogate_pairs(pairs)) is not None:
         with contextlib.suppress(Unfused):  # components that want the matrix of weights get it
             return objective.components(lean)
@@ -72,7 +77,7 @@ def constant_components(objective: _Given, pairs: Pairs) -> Terms:
 @torch.no_grad()
 def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
-    terms = constant_components(objective, pairs)
+    terms = _components(objective, pairs)
     # the reduction multiplies by 1 or 1/n, the mean of both directions by 1/2
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))
     dissipation = unit * terms.dissipation[:, None]
@@ -80,4 +85,5 @@ def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     pulled = (pairs.views.own * -dissipation).mul_(pull)
     if terms.residual is not None:
         pulled += unit * terms.residual
-    return pulled, (terms.weight @ pairs.columns(terms.against)).mul_(dissipation)
+    pushed = (terms.weight @ pairs.columns(terms.against)).mul_(dissipation)
+    return pulled.detach(), pushed.detach()
