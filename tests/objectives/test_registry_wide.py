@@ -318,6 +318,25 @@ def test_batches_with_groups_of_their_own_go_through_vmap(name: str) -> None:
     torch.testing.assert_close(torch.func.vmap(value)(a, p, groups), expected)
 
 
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        *((name, {}) for name in registry.names()),
+        ("met", {"weight": "softmax:0.1"}),
+        ("infonce", {"weight": "hardest"}),
+    ],
+)
+def test_batches_of_anchors_alone_go_through_vmap(name: str, settings: dict[str, Any]) -> None:
+    objective = registry.build(name, settings)
+    a, p = batch("random", 6, 4)
+    anchors = torch.stack([a, a.flip(0)])
+    expected = torch.stack([objective(x, p) for x in anchors])
+    # a new one: nothing of it has been computed before
+    value = registry.build(name, settings)
+    torch.testing.assert_close(torch.func.vmap(lambda x: value(x, p))(anchors), expected)
+
+
 @pytest.mark.parametrize("name", registry.names())
 def test_forward_mode_holds_the_same_constant_as_backward_mode(name: str) -> None:
     """Whole objectives and their parts: first derivatives, and the Hessian of the whole."""

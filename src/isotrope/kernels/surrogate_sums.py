@@ -103,8 +103,8 @@ class LazyWeights:
     def sum(self, dim: Literal[1]) -> Tensor:
         return (self._factor.squeeze(1) * self._mass).to(self._mass.dtype)
 
-    def any(self) -> bool:
-        return bool(self._mass.any()) or bool(self._push().any())
+    def any(self) -> Tensor:
+        return self._mass.any() or self._push().any()
 
     def detach(self) -> "LazyWeights":
         return self  # of vectors without history

@@ -51,7 +51,7 @@ class Surrogate:
 
     def formula(self: _Given, pairs: Pairs) -> Tensor:
         pull, push = _moves(self, pairs)
-        return (pairs.views.anchors * pull.add_(push)).sum(dim=1)
+        return (pairs.views.anchors * (pull + push)).sum(dim=1)
 
     def attraction(self: _Given, pairs: Pairs) -> Tensor:
         return (pairs.views.anchors * _moves(self, pairs)[0]).sum(dim=1)
@@ -82,8 +82,8 @@ def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))
     dissipation = unit * terms.dissipation[:, None]
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
-    pulled = (pairs.views.own * -dissipation).mul_(pull)
+    pulled = pairs.views.own * -dissipation * pull
     if terms.residual is not None:
-        pulled += unit * terms.residual
-    pushed = (terms.weight @ pairs.columns(terms.against)).mul_(dissipation)
+        pulled = pulled + unit * terms.residual
+    pushed = terms.weight @ pairs.columns(terms.against) * dissipation
     return pulled.detach(), pushed.detach()
