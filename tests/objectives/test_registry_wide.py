@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import torch
 
-from isotrope.core.errors import NoPerAnchor, NoTerms
+from isotrope.core.errors import InputError, NoPerAnchor, NoTerms
 from isotrope.core.hyper import hypers
 from isotrope.core.views import Views
 from isotrope.paradigm import proof, registry
@@ -316,6 +316,17 @@ def test_batches_with_groups_of_their_own_go_through_vmap(name: str) -> None:
 
     expected = torch.stack([value(*batch) for batch in zip(a, p, groups, strict=True)])
     torch.testing.assert_close(torch.func.vmap(value)(a, p, groups), expected)
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_more_positives_than_anchors_are_refused(name: str) -> None:
+    """Some objectives would ignore the rest, and others push it away as negatives."""
+    objective = registry.build(name)
+    a, p = batch("random", 9, 4)
+    per_anchor = [] if objective.batch_level else [objective.per_anchor]
+    for ask in (objective, objective.terms, *per_anchor):
+        with pytest.raises(InputError, match="found 6 anchors and 9 positives: give other rows"):
+            ask(a[:6], p)
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")

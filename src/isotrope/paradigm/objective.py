@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import NoPerAnchor, NoTerms, WrongCoupling, nearest
+from isotrope.core.errors import InputError, NoPerAnchor, NoTerms, WrongCoupling, nearest
 from isotrope.core.hyper import check
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, standard
@@ -261,10 +261,10 @@ class Objective:
             backend: what computes the row statistics, see ``isotrope.kernels.choose``.
 
         Raises:
-            InputError: embeddings that are no tensors.
+            InputError: embeddings that are no tensors, or more positives than anchors.
             ValueError: shapes that do not fit, or negatives for an objective without any.
         """
-        return self.loss(Views(anchors, positives, negatives, groups=groups), backend=backend)
+        return self.loss(_square(anchors, positives, negatives, groups), backend=backend)
 
     def loss(self, views: Views, *, backend: str = "auto") -> Tensor:
         """Return the scalar loss of ``views`` (raw embeddings)."""
@@ -351,7 +351,7 @@ class Objective:
             raise NoPerAnchor(
                 f"{type(self).__name__} is one number for the whole batch; call the objective"
             )
-        views = Views(anchors, positives, negatives, groups=groups)
+        views = _square(anchors, positives, negatives, groups)
         with _as_given(views):
             values = [self.formula(pairs) for pairs in self._directions(views, "auto")]
             return torch.stack(values).mean(dim=0)
@@ -369,7 +369,7 @@ class Objective:
         ``scale * assemble(terms, views)`` is the gradient of the objective with respect to the
         normalised anchors, the other view held constant.
         """
-        views = Views(anchors, positives, negatives, groups=groups)
+        views = _square(anchors, positives, negatives, groups)
         with torch.no_grad(), _as_given(views):
             return self.components(self.compare(views))
 
@@ -467,6 +467,20 @@ class Objective:
         # a loss is quicker in blocks long before there is no room for the matrix
         pairs = choose_pairs(compared, backend, held=SHARED_BYTES, raw=raw)
         return [pairs, pairs.swapped()] if self.two_directions else [pairs]
+
+
+def _square(
+    anchors: Tensor, positives: Tensor, negatives: Tensor | None, groups: Tensor | None
+) -> Views:
+    """The views of a batch, each anchor with one positive."""
+    views = Views(anchors, positives, negatives, groups=groups)
+    if anchors.shape[0] != positives.shape[0]:
+        raise InputError(
+            f"each anchor has one positive; found {len(anchors)} anchors and {len(positives)} "
+            "positives: give other rows that push as negatives=, or positives gathered from "
+            "several processes as objective.loss(Views(anchors, positives, offset=...))"
+        )
+    return views
 
 
 def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:
