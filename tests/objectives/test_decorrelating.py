@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from isotrope.core.errors import Overflow
+from isotrope.core.errors import InputError, Overflow
 from isotrope.core.views import unit
 from isotrope.objectives import (
     BarlowTwins,
@@ -194,6 +194,30 @@ def test_vicreg_of_a_collapsed_batch_has_a_finite_gradient(epsilon: float) -> No
     a = torch.ones(5, 3, dtype=torch.float64)
     found = gradients(VICReg(epsilon=epsilon, space="raw"), a, a)
     assert all(g.abs().max() == 0 for g in found)
+
+
+@pytest.mark.parametrize("nu2", [0.0, 25.0, 1e4])
+def test_exchanged_components_of_vicreg_leave_its_deviations(nu2: float) -> None:
+    """What dissipates is the whole gradient; a ratio changes the pull alone."""
+    a, noise = views()
+    b = unit(a + 0.3 * noise)
+    parent = VICReg(var_coeff=nu2)
+    whole = gradient(parent, a, b)
+    torch.testing.assert_close(2 * gradient(parent.modify(dissipation="none"), a, b), whole)
+    margin = parent.modify(dissipation="margin:0.3")
+    rest = margin.terms(a, b).dissipation == 0
+    assert 0 < int(rest.sum()) < len(rest)
+    torch.testing.assert_close(2 * gradient(margin, a, b), whole * ~rest[:, None])
+    ratio = parent.modify(ratio=1.5)
+    pull = (1.5 * ratio.terms(a, b).mass - parent.terms(a, b).pull)[:, None] * b
+    torch.testing.assert_close(2 * gradient(ratio, a, b), whole - tangent(pull, a))
+
+
+def test_the_weight_of_vicreg_is_not_exchanged() -> None:
+    for parent in (VICReg(), VICReg().modify(dissipation="margin:0.3")):
+        with pytest.raises(InputError, match="has a further push, which belongs to its weights"):
+            parent.modify(weight="softmax:0.05")
+    assert VICReg(space="raw").modify(weight="softmax:0.05").weight is not None
 
 
 def test_vicreg_refuses_raw_float16() -> None:

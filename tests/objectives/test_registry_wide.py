@@ -58,6 +58,7 @@ EDITED, EDITED_OTHERWISE = (
         for name in NAMES
         if name != "paradigm" and Objective.registered[name]().has_terms
         for edit in edits
+        if name != "vicreg" or "weight" not in edit  # whose weights cannot be exchanged
     ]
     for edits in ([{"weight": "energy:0.5", "ratio": 1.5}], [{}, {"weight": "softmax:0.05"}])
 )

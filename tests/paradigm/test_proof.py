@@ -87,7 +87,7 @@ MISTAKES: dict[str, tuple[type[Objective], Edit]] = {
     "no residual of its own": (MIOv1, lambda o, p, t: replace(t, residual=None)),
     "unordered pairs": (MHE, lambda o, p, t: replace(t, weight=t.weight / 2)),
     "the other moment": (BarlowTwins, of_the_other_moment),
-    "no hinge": (VICReg, lambda o, p, t: replace(t, residual=None)),
+    "no hinge": (VICReg, lambda o, p, t: replace(t, extra=None)),
     "a millionth of W": (VICReg, lambda o, p, t: replace(t, weight=t.weight * (1 + 1e-6))),
 }
 

@@ -26,8 +26,9 @@ class Terms:
     """Gradient dissipation, weight and ratio of every anchor of a batch.
 
     The gradient of anchor i's loss with respect to the *normalised* anchor, all else held
-    constant, is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i) + residual_i`` (Li et al.,
-    2024, section 2.3), where x_j are the columns named by ``against``.
+    constant, is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li
+    et al., 2024, section 2.3, without the last two), where x_j are the columns named by
+    ``against``.
 
     Attributes:
         dissipation: n, GD.
@@ -37,7 +38,11 @@ class Terms:
             ``within`` the same view (n), ``both`` [positives; anchors]; then the q further
             negatives if the views have any.
         scale: ``scale * assemble(terms)`` is the gradient of the objective's scalar.
-        residual: n x d, in closed form, what does not fit the paradigm; None where all fits.
+        residual: n x d, in closed form, what does not fit the paradigm: radial parts, and what an
+            anchor receives from the losses of others; None where all fits. ``modify`` leaves it
+            out, for it holds everything but the anchor constant.
+        extra: n x d, a further push of an anchor's own loss (the deviations of VICReg), which stays
+            where other components are exchanged; None where there is none.
     """
 
     dissipation: Tensor
@@ -46,6 +51,7 @@ class Terms:
     against: Against = "cross"
     scale: float = 1.0
     residual: Tensor | None = None
+    extra: Tensor | None = None
 
     @property
     def mass(self) -> Tensor:
@@ -68,4 +74,5 @@ class Terms:
             weight=self.weight.detach(),
             pull=self.pull.detach(),
             residual=None if self.residual is None else self.residual.detach(),
+            extra=None if self.extra is None else self.extra.detach(),
         )

@@ -180,6 +180,8 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
     pulled = gd * tangent(pull * views.own, views.anchors)
     pushed = gd * tangent(terms.weight @ pairs.columns(terms.against), views.anchors)
     whole = pushed - pulled
+    if terms.extra is not None:
+        whole = whole + gd * tangent(terms.extra, views.anchors)
     if terms.residual is not None:
         whole = whole + tangent(terms.residual, views.anchors)
     norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)

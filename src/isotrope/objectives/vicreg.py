@@ -32,11 +32,11 @@ class VICReg(
     coefficients here are named by what they weigh.
 
     Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the positive
-    pulls by 2 lambda / N. The residual holds what does not fit: the radial
-    (2 lambda / N + W_ii) h_i, and
-    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. Eq. 11
-    of Li et al. (2024) has no residual and does not centre: it is the gradient of another loss,
-    which is ``VICRegGrad``. With space="raw" there are no components.
+    pulls by 2 lambda / N. What does not fit is a push of its own (``Terms.extra``),
+    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k, and the
+    residual, the radial (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither and does
+    not centre: it is the gradient of another loss, which is ``VICRegGrad``. With space="raw" there
+    are no components.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
@@ -132,11 +132,11 @@ class VICReg(
         below_gamma = (sigma < self.gamma) & (sigma > 0)
         std_push = self.var_coeff * (below_gamma / sigma.where(sigma > 0, 1.0))
         decorrelation = 4 * self.cov_coeff * variance
-        residual = radial[:, None] * views.anchors - (decorrelation + std_push) * x / (d * (n - 1))
         return Terms(
             dissipation=torch.ones_like(radial),
             weight=factor * products(pairs, x, x, against="within"),
             pull=torch.full_like(radial, 2 * self.sim_coeff / n),
             against="within",
-            residual=residual,
+            residual=radial[:, None] * views.anchors,
+            extra=-(decorrelation + std_push) * x / (d * (n - 1)),
         )

@@ -14,15 +14,17 @@ __all__ = ["assemble", "averaged", "received", "tangent"]
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
-    """Return GD_i (sum_j W_ij x_j - pull_i h'_i) + residual_i, n x d (Li et al. 2024, section 2.3).
+    """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d.
 
     Args:
-        terms: the components of every anchor.
+        terms: the components of every anchor (Li et al. 2024, section 2.3).
         views: the views they came from, in the objective's space (unit rows).
     """
     columns = pairs(views).columns(terms.against)
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
     direction = terms.weight @ columns - pull * views.own
+    if terms.extra is not None:
+        direction = direction + terms.extra
     gradient = terms.dissipation[:, None] * direction
     return gradient if terms.residual is None else gradient + terms.residual
 

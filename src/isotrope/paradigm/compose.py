@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 
-from isotrope.core.errors import nearest
+from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import check, hypers, is_number, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
@@ -165,7 +165,8 @@ class Paradigm(
             moved = _summed(self.parent) and self.reduction == "mean"
             pull = parents.pull * (n if moved else 1)
         scale = 0.5 if self.reduction == "sum" else 0.5 / n
-        return Terms(dissipation, weight, pull, against, scale=scale)
+        extra = None if parents is None else parents.extra
+        return Terms(dissipation, weight, pull, against, scale=scale, extra=extra)
 
 
 def _summed(objective: Objective | None) -> bool:
@@ -192,8 +193,15 @@ def modify(
         ratio: a part, its short form, or a number.
 
     Raises:
-        ValueError: a ratio for an objective without negatives, or a part that is none.
+        ValueError: a ratio for an objective without negatives, a weight for one whose gradient has
+            a further push, or a part that is none.
     """
+    if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
+        raise InputError(
+            f"the gradient of {type(parent).__name__} has a further push, which belongs to its "
+            "weights and would be lost with them; exchange the dissipation or the ratio alone, or "
+            "the weight of an objective without it (VICRegGrad for VICReg)"
+        )
     if ratio is not None and weight is None and not pushes(parent):
         raise ValueError(
             f"{type(parent).__name__} pushes nothing away, and a ratio is a pull for each push; "
@@ -212,9 +220,13 @@ def pushes(objective: Objective) -> bool:
     That depends on the values of its settings, so it is evaluated on noise; no gradient depends on
     the answer, which is only whether a ratio is accepted.
     """
-    noise = torch.arange(96.0).square().sin().view(3, 4, 8)  # vmap refuses random numbers
-    more = noise[2] if objective.takes_negatives else None
-    return bool(objective.terms(noise[0], noise[1], more).weight.any())
+    return bool(_noise_terms(objective).weight.any())
+
+
+def _noise_terms(objective: Objective) -> Terms:
+    # vmap refuses random numbers
+    noise = torch.arange(96, dtype=torch.float64).square().sin().view(3, 4, 8)
+    return objective.terms(noise[0], noise[1], noise[2] if objective.takes_negatives else None)
 
 
 def short(part: Dissipation | Weight | Ratio) -> str:

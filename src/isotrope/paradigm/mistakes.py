@@ -26,10 +26,12 @@ def mistakes(objective: Objective) -> list[str]:
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:
         return ["the pull is one for each coordinate: compare with autograd by hand"]
-    rest = 0.0 if claimed.residual is None else claimed.scale * claimed.residual
+    rest = torch.zeros_like(anchors) if claimed.residual is None else claimed.residual
+    if claimed.extra is not None:
+        rest = rest + claimed.dissipation[:, None] * claimed.extra
     try:
         measured = decompose(
-            lambda x, y: objective(x, y) - (x * rest).sum(),
+            lambda x, y: objective(x, y) - claimed.scale * (x * rest).sum(),
             anchors,
             positives,
             against=claimed.against,

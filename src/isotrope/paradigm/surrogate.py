@@ -1,6 +1,6 @@
 """Builds a loss from gradient components, treating all but the anchor as constant.
 
-    L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i) + h_i.residual_i
+    L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i + h_i.extra_i) + h_i.residual_i
 
 has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value is not a
 distance to anything: watch the components, not the loss.
@@ -85,5 +85,7 @@ def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     pulled = pairs.views.own * -dissipation * pull
     if terms.residual is not None:
         pulled = pulled + unit * terms.residual
-    pushed = terms.weight @ pairs.columns(terms.against) * dissipation
-    return pulled.detach(), pushed.detach()
+    pushed = terms.weight @ pairs.columns(terms.against)
+    if terms.extra is not None:
+        pushed = pushed + terms.extra
+    return pulled.detach(), (pushed * dissipation).detach()
