@@ -115,7 +115,7 @@ BEFORE = (
         _vicreg_loss,
         _vicreg_parts,
         build("vicreg"),
-        "centred, and what is missing here is its residual",
+        "centred; missing here are the push by its deviations and its residual",
     ),
     PrintedLoss(
         "VICReg, simplified to all of C, not centred",
