@@ -30,6 +30,14 @@ def test_different(one: str, other: str) -> None:
     assert near_identical(one) != near_identical(other)
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [("वह जाता है", "वह जाती है"), ("कल", "काला"), ("ไม่", "ไม้"), ("மலை", "மாலை"), ("খান", "খুন")],
+)
+def test_marks_of_vowels_and_tones_tell_words_apart(one: str, other: str) -> None:
+    assert near_identical(one) != near_identical(other)
+
+
 def test_ascii_takes_no_other_road() -> None:
     text = "".join(map(chr, range(128)))
     assert near_identical(text) == near_identical(text + "¡")

@@ -1,7 +1,6 @@
 """Decides which texts count as the same: hashes of exact and of near-identical texts."""
 
 import hashlib
-import re
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,15 @@ CHUNK = 1 << 16
 """Records read at a time in a pass over an array file."""
 
 _BUCKET = 1 << 20  # different hashes held at a time while looking for repetitions
-_NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 _ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
 
 
 def near_identical(text: str) -> bytes:
     """Return the key that two near-identical texts share.
 
-    That is the text after NFKC normalisation and case folding, letters and digits only; a text
-    without any (emoji, punctuation) stands for itself.
+    That is the text after NFKC normalisation and case folding, letters, the marks that belong to
+    them (vowels and tones of many scripts) and digits only; a text without any (emoji,
+    punctuation) stands for itself.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
     True
@@ -32,7 +31,7 @@ def near_identical(text: str) -> bytes:
         letters = text.lower().encode().translate(None, _ASCII_DROPPED)
     else:
         folded = unicodedata.normalize("NFKC", text).casefold()
-        letters = _NOT_ALPHANUMERIC.sub("", folded).encode()
+        letters = "".join(c for c in folded if unicodedata.category(c)[0] in "LNM").encode()
     return letters or text.encode()
 
 
