@@ -66,6 +66,31 @@ def test_a_clear_difference_and_no_difference() -> None:
     ][0]["verdict"] == ("higher")
 
 
+def test_the_direction_of_a_difference_below_the_rounding_of_scores() -> None:
+    rng = np.random.default_rng(0)
+    gold = rng.uniform(0, 5, 3000)
+    cosines = gold / 5 * 0.8 + rng.normal(0, 0.1, 3000)
+    better, order, changed = cosines.copy(), np.argsort(cosines), 0
+    for p, q in zip(order[::2], order[1::2], strict=True):  # neighbours in the wrong order
+        if gold[p] > gold[q] and changed < 30:
+            better[p], better[q], changed = cosines[q], cosines[p], changed + 1
+    results = [
+        Result(
+            kind="sts",
+            name=name,
+            metrics={"mine": round(100 * spearman(x, gold), 2)},
+            details={"tasks": {"mine": {"spearman": round(100 * spearman(x, gold), 2)}}},
+            provenance={},
+            items={"mine/cosine": x, "mine/gold": gold},
+        )
+        for name, x in (("a", cosines), ("b", better))
+    ]
+    (cell,) = compare(results).details["columns"]["mine"]["differences"]
+    assert cell["value"] == 0
+    assert cell["low"] > 0
+    assert cell["verdict"] == "higher"
+
+
 def test_the_interval_of_a_mean_is_that_of_theory() -> None:
     """The interval of an accuracy p over n: 1.96 sqrt(p (1 - p)/n) to both sides."""
     found = compare([scored("a", 3, size=2000), scored("b", 3, seed=2, size=2000)], resamples=2000)

@@ -71,7 +71,8 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     differences = [cell for column in columns.values() for cell in column["differences"]]
     for cell, p in zip(differences, holm([cell["p"] for cell in differences]), strict=True):
         cell["p"] = p
-        cell["verdict"] = "noise" if p > 1 - LEVEL else "higher" if cell["value"] > 0 else "lower"
+        above = cell["low"] + cell["high"] > 0  # scores are rounded, and may be equal
+        cell["verdict"] = "noise" if p > 1 - LEVEL else "higher" if above else "lower"
     return Result(
         kind="comparison",
         name=results[0].name,
