@@ -319,6 +319,40 @@ def test_an_encoder_that_does_not_repeat_itself_is_refused() -> None:
         torch.cat(parts).sum().backward()
 
 
+class Counting(nn.Linear):
+    """Its embeddings grow with every call, but for those of zeros."""
+
+    calls = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return super().forward(x) * self.calls
+
+
+@pytest.mark.parametrize("rows", [0, 8])
+def test_a_chunk_of_zeros_or_of_nothing_does_not_hide_that(rows: int) -> None:
+    first, *_ = cut(32, 8, torch.float64)
+    nothing = torch.zeros(rows, WIDTH, dtype=torch.float64)
+    parts = cached(Counting(WIDTH, 2, bias=False).double(), [first, (nothing,)])
+    with pytest.raises(InputError, match="differed by"):
+        torch.cat(parts).sum().backward()
+
+
+def test_running_statistics_move_once() -> None:
+    """A normalisation of single rows may keep them; its buffers are those of one forward pass."""
+    modules = [
+        nn.Sequential(
+            nn.Unflatten(1, (1, WIDTH)), nn.InstanceNorm1d(1, track_running_stats=True)
+        ).append(nn.Linear(WIDTH, 2))
+        for _ in range(2)
+    ]
+    chunks = [(x.float(),) for (x,) in cut(32, 8, torch.float64)]
+    torch.cat([modules[0](*chunk) for chunk in chunks]).sum().backward()
+    torch.cat(cached(modules[1], chunks)).sum().backward()
+    for one, other in zip(modules[0].buffers(), modules[1].buffers(), strict=True):
+        assert torch.equal(one, other)
+
+
 def test_without_the_random_states_it_would_notice(monkeypatch) -> None:
     monkeypatch.setattr(gradient_cache, "_restore", lambda device, state: None)
     parts = cached(encoder(), cut(32, 8, torch.float64))

@@ -111,6 +111,7 @@ class _Cached(torch.autograd.Function):
         totals: list[Tensor | None] = [None] * len(parameters)
         distances = []
         state = _random_state(device)
+        buffers = [(buffer, buffer._version, buffer.clone()) for buffer in ctx.module.buffers()]
         try:
             # the last chunk first, as autograd does it: sums are then rounded alike
             for i in reversed(range(len(before))):
@@ -119,14 +120,19 @@ class _Cached(torch.autograd.Function):
                 _restore(device, ctx.states[i])
                 with torch.enable_grad(), torch.autocast(**ctx.autocast):
                     h = _embed(ctx.module, ctx.chunks[i], device)
-                distances.append((h.detach() - before[i]).norm() / before[i].norm())
+                size = before[i].norm().clamp_min(torch.finfo(h.dtype).tiny)  # of zeros, or empty
+                distances.append((h.detach() - before[i]).norm() / size)
                 by_parameter = torch.autograd.grad(h, parameters, gradients[i], allow_unused=True)
                 # never in place: two parameters may have been given one and the same tensor
                 totals = [_sum(total, new) for total, new in zip(totals, by_parameter, strict=True)]
         finally:
             _restore(device, state)
+            for buffer, version, value in buffers:
+                if buffer._version != version:  # running statistics have moved once already
+                    buffer.copy_(value)
         # one look for all chunks, because the device has to catch up for it
-        if distances and (worst := float(torch.stack(distances).max())) > _SAME:
+        # what is not a number says nothing, and must not hide the other chunks
+        if distances and (worst := float(torch.stack(distances).nan_to_num(0).max())) > _SAME:
             raise InputError(
                 "gradient caching runs the encoder twice, and its embeddings of the same input "
                 f"differed by {worst:.1%}: it keeps a state, or draws random numbers from a "
