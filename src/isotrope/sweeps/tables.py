@@ -42,7 +42,8 @@ def _names(stages: Sequence[Stage]) -> list[str]:
 
 def _score(trial: Trial) -> str:
     if trial.score is None:
-        return next(iter(trial.notes.values()), "not run")
+        missing = f"no {trial.metric}" if trial.results else "not run"
+        return next(iter(trial.notes.values()), missing)
     more = "" if trial.deviation is None else f" ± {trial.deviation:.2g}"
     return f"{trial.score:.5g}{more}"
 

@@ -40,7 +40,8 @@ class History(Sequence[Row]):
         """
         try:
             with file.open(newline="", encoding="utf-8") as handle:
-                records = list(csv.DictReader(handle))
+                written = [line for line in handle if line.endswith("\n")]
+            records = list(csv.DictReader(written))
             return cls([_numbers(record) for record in records if None not in record.values()])
         except FileNotFoundError:
             raise InputError(f"{file}: no such file: nothing was logged") from None
