@@ -54,20 +54,18 @@ _PAGE = """# Do the papers replicate?
 
 {headline}
 
-A difference is taken seed by seed and has Student's 90% interval; n is the number of seeds. It is
-*replicated* where the whole interval is at a quarter of the paper's effect or more; *same
-direction, weaker* where it is all above 0, and a part of it is below that quarter; *contradicted*
-where it is all below the quarter, and not all above 0; and *undecided* otherwise
+A difference is taken seed by seed, in points out of 100, and has Student's 90% interval; n is the
+number of seeds. It is *replicated* where the whole interval is at a quarter of the paper's effect
+or more; *same direction, weaker* where it is all above 0, but not above that quarter;
+*contradicted* where it is all below the quarter, and not all above 0; and *undecided* otherwise
 ([the rule](../papers/machinery/rule.py), [the claims](../papers/claims.toml)). Rows about text
-were committed before their trainings; those about images (†) were written down after theirs.
-Effects are in points out of 100.{waiting}
+were committed before their trainings, those about images (†) after theirs.{waiting}
 
 ## What it was measured on
 
 - **Text**: BERTs made from scratch by `python -m papers encoder`, which have never seen a pair of
-  sentences; the verdicts are of `{encoder}` ([its weights are lost](LOG.md), so trainings
-  begin anew on another). Every loss has the same tuning budget
-  ([protocol](reproduce.md#sentence-embeddings-on-raw-encoders)).
+  sentences, with [the same tuning budget](reproduce.md#sentence-embeddings-on-raw-encoders) for
+  every loss; verdicts are of `{encoder}` ([its weights are lost](LOG.md): we begin anew).
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 {others}
 ## Behind it
@@ -117,10 +115,12 @@ def other_encoders(results: Path) -> str:
     rows = [
         [
             claim.headline,
-            *(f"{_measured(of[claim.id])}: {of[claim.id].word}" for of in judged.values()),
+            *(_measured_and_judged(of[claim.id]) for of in judged.values()),
         ]
         for claim in claims()
-        if claim.headline and claim.on == "text"
+        if claim.headline
+        and claim.on == "text"
+        and any(of[claim.id].change is not None for of in judged.values())
     ]
     return f"\n## On other encoders\n\n{grid(['claim', *judged], rows).rstrip()}\n"
 
@@ -202,6 +202,13 @@ def _measured(judgement: ClaimJudgement) -> str:
     low, high = change.interval
     interval = f" ({low:+.2f} to {high:+.2f})" if change.count > 1 else ""
     return f"{change.mean:+.2f}{interval}"
+
+
+def _measured_and_judged(judgement: ClaimJudgement) -> str:
+    if judgement.change is None:
+        return "not measured yet"
+    count = judgement.change.count
+    return f"{_measured(judgement)}, {count} seed{'s' * (count > 1)}: {judgement.word}"
 
 
 def _why(claim: Claim, judgement: ClaimJudgement) -> str:
