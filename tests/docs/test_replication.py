@@ -86,5 +86,5 @@ def test_other_encoders_stand_beside_it_once_they_are_measured(
     monkeypatch.setattr(text_protocol, "measured", measured)
     table = other_encoders(tmp_path)
     assert "| claim | disturbed |" in table
-    assert "| MHE: all components exchanged | +10.00 (+10.00 to +10.00), 2 seeds: replicated" in table
+    assert "exchanged | +10.00 (+10.00 to +10.00), 2 seeds: replicated |" in table
     assert "InfoNCE over DCL" not in table, "not measured there"
