@@ -75,7 +75,7 @@ def test_a_page_reads_as_on_github(site: Path) -> None:
     notation = (site / "notation.html").read_text(encoding="utf-8")
     assert "|W_in| / Σ_j |W_ij|" in notation
     assert "<strong>weight</strong> (W_ij), <strong>pull</strong> (Σ_j W_ij R_ij)" in notation
-    assert "(Σ_j W_ij R_ij) h'_i )" in notation, "an indented block is as it is"
+    assert "(Σ_j W_ij R_ij) h'_i  +  extra_i )" in notation, "an indented block is as it is"
     assert "theta' &lt;- m theta'" in (site / "methods" / "byol.html").read_text(encoding="utf-8")
 
 
