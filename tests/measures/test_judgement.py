@@ -52,6 +52,12 @@ def test_a_dev_set_of_a_few_examples_shows_nothing(n: int, outcome: str) -> None
     assert judge(history(0.0, 1.0, n=n)).outcome == outcome
 
 
+@pytest.mark.parametrize(("changed", "outcome"), [(4, "within noise"), (12, "improved")])
+def test_a_few_changes_among_many_examples_show_nothing(changed: int, outcome: str) -> None:
+    """Four of 1,000, all to one side: by chance one time in eight."""
+    assert judge(history(0.5, 0.5 + changed / 1_000, n=1_000)).outcome == outcome
+
+
 def test_a_fall_of_an_eighth_of_a_point_on_1500_pairs_is_within_noise() -> None:
     found = DevHistory("dev STS Spearman (dev.tsv)")
     before, after = pairs(0.0, 0.1)

@@ -61,8 +61,8 @@ def compare(results: Sequence[Result], *, resamples: int | None = None, seed: in
     _check(results)
     resamples = _enough(results) if resamples is None else resamples
     draws = _draws(results, resamples, seed)
-    examples = _examples(results)
-    columns = {name: _column(name, rows, results, examples[name]) for name, rows in draws.items()}
+    changed = _changed(results)
+    columns = {name: _column(name, rows, results, changed[name]) for name, rows in draws.items()}
     for name, column in columns.items():
         column["metric"] = _metric(name, results[0])
         column["percent"] = name in _AVERAGES or name in results[0].details.get("tasks", {})
@@ -127,12 +127,19 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
     return ordered | draws
 
 
-def _examples(results: Sequence[Result]) -> dict[str, int]:
-    """Return for every column how many things were scored; for an average, in all its tasks."""
-    counts = {name: size for name, (size, _) in _statistics(results).items()}
+def _changed(results: Sequence[Result]) -> dict[str, np.ndarray]:
+    """Return for every column how many scores of each model but the first are not the first's.
+
+    For an average these are the scores of all its tasks.
+    """
+    counts = {}
+    for name in _statistics(results):
+        rows = [result.items.get(f"{name}/cosine", result.items.get(name)) for result in results]
+        counts[name] = np.array([(row != rows[0]).sum() for row in rows[1:]])
     tasks = results[0].details.get("tasks", {}).items()
     for average, score in _AVERAGES.items():
-        counts[average] = sum(counts[task] for task, scores in tasks if score in scores)
+        parts = [counts[task] for task, scores in tasks if score in scores]
+        counts[average] = np.sum(parts, axis=0)
     return counts
 
 
@@ -170,7 +177,7 @@ def _mean(rows: np.ndarray) -> _Statistic:
 
 
 def _column(
-    name: str, draws: np.ndarray, results: Sequence[Result], examples: int
+    name: str, draws: np.ndarray, results: Sequence[Result], changed: np.ndarray
 ) -> dict[str, Any]:
     """Return one column of the table; p is not corrected yet."""
     values = [float(result.metrics[name] or 0.0) for result in results]
@@ -184,9 +191,9 @@ def _column(
         {
             "value": round(value - values[0], 6),
             **interval(row - draws[0]),
-            "p": p_value(row - draws[0], examples),
+            "p": p_value(row - draws[0], int(count)),
         }
-        for value, row in zip(values[1:], draws[1:], strict=True)
+        for value, row, count in zip(values[1:], draws[1:], changed, strict=True)
     ]
     return {"models": models, "differences": differences}
 

@@ -100,15 +100,16 @@ def interval(draws: np.ndarray) -> dict[str, float]:
     return {"low": round(float(low), 6), "high": round(float(high), 6)}
 
 
-def p_value(differences: np.ndarray, examples: int) -> float:
+def p_value(differences: np.ndarray, changed: int) -> float:
     """Return the two-sided p-value that the differences are on one side of zero by chance.
 
-    Resamples of very few examples hardly differ, those of one not at all. So the p-value is at
-    least that of a sign test in which all examples changed to one side: 2^(1 - examples).
+    Resamples in which few examples differ are all on the side of those few. So the p-value is at
+    least that of a sign test in which every example that changed did so to one side:
+    2^(1 - changed).
 
     Args:
         differences: one of each resample.
-        examples: how many a resample is drawn from.
+        changed: the number of examples whose scores differ between the two models.
     """
     beyond = 1 + min((differences <= 0).sum(), (differences >= 0).sum())
-    return min(1.0, max(2 * float(beyond) / (1 + len(differences)), 2.0 ** (1 - examples)))
+    return min(1.0, max(2 * float(beyond) / (1 + len(differences)), 2.0 ** (1 - changed)))

@@ -249,7 +249,10 @@ def _differences(history: DevHistory, start: int, others: list[int]) -> dict[int
         step: {"difference": evaluation.value - used[0].value, **interval(row - draws[0])}
         for step, evaluation, row in zip(others, used[1:], draws[1:], strict=True)
     }
-    values = [p_value(row - draws[0], len(rows[0])) for row in draws[1:]]
+    values = [
+        p_value(row - draws[0], int((scores != rows[0]).sum()))
+        for row, scores in zip(draws[1:], rows[1:], strict=True)
+    ]
     for step, p in zip(others, holm(values), strict=True):
         differences[step]["p"] = p
     return differences
