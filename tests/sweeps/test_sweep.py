@@ -2,13 +2,17 @@
 
 import csv
 import io
+import math
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from isotrope.cli.main import main
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import tables
@@ -17,7 +21,7 @@ from isotrope.sweeps.search_space import read_varied
 from isotrope.sweeps.spec import Sweep
 from isotrope.sweeps.sweep import sweep
 from isotrope.sweeps.tables import command
-from isotrope.sweeps.trials import Trial, best_of
+from isotrope.sweeps.trials import Trial, best_of, ranked
 from isotrope.training.settings import TrainSettings
 from tests.sweeps.pretended import pretend, score
 
@@ -253,6 +257,19 @@ def test_a_trial_without_numbers_has_no_score() -> None:
     assert best_of([trial], highest=True) is None
 
 
+def test_a_trial_with_fewer_seeds_is_not_the_best_by_luck() -> None:
+    """As in a sweep that was interrupted, or in one whose run ended in NaN."""
+    lucky, complete, worse = (Trial(number, {}, "dev_best") for number in (1, 2, 3))
+    lucky.take(0, Result("train", "x", {"dev_best": 9.0}))
+    for seed, value in enumerate((5.0, 3.0)):
+        complete.take(seed, Result("train", "x", {"dev_best": value}))
+        worse.take(seed, Result("train", "x", {"dev_best": value - 1}))
+    assert ranked([lucky, worse, complete], highest=True) == [complete, worse, lucky]
+    assert ranked([lucky, worse, complete], highest=False) == [worse, complete, lucky]
+    worse.take(2, Result("train", "x", {"dev_best": math.nan}))
+    assert ranked([lucky, worse, complete], highest=False) == [complete, lucky]
+
+
 def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
     one = spec(tmp_path, RATES, ["objective=infonce,met"])
@@ -320,3 +337,23 @@ def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:
     assert command(images, "data") == (
         "isotrope train-images digits --method.hidden 8 --no-linear --output o --cut 3"
     )
+
+
+def test_a_command_gives_the_settings_that_it_was_written_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    settings = TrainSettings.read(
+        {
+            "files": ["a.txt"],
+            "output": "o",
+            "logger": [],
+            "query_prompt": "-: ",
+            "learning_rate": 0.1 + 0.2,
+            "warmup": 0.25,
+        }
+    )
+    line = command(settings, "files")
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main([*shlex.split(line)[1:], "--print-config"])
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert TrainSettings.read(printed) == settings

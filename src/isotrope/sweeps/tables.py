@@ -12,7 +12,7 @@ from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
 from isotrope.sweeps.plot import picture
 from isotrope.sweeps.spec import Sweep
-from isotrope.sweeps.trials import Stage, Trial, best_of
+from isotrope.sweeps.trials import Stage, Trial, best_of, ranked
 from isotrope.training.settings import RunSettings
 
 __all__ = ["as_csv", "as_markdown", "as_result", "best_command", "command", "table", "write"]
@@ -21,11 +21,8 @@ __all__ = ["as_csv", "as_markdown", "as_result", "best_command", "command", "tab
 def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of a stage, the best first."""
     names = _names([stage])
-    sign = -1 if spec.highest else 1
-    order = sorted(
-        stage.trials,
-        key=lambda t: (t.score is None, 0.0 if t.score is None else sign * t.score, t.number),
-    )
+    order = ranked(stage.trials, highest=spec.highest)
+    order += [trial for trial in stage.trials if trial not in order]
     header = ["", *names, spec.metric, "seeds"]
     rows = [
         [str(place), *(t.values[name] for name in names), _score(t), _runs(spec, t)]
@@ -82,19 +79,22 @@ def command(settings: RunSettings, positional: str) -> str:
         flag = "--" + name.replace("_", "-")
         if isinstance(value, dict):
             prefix = name.removesuffix("_settings")
-            words += [word for k, v in value.items() for word in (f"--{prefix}.{k}", _typed(v))]
+            words += [word for k, v in value.items() for word in _typed(f"--{prefix}.{k}", v)]
         elif isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
         elif isinstance(value, list):
-            words += [word for item in value for word in (flag, str(item))]
+            words += [word for item in value for word in _typed(flag, item)] or [flag]
         else:
-            words += [flag, _typed(value)]
+            words += _typed(flag, value)
     return shlex.join(words)
 
 
-def _typed(value: object) -> str:
-    """A value as it is typed."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
+def _typed(flag: str, value: object) -> list[str]:
+    """A flag and its value as they are typed."""
+    text = str(value)
+    if isinstance(value, float) and float(short := f"{value:.12g}") == value:
+        text = short
+    return [f"{flag}={text}"] if text.startswith("-") else [flag, text]
 
 
 def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:

@@ -1,5 +1,6 @@
 """Averages the scores of each trial over its seeds, and finds the best."""
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ from isotrope.core.result import Result
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Values
 
-__all__ = ["Stage", "Trial", "best_of"]
+__all__ = ["Stage", "Trial", "best_of", "ranked"]
 
 
 @dataclass
@@ -43,9 +44,10 @@ class Trial:
 
     @property
     def scores(self) -> dict[int, float]:
-        """By seed; not of runs that have no such number."""
+        """By seed; not of runs that have no such number, or whose number is not finite."""
         values = {seed: result.metrics.get(self.metric) for seed, result in self.results.items()}
-        return {s: float(v) for s, v in values.items() if isinstance(v, int | float)}
+        numbers = {s: float(v) for s, v in values.items() if isinstance(v, int | float)}
+        return {seed: value for seed, value in numbers.items() if math.isfinite(value)}
 
     @property
     def runs(self) -> int:
@@ -79,9 +81,17 @@ class Stage:
     trials: Sequence[Trial]
 
 
+def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
+    """Return those that have a score, the best first, in their order among equals.
+
+    The fewer seeds, the luckier a mean can be: a trial comes after all that have more of them.
+    """
+    sign = -1 if highest else 1
+    scored = [(trial, score) for trial in trials if (score := trial.score) is not None]
+    scored.sort(key=lambda pair: (-len(pair[0].scores), sign * pair[1]))
+    return [trial for trial, _ in scored]
+
+
 def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
-    """Return the best of those that have a score, the first of equals."""
-    scored = [(trial.score, trial) for trial in trials if trial.score is not None]
-    if not scored:
-        return None
-    return (max if highest else min)(scored, key=lambda pair: pair[0])[1]
+    """Return the first of those that are ``ranked``; None where no trial has a score."""
+    return next(iter(ranked(trials, highest=highest)), None)

@@ -123,7 +123,8 @@ class RunSettings(BaseModel, ABC):
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = Field(
         ["tensorboard"],
         description="where numbers go in addition to metrics.csv; trackio, wandb and mlflow take "
-        "project, mode and server from their own environment variables (pip install trackio, say)",
+        "project, mode and server from their own environment variables (pip install trackio, say); "
+        "without a name: nowhere else",
     )
     progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
 
