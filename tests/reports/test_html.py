@@ -150,6 +150,20 @@ def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
     assert 'class="number best"' not in source
 
 
+@pytest.mark.usefixtures("words")
+@pytest.mark.parametrize(("settings", "same"), [("dev: other.tsv\n", False), ("", True)])
+def test_a_run_in_progress_is_compared_by_its_settings(
+    tmp_path: Path, settings: str, *, same: bool
+) -> None:
+    """It has not written yet on which data it is scored."""
+    one = write_run(tmp_path / "one")
+    two = write_run(tmp_path / "two", dev=(90.0, 91.0), finished=False, settings=settings)
+    source, page = report(tmp_path, one, two)
+    assert ("two is best" in page.text) == same
+    assert ("scored on different dev data" in page.text) != same
+    assert ('class="number best"' in source) == same
+
+
 def test_missing_numbers_say_why(tmp_path: Path) -> None:
     barlow = write_run(tmp_path / "barlow", objective="barlowtwins", ratio=None, dev=())
     running = write_run(tmp_path / "running", finished=False, dev=())

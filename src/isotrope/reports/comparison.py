@@ -94,12 +94,20 @@ def _dev_digits(runs: Sequence[Run]) -> int:
     return 2 if max((abs(score) for score in scores), default=0.0) > 1 else 4
 
 
+def _same_dev_data(runs: Sequence[Run]) -> bool:
+    """Whether the runs are scored on the same data, as far as it is known: a loop names none."""
+    finished = [run for run in runs if run.finished]
+    named = [run for run in runs if not run.foreign]
+    of_settings = {run.dev_settings for run in named} if len(finished) < len(named) else set()
+    return len({run.dev_data for run in finished}) <= 1 and len(of_settings) <= 1
+
+
 def headline(runs: Sequence[Run]) -> str:
     """Return the one sentence that answers which run to use."""
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so no run can be called the best."
-    if len({run.dev_data for _, run in scored if run.finished}) > 1:
+    if not _same_dev_data([run for _, run in scored]):
         return "The runs were scored on different dev data, so their scores cannot be compared."
     score, run = max(scored, key=lambda pair: pair[0])
     start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
@@ -189,7 +197,7 @@ def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
     rows: list[list[ComparisonCell]] = [[] for _ in runs]
     scores = [run.metric(run.saved) for run in runs]
     top = max((score for score in scores if score is not None), default=math.nan)
-    comparable = len(runs) > 1 and len({run.dev_data for run in runs if run.finished}) <= 1
+    comparable = len(runs) > 1 and _same_dev_data(runs)
     percent = {"dev_start", "dev_best", "dev_final", "linear"}
     for key, _, _ in columns(runs):
         values = [run.metric(key) for run in runs]

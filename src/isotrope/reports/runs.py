@@ -130,6 +130,14 @@ class Run:
         return self.series.get("knn" if self.of_images else "dev", np.full_like(self.steps, np.nan))
 
     @property
+    def dev_settings(self) -> str:
+        """The settings that name that data: all that is known of it while a run is in progress."""
+        names = (
+            ("dev", "data") if self.settings.get("dev") != "auto" else ("dev", "files", "columns")
+        )
+        return str([self.settings.get(name) for name in names])
+
+    @property
     def saved(self) -> str:
         """The number that scores the model that was saved: the best step's, of images the last's.
 
