@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
@@ -302,6 +303,53 @@ def test_batch_statistics_would_be_wrong() -> None:
 def test_inputs_that_want_a_gradient_are_refused() -> None:
     with pytest.raises(ValueError, match="found inputs that require one; detach them"):
         cached(encoder(), [(torch.randn(4, WIDTH, requires_grad=True),)])
+
+
+def test_hooks_of_parameters_are_refused() -> None:
+    """They would run once for each chunk and once more, and most change what they see."""
+    module = encoder()
+    handle = next(module.parameters()).register_hook(lambda gradient: gradient / 2)
+    with pytest.raises(InputError, match=r"register_hook \(\S+ has one\): .*post_accumulate"):
+        cached(module, cut(32, 8, torch.float64))
+    handle.remove()
+    seen = []
+    for parameter in module.parameters():
+        parameter.register_post_accumulate_grad_hook(seen.append)
+    gradients(cached, module, cut(32, 8, torch.float64), torch.sum)
+    assert len(seen) == len(list(module.parameters()))  # each once
+
+
+def test_learnable_tensors_that_are_not_registered_are_refused() -> None:
+    class Prompted(Encoder):
+        prompt = torch.zeros(WIDTH, dtype=torch.float64, requires_grad=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x + self.prompt)
+
+    with pytest.raises(InputError, match=rf"shape \({WIDTH},\).*nn.Parameter"):
+        cached(Prompted().double(), cut(32, 8, torch.float64))
+
+
+def test_checkpoints_of_both_kinds() -> None:
+    class Checkpointed(Encoder):
+        reentrant = True
+
+        def forward(self, x: Tensor) -> Tensor:
+            x = x.clone().requires_grad_()  # a reentrant checkpoint has a gradient only so
+            return checkpoint(super().forward, x, use_reentrant=self.reentrant)
+
+    module = Checkpointed().double().eval()
+    with pytest.raises(InputError, match="use_reentrant=False"):
+        cached(module, cut(32, 8, torch.float64))
+    module.reentrant = False
+    found = gradients(cached, module, cut(32, 8, torch.float64), torch.sum)
+    assert_same(found, gradients(kept, module, cut(32, 8, torch.float64), torch.sum))
+
+
+def test_a_module_without_parameters() -> None:
+    parts = cached(nn.Tanh(), cut(32, 8, torch.float64))
+    assert len(parts) == 4
+    assert not parts[0].requires_grad
 
 
 class Stubborn(Encoder):

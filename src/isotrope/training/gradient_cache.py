@@ -14,6 +14,7 @@ the nodes of all graphs, or with ``use_reentrant`` a gradient for every chunk.)
 """
 
 from collections.abc import Sequence
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -41,7 +42,9 @@ def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor
         chunks: the module's arguments, of any sizes; they are moved to its device when needed.
 
     Raises:
-        InputError: a module with batch statistics; in the backward pass, one that gives other
+        InputError: a module with batch statistics; a parameter with a hook of
+            ``Tensor.register_hook``; a tensor that requires a gradient and is none of the module's
+            parameters; a reentrant checkpoint; in the backward pass, a module that gives other
             embeddings than before.
         ValueError: inputs that require a gradient: there is none for them.
     """
@@ -51,7 +54,14 @@ def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor
             "gradient caching gives gradients of the module's parameters only, and found inputs "
             "that require one; detach them, or make what computes them a part of the module"
         )
-    parameters = [p for p in module.parameters() if p.requires_grad]
+    learnt = {name: p for name, p in module.named_parameters() if p.requires_grad}
+    if hooked := [name for name, p in learnt.items() if p._backward_hooks]:
+        raise InputError(
+            f"gradient caching (--micro-batch) cannot be used with a hook of Tensor.register_hook "
+            f"({hooked[0]} has one): it would see the gradient of every chunk, and then their sum; "
+            "use Tensor.register_post_accumulate_grad_hook, which sees the sum alone"
+        )
+    parameters = list(learnt.values())
     return list(apply(_Cached, tuple[Tensor, ...], module, chunks, *parameters))
 
 
@@ -84,20 +94,25 @@ class _Cached(torch.autograd.Function):
         """Embed every chunk, remembering the random state before it."""
         ctx.set_materialize_grads(False)
         ctx.module, ctx.chunks, ctx.parameters = module, chunks, parameters
-        ctx.device = next(module.parameters()).device
+        ctx.device = next(module.parameters(), chunks[0][0] if chunks else torch.empty(0)).device
         kind = ctx.device.type
         ctx.autocast = {
             "device_type": kind,
             "dtype": torch.get_autocast_dtype(kind),
             "enabled": torch.is_autocast_enabled(kind),
         }
-        ctx.states, embeddings = [], []
+        ctx.states = []
+        embeddings: list[Tensor] = []
         for chunk in chunks:
             ctx.states.append(_random_state(ctx.device))
             # with a graph, although it is dropped at once: without one, torch may choose other
             # kernels, which draw other masks, and autocast would keep weights cut off their graph
             with torch.enable_grad():
-                embeddings.append(_embed(module, chunk, ctx.device).detach())
+                h = _embed(module, chunk, ctx.device)
+            leaves = [] if embeddings else _other_leaves(h, parameters)
+            embeddings.append(h.detach())
+            del h
+            _refuse_lasting(leaves)
         # the parameters too, so that torch complains if they change before the backward pass
         ctx.save_for_backward(*parameters, *embeddings)
         return tuple(embeddings)
@@ -115,14 +130,14 @@ class _Cached(torch.autograd.Function):
         try:
             # the last chunk first, as autograd does it: sums are then rounded alike
             for i in reversed(range(len(before))):
-                if gradients[i] is None:
+                if (gradient := gradients[i]) is None:
                     continue
                 _restore(device, ctx.states[i])
                 with torch.enable_grad(), torch.autocast(**ctx.autocast):
                     h = _embed(ctx.module, ctx.chunks[i], device)
                 size = before[i].norm().clamp_min(torch.finfo(h.dtype).tiny)  # of zeros, or empty
                 distances.append((h.detach() - before[i]).norm() / size)
-                by_parameter = torch.autograd.grad(h, parameters, gradients[i], allow_unused=True)
+                by_parameter = torch.autograd.grad(h, parameters, gradient, allow_unused=True)
                 # never in place: two parameters may have been given one and the same tensor
                 totals = [_sum(total, new) for total, new in zip(totals, by_parameter, strict=True)]
         finally:
@@ -144,6 +159,49 @@ class _Cached(torch.autograd.Function):
 def _embed(module: nn.Module, chunk: Sequence[Tensor], device: torch.device) -> Tensor:
     embeddings: Tensor = module(*(value.to(device, non_blocking=True) for value in chunk))
     return embeddings
+
+
+def _other_leaves(h: Tensor, parameters: Sequence[nn.Parameter]) -> list[ref[Tensor]]:
+    """Return the tensors, other than the parameters, that a backward pass would give a gradient.
+
+    Raises:
+        InputError: a reentrant checkpoint, whose weights cannot be seen.
+    """
+    known = {id(parameter) for parameter in parameters}
+    leaves, seen, nodes = [], set(), [h.grad_fn]
+    while nodes:
+        node = nodes.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if type(node).__name__ == "CheckpointFunctionBackward":
+            raise InputError(
+                "gradient caching cannot be used with a reentrant checkpoint, which gives its "
+                "weights a gradient only in a backward pass of its own; give use_reentrant=False "
+                "to torch.utils.checkpoint, or {'use_reentrant': False} as transformers' "
+                "gradient_checkpointing_kwargs"
+            )
+        leaf = getattr(node, "variable", None)
+        if leaf is not None and id(leaf) not in known:
+            leaves.append(ref(leaf))
+        nodes.extend(following for following, _ in node.next_functions)
+    return leaves
+
+
+def _refuse_lasting(leaves: Sequence[ref[Tensor]]) -> None:
+    """Refuse learnable tensors that outlive their graph.
+
+    Those that do not were made in the forward pass (transformers' ``enable_input_require_grads``
+    makes one), and nobody learns them.
+    """
+    for leaf in (leaf() for leaf in leaves):
+        if leaf is not None:
+            raise InputError(
+                "gradient caching gives gradients of the module's parameters only, and the "
+                "embeddings depend on another tensor that requires one (of shape "
+                f"{tuple(leaf.shape)}); make it a parameter of the module (nn.Parameter), or "
+                "detach it"
+            )
 
 
 def _sum(total: Tensor | None, new: Tensor | None) -> Tensor | None:
