@@ -14,7 +14,7 @@ gradient cache, their samplers (``BatchSamplers.NO_DUPLICATES`` keeps duplicates
 apart) and their wrappers (``MatryoshkaLoss``) work with it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -205,11 +205,17 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         self.mini_batch_size = mini_batch_size
         self.mini_batch_num_tokens = mini_batch_num_tokens
         self.show_progress_bar = show_progress_bar
+        self._of_learnt: Sequence[Tensor] = ()  # gradients, from the pieces' pass to the loss
 
     @property
     def objective(self) -> Objective:
         """The objective that is minimised."""
         return self.loss.objective
+
+    @property
+    def _learnt(self) -> list[nn.Parameter]:
+        """The hyperparameters that are learnt."""
+        return [p for p in self.loss.parameters(recurse=False) if p.requires_grad]
 
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
@@ -220,15 +226,14 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
             InputError: a hyperparameter is learnt within a MatryoshkaLoss, whose weights reach the
                 embeddings only.
         """
-        learnt = [p for p in self.loss.parameters(recurse=False) if p.requires_grad]
-        if learnt and "calculate_loss" in vars(self):
+        if self._learnt and "calculate_loss" in vars(self):
             raise InputError(
                 "MatryoshkaLoss does not train the hyperparameters of a cached loss: use "
                 "ObjectiveLoss, or a number instead of a parameter"
             )
         loss: Tensor = self.forward_cached(_columns(sentence_features), labels)
         if loss.requires_grad:  # so that their gradient has every factor that the loss will get
-            for parameter, gradient in zip(learnt, self._of_learnt, strict=True):
+            for parameter, gradient in zip(self._learnt, self._of_learnt, strict=True):
                 loss = loss + ((parameter - parameter.detach()) * gradient).sum()
         return loss
 
@@ -244,10 +249,9 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         if not with_backward:
             return loss
         pieces = [piece for rep in reps for piece in rep]
-        learnt = [p for p in self.loss.parameters(recurse=False) if p.requires_grad]
         # a column that is held constant has the gradient 0, as hard negatives of surrogates have
         gradients = torch.autograd.grad(
-            loss, [*pieces, *learnt], allow_unused=True, materialize_grads=True
+            loss, [*pieces, *self._learnt], allow_unused=True, materialize_grads=True
         )
         for piece, gradient in zip(pieces, gradients, strict=False):
             piece.grad = gradient
