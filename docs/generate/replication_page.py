@@ -65,7 +65,7 @@ were committed before their trainings, those about images (†) after theirs.{wa
 
 - **Text**: BERTs made from scratch by `python -m papers encoder`, which have never seen a pair of
   sentences, with [the same tuning budget](reproduce.md#sentence-embeddings-on-raw-encoders) for
-  every loss; verdicts are of `{encoder}` ([its weights are lost](LOG.md): we begin anew).
+  every loss; verdicts are of `{encoder}`. The earlier `raw-2x128-pmi-seed0` is lost.
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 {others}
 ## Behind it
@@ -221,7 +221,8 @@ def _why(claim: Claim, judgement: ClaimJudgement) -> str:
     if judgement.word == "undecided":
         return f"{_REASONS['undecided']}; {_seeds(judgement)}"
     if claim.margin is not None:
-        return f"not behind by more than {claim.margin:g}"
+        side = "above" if claim.above else "behind"
+        return f"{'not ' * (judgement.word == 'replicated')}{side} by more than {claim.margin:g}"
     return _REASONS[judgement.word]
 
 

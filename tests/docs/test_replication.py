@@ -16,9 +16,9 @@ from docs.generate.replication_page import (
 )
 from isotrope.core.result import Result
 from papers import text_protocol
-from papers.machinery.claims import claims
+from papers.machinery.claims import claims, reference_encoder
 from papers.machinery.data_registry import RAW
-from papers.machinery.rule import judge
+from papers.machinery.rule import judge, judge_not_behind
 from papers.machinery.store import JobStore
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -51,6 +51,10 @@ def test_a_row_says_what_was_measured_and_why() -> None:
     assert "1 undecided (1 of these not measured yet)" in nothing
     far = judge({1: -0.4 * claim.effect, 2: claim.effect}, claim.effect)
     assert "seeds would decide it if nothing else changed |" in claims_page([(claim, far)])
+    margin = next(c for c in claims() if c.margin is not None and not c.above)
+    for change, why in ((0.5, "| replicated | not behind by"), (-9, "| contradicted | behind by")):
+        not_behind = judge_not_behind({seed: change + 0.01 * seed for seed in (1, 2, 3)}, 1.0)
+        assert why in claims_page([(margin, not_behind)])
     drawn = forest_plot([(claim, near)])
     assert drawn.count("<circle") == 1
     assert "not measured yet" not in drawn
@@ -75,7 +79,7 @@ def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Pat
 def test_other_encoders_stand_beside_it_once_they_are_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("disturbed", "raw-2x128-pmi-seed0"):
+    for name in ("disturbed", reference_encoder()):
         (tmp_path / name / "cells").mkdir(parents=True)
     assert other_encoders(tmp_path) == ""
     numbers = {"modifiedmhe": 50.0, "mhe": 40.0}
