@@ -122,7 +122,7 @@ def add_fields(
                 option,
                 default=argparse.SUPPRESS,
                 metavar="N" if item is int else "|".join(typing.get_args(item)),
-                nargs="*",
+                nargs="*" if default else "+",  # without a value: the empty list
                 action="extend",
                 help=help_text,
             )
