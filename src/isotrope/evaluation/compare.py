@@ -135,7 +135,7 @@ def _changed(results: Sequence[Result]) -> dict[str, np.ndarray]:
     counts = {}
     for name in _statistics(results):
         rows = [result.items.get(f"{name}/cosine", result.items.get(name)) for result in results]
-        counts[name] = np.array([(row != rows[0]).sum() for row in rows[1:]])
+        counts[name] = np.array([np.count_nonzero(row != rows[0]) for row in rows[1:]])
     tasks = results[0].details.get("tasks", {}).items()
     for average, score in _AVERAGES.items():
         parts = [counts[task] for task, scores in tasks if score in scores]
