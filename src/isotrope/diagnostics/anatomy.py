@@ -34,6 +34,7 @@ COLUMNS = columns("misfit", "radial", "temperature", "pulled", "label_gap", "dev
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
 _LEAST_PAIRS = 8  # on either side of the mean label
+_EQUAL = 0.02  # so near to 1, a factor is rounding
 _WHOLE = 1.001  # more than all of a gradient, rounding aside
 
 Row = dict[str, float | None]
@@ -275,7 +276,8 @@ class Anatomy:
         unknown: Row = {}
         tau, loss = recognised.temperature, recognised.terms
         if recognised.kind == "softmax" and loss is not None and tau is not None:
-            unit = self.factor = factor(loss, views, tau)
+            unit = recognised.factor or factor(loss, views, tau)
+            self.factor = 1.0 if unit is not None and abs(unit - 1) <= _EQUAL else unit
             if unit is None:
                 unknown = {"dissipation": None, "dead": None}
                 # GD is then 1 on average, so that all anchors count in the other components

@@ -11,6 +11,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.paradigm.recover import recover
 from isotrope.paradigm.softmax_fit import SoftmaxFit, fit_pairs, fit_softmax
+from isotrope.paradigm.two_directions import TwoDirectionsFit, fit_two_directions
 
 __all__ = ["MISFIT", "Kind", "Recognised", "recognise"]
 
@@ -20,6 +21,7 @@ MISFIT = 0.05  # of the gradient: components that leave out more are not reporte
 _SURE = 0.01  # what a softmax may leave out; a loss that leaves out more is only near to one
 _PROOF = 1e-3  # pairs that leave out more are none, unless the dtype rounds by more
 _ROUNDING = 1e-5
+_NEAR = 0.5  # what a softmax of one direction leaves out of one of both directions, at most
 _BETTER = 3  # times less than the own pair alone a softmax leaves out, if there is a push
 _BETTER_OF_COLUMNS = 10  # and a coefficient for each column, which fits a part of any gradient
 
@@ -29,18 +31,20 @@ class Recognised:
     """A loss as its gradient shows it.
 
     Attributes:
-        kind: ``softmax`` a softmax over the batch; ``other`` pushes other rows in another way
-            (margins, both directions at once); ``pairs`` sees an anchor and its own positive
+        kind: ``softmax`` a softmax over the batch, in one direction or in both; ``other`` pushes
+            other rows in another way (margins); ``pairs`` sees an anchor and its own positive
             only, and so has no in-batch negatives; ``scores`` has labels and is not a softmax: it
             fits similarities to them, and what is learnt is not seen in components; ``unknown``
             is none of these; ``nothing`` of a gradient that is zero.
         terms: GD, W and pull; None where they are not known, and of ``pairs``, which have none.
             GD has the 1/tau of a softmax in it.
         temperature: of a softmax, where one fits and another does not; of ``other``, that of the
-            softmax it is near to, which leaves out at most 5% (NT-Xent), and whose 1/tau is in GD.
+            softmax it is near to, which leaves out at most 5%, and whose 1/tau is in GD.
         misfit: share of the gradient that is left out by the best description.
         pulled: of ``pairs``, the share that is pulled together, of those with a gradient; the
             others are pushed apart.
+        factor: of a softmax in both directions, what the mean over them was multiplied by; it is
+            in GD. None where the fit does not show it.
     """
 
     kind: Kind
@@ -48,6 +52,7 @@ class Recognised:
     temperature: float | None
     misfit: float
     pulled: float | None = None
+    factor: float | None = None
 
     def in_units_of(self, unit: float) -> "Recognised":
         """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
@@ -72,7 +77,8 @@ def recognise(
     Components are those of the general solution where there are fewer columns than dimensions
     (:mod:`isotrope.paradigm.recover`), else those of a softmax
     (:mod:`isotrope.paradigm.softmax_fit`), and None where both leave out more than 5%, or not
-    much less than an anchor's own pair alone does.
+    much less than an anchor's own pair alone does. A softmax of both directions (CLIP, NT-Xent)
+    has those of its formula (:mod:`isotrope.paradigm.two_directions`).
 
     Args:
         gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
@@ -99,13 +105,15 @@ def recognise(
         moved = pairs.pull[pairs.pull.abs() > _PROOF * pairs.pull.abs().max()]
         pulled = float((moved > 0).double().mean()) if len(moved) else None
         return Recognised("pairs", None, None, pairs.misfit, pulled)
+    if (both := _two_directions(gradient, views, choices, near, soft)) is not None:
+        return Recognised("softmax", both.terms, both.temperature, both.misfit, factor=both.factor)
     temperature = soft.temperature if soft is not None and soft.misfit <= MISFIT else None
     sure = soft is not None and temperature is not None and soft.misfit <= _SURE
     kind: Kind = "softmax" if sure else "other"
     if labelled and kind == "other":
         return Recognised("scores", None, None, pairs.misfit if soft is None else soft.misfit)
     misfit = 1.0 if soft is None else soft.misfit
-    for choice in choices:
+    for choice in (soft.terms.against,) if sure else choices:
         if _columns(views, choice) > views.anchors.shape[1]:
             continue
         general = recover(gradient, views, against=choice)
@@ -132,6 +140,23 @@ def _softmax(
             return fit
         fits += [] if fit is None else [fit]
     return min(fits, key=lambda fit: fit.misfit) if fits else None
+
+
+def _two_directions(
+    gradient: Tensor,
+    views: Views,
+    choices: tuple[Literal["cross", "both"], ...],
+    near: float | None,
+    soft: SoftmaxFit | None,
+) -> TwoDirectionsFit | None:
+    """The one that fits, and clearly better than a softmax of one direction; None if none does."""
+    if soft is None or not _ROUNDING < soft.misfit < _NEAR:
+        return None
+    for choice in choices:
+        fit = fit_two_directions(gradient, views, choice, near=near or soft.temperature)
+        if fit is not None and fit.misfit <= min(_SURE, soft.misfit / _BETTER):
+            return fit
+    return None
 
 
 def _columns(views: Views, against: Against) -> int:

@@ -28,10 +28,23 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 
-__all__ = ["PairFit", "SoftmaxFit", "factor", "fit_pairs", "fit_softmax", "normalised", "radial"]
+__all__ = [
+    "ANCHORS",
+    "STEP",
+    "PairFit",
+    "SoftmaxFit",
+    "best_temperature",
+    "factor",
+    "fit_pairs",
+    "fit_softmax",
+    "normalised",
+    "prepared",
+    "radial",
+    "share_left",
+]
 
 _COARSE = [0.002 * 1000 ** (k / 29) for k in range(30)]  # 0.002 to 2
-_ANCHORS = 32  # those of the largest gradients find the temperature
+ANCHORS = 32  # those of the largest gradients find the temperature
 _DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to prove anything
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
@@ -39,7 +52,7 @@ _CLOSE = 1e-4  # a temperature that was found before and leaves out less is stil
 _VARIED = 0.1  # of a factor: GD varies by so much, in its root mean square, or shows none
 _EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1, unrounded
 _FAR = 1.5  # times: NT-Xent's GD looks 0.8 times as large, as its anchors are negatives, too
-_STEP = 1.25  # another temperature than that must fit clearly worse
+STEP = 1.25  # another temperature than that must fit clearly worse
 
 
 @dataclass(frozen=True)
@@ -87,7 +100,7 @@ def radial(gradient: Tensor, anchors: Tensor) -> float:
     """
     x, g = (value.detach().cpu().double() for value in (anchors, gradient))
     norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-    return _share((x * g).sum(dim=1, keepdim=True) / norm.where(norm > 0, 1.0), g)
+    return share_left((x * g).sum(dim=1, keepdim=True) / norm.where(norm > 0, 1.0), g)
 
 
 def fit_pairs(gradient: Tensor, views: Views) -> PairFit:
@@ -97,11 +110,11 @@ def fit_pairs(gradient: Tensor, views: Views) -> PairFit:
         gradient: n x d, of the loss by the raw anchors.
         views: the raw embeddings.
     """
-    unit, target = _prepared(gradient, views)
+    unit, target = prepared(gradient, views)
     positive = tangent(unit.own, unit.anchors)
     square = positive.square().sum(dim=1)
     pull = -(positive * target).sum(dim=1) / square.where(square > 0, 1.0)
-    return PairFit(pull, _share(target + pull[:, None] * positive, target))
+    return PairFit(pull, share_left(target + pull[:, None] * positive, target))
 
 
 def fit_softmax(
@@ -124,19 +137,19 @@ def fit_softmax(
     Returns:
         None with fewer than 6 dimensions, without negatives, or without a gradient.
     """
-    unit, target = _prepared(gradient, views)
+    unit, target = prepared(gradient, views)
     pairs = choose_pairs(unit)
     negative = pairs.negative(against)
     few = target.shape[1] < _DIMENSIONS or not bool(negative.any(dim=1).all())
     if few or not bool(target.any()):
         return None
-    rows = torch.linalg.vector_norm(target, dim=1).topk(min(_ANCHORS, len(target))).indices
+    rows = torch.linalg.vector_norm(target, dim=1).topk(min(ANCHORS, len(target))).indices
     part = _PairRows(pairs, target, against, rows)
-    temperature_ = _best(part.misfit, near)
+    temperature_ = best_temperature(part.misfit, near)
     determined = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
     if determined:
         determined = min(
-            map(part.misfit, (_STEP * temperature_, temperature_ / _STEP))
+            map(part.misfit, (STEP * temperature_, temperature_ / STEP))
         ) > 2 * part.misfit(temperature_)
     if not determined and near is not None and part.misfit(near) <= 2 * part.misfit(temperature_):
         temperature_, determined = near, True
@@ -145,7 +158,7 @@ def fit_softmax(
     divisor = push.where(push != 0, 1.0)
     residual = all_rows.residual(weight, push, pull)
     terms = Terms(push, weight, pull / divisor, against, scale=1 / len(target), residual=residual)
-    return SoftmaxFit(terms, temperature_ if determined else None, _share(residual, target))
+    return SoftmaxFit(terms, temperature_ if determined else None, share_left(residual, target))
 
 
 def factor(terms: Terms, views: Views, temperature: float) -> float | None:
@@ -183,15 +196,16 @@ def _varied(dissipation: Tensor) -> bool:
     return float(dissipation.var(unbiased=False)) >= _VARIED**2 * mean_square
 
 
-def _prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
-    """Unit rows, and the gradient by them in the tangent planes; float64 on the CPU."""
+def prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
+    """Return unit rows, and the gradient by them in the tangent planes; float64 on the CPU."""
     raw = views.map(lambda x: x.detach().cpu().double())
     norm = torch.linalg.vector_norm(raw.anchors, dim=1, keepdim=True)
     unit = raw.unit()
     return unit, tangent(gradient.detach().cpu().double() * norm, unit.anchors)
 
 
-def _share(part: Tensor, total: Tensor) -> float:
+def share_left(part: Tensor, total: Tensor) -> float:
+    """Return the norm of a part over that of all; 0 of nothing."""
     size = float(torch.linalg.vector_norm(total))
     return float(torch.linalg.vector_norm(part)) / size if size else 0.0
 
@@ -223,17 +237,19 @@ class _PairRows:
 
     def misfit(self, temperature: float) -> float:
         """The share that is left."""
-        return _share(self.residual(*self.solved(temperature)), self.target)
+        return share_left(self.residual(*self.solved(temperature)), self.target)
 
 
-def _best(misfit: Callable[[float], float], near: float | None) -> float:
-    """The temperature of the least misfit: a grid, or what was near, then the golden section."""
-    if near is not None and misfit(near) <= _CLOSE:
+def best_temperature(
+    misfit: Callable[[float], float], near: float | None, *, enough: float = _CLOSE
+) -> float:
+    """Return the temperature of the least misfit: a grid, or what was near, then golden section."""
+    if near is not None and misfit(near) <= enough:
         return near
-    grid = _COARSE if near is None else [near * _STEP**k for k in (-2, -1, 0, 1, 2)]
+    grid = _COARSE if near is None else [near * STEP**k for k in (-2, -1, 0, 1, 2)]
     middle = min(grid, key=misfit)
     if near is not None and middle in (grid[0], grid[-1]):
-        return _best(misfit, None)
+        return best_temperature(misfit, None, enough=enough)
     step = math.log(grid[1] / grid[0])
     low, high = math.log(middle) - step, math.log(middle) + step
     inner, outer = high - _GOLDEN * (high - low), low + _GOLDEN * (high - low)
