@@ -288,7 +288,8 @@ def test_negatives_and_both_views() -> None:
     assert found == both
     assert both is not None
     assert cross is not None
-    assert both["misfit"] < 1e-9 < 0.05 < cross["misfit"]
+    # a temperature for all anchors, known to 1e-5, where cross has a coefficient for each column
+    assert both["misfit"] < 1e-5 < 0.05 < cross["misfit"]
     assert cross["dissipation"] is None is not both["dissipation"]
     assert both["negatives"] == 2 * (len(anchors) - 1)
 

@@ -108,12 +108,13 @@ def recognise(
     if (both := _two_directions(gradient, views, choices, near, soft)) is not None:
         return Recognised("softmax", both.terms, both.temperature, both.misfit, factor=both.factor)
     temperature = soft.temperature if soft is not None and soft.misfit <= MISFIT else None
-    sure = soft is not None and temperature is not None and soft.misfit <= _SURE
-    kind: Kind = "softmax" if sure else "other"
+    kind: Kind = "other"
+    if soft is not None and temperature is not None and soft.misfit <= _SURE:
+        kind, choices = "softmax", ("both",) if soft.terms.against == "both" else ("cross",)
     if labelled and kind == "other":
         return Recognised("scores", None, None, pairs.misfit if soft is None else soft.misfit)
     misfit = 1.0 if soft is None else soft.misfit
-    for choice in (soft.terms.against,) if sure else choices:
+    for choice in choices:
         if _columns(views, choice) > views.anchors.shape[1]:
             continue
         general = recover(gradient, views, against=choice)
