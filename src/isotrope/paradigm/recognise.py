@@ -19,7 +19,7 @@ Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
 MISFIT = 0.05  # of the gradient: components that leave out more are not reported
 _SURE = 0.01  # what a softmax may leave out; a loss that leaves out more is only near to one
-_PROOF = 1e-3  # pairs that leave out more are none, unless the dtype rounds by more
+_PROOF = 1e-4  # pairs that leave out more are none, unless the dtype rounds by more
 _ROUNDING = 1e-5
 _NEAR = 0.5  # what a softmax of one direction leaves out of one of both directions, at most
 _BETTER = 3  # times less than the own pair alone a softmax leaves out, if there is a push
