@@ -55,6 +55,16 @@ def test_a_score_near_zero_shows_nothing() -> None:
     assert "too low either way" in found.sentence
 
 
+def test_single_texts_are_not_scored() -> None:
+    """Of halves of sentences, a disturbed encoder looks trained."""
+    found = uncover_records(
+        Drawn(0, 12), [(f"text {i} of six words",) for i in range(99)], "dropout"
+    )
+    assert found.kind == "unknown"
+    assert found.raw is None
+    assert "isotrope audit --dev" in found.sentence
+
+
 def test_too_few_rows_are_not_measured() -> None:
     assert "too few to score" in uncover_records(Drawn(0, 0), RECORDS[:30], "pairs").sentence
     few = uncover_records(Drawn(0, 0), RECORDS[:65], "pairs")
