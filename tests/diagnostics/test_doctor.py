@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from isotrope.diagnostics.advice import for_trainer
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence
+from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence, Finding
 from isotrope.diagnostics.rules import EXPLAINS, RULES
 from isotrope.diagnostics.thresholds import THRESHOLDS, compared
 from isotrope.measures.judgement import Judgement, Outcome
@@ -686,3 +687,25 @@ def test_a_margin_above_the_largest_distance_is_never_kept(
     verdict, change = first(diagnose(given))
     assert verdict == ("never-dissipating" if found else HEALTHY)
     assert change == ("triplet_margin=0.3 (now 5)" if found else "")
+
+
+@pytest.mark.parametrize(
+    ("loss", "settings", "change"),
+    [
+        ("CoSENTLoss", {}, "a short training with MultipleNegativesRankingLoss(model)"),
+        (
+            "CachedMultipleNegativesRankingLoss",
+            {"learning-rate": 1e-6},
+            "learning_rate=1e-05 (now 1e-06)",
+        ),
+        ("MultipleNegativesRankingLoss", {}, "ten times the learning rate"),
+    ],
+)
+def test_a_contrastive_training_is_not_told_to_be_one(
+    loss: str, settings: dict[str, Any], change: str
+) -> None:
+    given = RunEvidence(
+        settings={**settings, "trainer": "sentence-transformers"}, losses=({"name": loss},)
+    )
+    finding = Finding("anisotropic-start", (), "", "--objective infonce", "")
+    assert for_trainer(finding, given).change == change

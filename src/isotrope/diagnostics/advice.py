@@ -90,6 +90,17 @@ def _related(case: RunEvidence, by_arguments: bool) -> str:
     return "rows whose texts belong together"
 
 
+def _contrastive(case: RunEvidence, by_arguments: bool) -> str:
+    """A contrastive training that has changed nothing may have had too low a rate."""
+    if _CONTRASTIVE in (_name(case) or ""):
+        rate = case.setting("learning-rate")
+        if rate is None:
+            return "ten times the learning rate"
+        return f"learning_rate={10 * float(rate):.2g} (now {float(rate):g})"
+    loss = f" with {_CONTRASTIVE}(model)" if by_arguments else ""
+    return f"a short {'' if by_arguments else 'contrastive '}training{loss}"
+
+
 def _slower(divisor: float) -> Callable[[RunEvidence, bool], str]:
     def change(case: RunEvidence, by_arguments: bool) -> str:
         rate = case.setting("learning-rate")
@@ -153,9 +164,7 @@ _CHANGES: dict[str, Callable[[RunEvidence, bool], str]] = {
         "a loss with the positive in its softmax",
         f"{_CONTRASTIVE}(model), whose pull equals its push",
     ),
-    "anisotropic-start": _worded(
-        "a short contrastive training", f"a short training with {_CONTRASTIVE}(model)"
-    ),
+    "anisotropic-start": _contrastive,
     "overfitting": _worded(
         "fewer steps, or the checkpoint of the best score",
         'load_best_model_at_end=True with eval_strategy="steps", or fewer num_train_epochs',
