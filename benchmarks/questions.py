@@ -1,16 +1,16 @@
 """Public questions about trainings, rebuilt small: what the doctor says, and whether it helps.
 
 Each question is a setting that somebody described in public, rebuilt with all-MiniLM-L6-v2 (or with
-a raw language model) on docstrings of Python's library, in sentence-transformers' own trainer with
-`isotrope.Doctor(every=1)`. Which verdict is right was written down before it was run. Then the
+a masked language model) on docstrings of Python's library, in sentence-transformers' own trainer
+with `isotrope.Doctor(every=1)`. Which verdict is right was written down before it was run. Then the
 change that the verdict asks for is made, and the training runs again from the start. A row is right
 if the expected verdict comes first, and no longer comes after the change.
 
     OMP_NUM_THREADS=1 python benchmarks/questions.py [--csv docs/results/questions.csv] [--only ID]
 
 A training has 12 steps and updates the last two layers; a question takes half a minute of one core.
-Rows that are in the CSV are kept: delete one to run it again. The raw language model is looked for
-in ../shared/data/standin-mlm (--raw).
+Rows that are in the CSV are kept: delete one to run it again. The masked language model, made from
+all-MiniLM-L6-v2, is looked for in ../shared/data/standin-mlm (--raw).
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Setting:
         loss: of a model.
         batch: rows of a batch.
         rate: peak learning rate.
-        raw: begin with a raw language model.
+        raw: begin with the masked language model.
         vectors: train a model of several vectors a text.
         dropout: False switches it off.
         sampler: of batches.
@@ -290,7 +290,7 @@ QUESTIONS = (
     Question(
         "Qwen3-Embedding 163", "QwenLM/Qwen3-Embedding/issues/163",
         "Similarities of positives and of negatives both fall, the margin rises. Is that right?",
-        "a raw language model, pairs, scale=20",
+        "a masked language model, pairs, scale=20",
         ("healthy, spreading",),
         SPREADS,
         also=(
@@ -409,7 +409,7 @@ QUESTIONS = (
     Question(
         "FlagEmbedding 603", "FlagOpen/FlagEmbedding/issues/603",
         "Embeddings are not normalised, the temperature is 0.01: worse than before. Why?",
-        "a raw language model, dot products of embeddings as they are, temperature 0.01",
+        "a masked language model, dot products of embeddings as they are, temperature 0.01",
         ("temperature-too-low",),
         Setting(pairs, scale(100, similarity_fct=dot_score), raw=True),
         "cosines, scale=20", {"loss": scale(20)},
@@ -631,7 +631,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--csv", type=Path, default=Path("docs/results/questions.csv"))
     parser.add_argument("--only", action="append", choices=[q.id for q in QUESTIONS])
-    parser.add_argument("--raw", type=Path, default=RAW, help="folder of a raw language model")
+    parser.add_argument("--raw", type=Path, default=RAW, help="folder of a masked language model")
     given = parser.parse_args()
     RAW = given.raw
     rows: dict[str, dict[str, object]] = {}

@@ -155,7 +155,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "diverging, together with `lost_gap`: deviation of the dimensions at the end of the run "
         "over that of step 0",
         "as lost_spread: from even directions, a mean cosine of 0.96; a temperature of 0.02 brings "
-        "a raw language model to 0.73 of its spread, and positives stay as far ahead",
+        "a masked language model to 0.73 of its spread, and positives stay as far ahead",
     ),
     "loss_rise": Threshold(
         "loss at the end",
@@ -323,7 +323,7 @@ THRESHOLDS: dict[str, Threshold] = {
         "temperature-too-low, instead of `done_by_temperature`, where the hardest negative has as "
         "large a share of the push at the end: GD + anchors with GD < 0.01, at the first logged "
         "step",
-        "1 at a temperature of 0, where GD is 0 or 1; of a raw language model 0.86 at 0.02 and "
+        "1 at a temperature of 0, where GD is 0 or 1; of a masked language model 0.86 at 0.02 and "
         "0.90 at 0.05 (31 and 63 negatives)",
     ),
     "pulled": Threshold(
