@@ -169,7 +169,7 @@ def test_what_is_no_softmax_has_no_temperature() -> None:
     ("n", "d"), [(32, 32), (32, 72), (32, 128), (64, 16), (128, 64), (1024, 768)]
 )
 def test_vicreg_is_no_loss_of_pairs(n: int, d: int) -> None:
-    """Its pull on the own pair is all of its gradient but 0.1 to 3%; no softmax fits that either."""
+    """Its pull on the own pair is all of its gradient but 0.1 to 3%, and no softmax fits that."""
     found = recognised(VICReg(), *batch(n, d, torch.float32))
     assert found.kind == "unknown"
     assert found.terms is None

@@ -13,7 +13,7 @@ from isotrope.paradigm.metric import CLOSE
 from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.weight import By, Softmax
 
-_TABLE = "Nie et al., 2023, table 2"
+_TABLE = "Nie et al., 2023, table 2, tuned with their code (pairs=within)"
 
 # 1/(2 t) is a temperature, and has its bound; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
