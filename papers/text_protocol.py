@@ -12,9 +12,10 @@ What a claim needs is trained together: :data:`SCHEDULE` has the losses of table
 all of their stages, then the steps of table 5, then what Nie et al. 2023 add, then the curves and
 the printed forms.
 
-Batches of 64, at most 32 tokens, sentences of any length, CLS, no head, embeddings frozen. Losses
-are trained in the form of the authors' released code; a name that ends in ``printed`` is the form
-of the paper, ``GD`` and ``GD+W`` are steps of table 5. The names are those of claims.toml.
+Batches of 64, at most 32 tokens, sentences of any length, CLS, no head, embeddings frozen. The
+losses of Li et al. 2024 are trained in the form of their released code, those of Nie et al. 2023
+as printed. A name that ends in ``printed`` is the printed form of a loss of Li et al., ``GD`` and
+``GD+W`` are steps of table 5. The names are those of claims.toml.
 """
 
 import itertools

@@ -1,5 +1,6 @@
 """Tables of the protocol for sentence embeddings, from the trainings that have finished."""
 
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -32,13 +33,24 @@ def tables(encoder: str, find: Find) -> str:
         *table(HEADER, final_rows(encoder, find)),
         "",
         "GD is the mean dissipation, W the share of the weight on the hardest negative, R the mean "
-        "ratio: of the last logged batch, mean over seeds. Means with sample standard deviations.",
+        "ratio: over the batches logged after step 0, and the seeds. Where W and R are missing, no "
+        "anchor had a gradient, or the pull is no multiple of the positive. Means with sample "
+        "standard deviations.",
         "",
         "## Rates: best on dev at the published hyperparameters, 250 steps, seed 0",
+        "",
+        _before(encoder, find),
         "",
         *_rates(encoder, find),
     ]
     return "\n".join(parts) + "\n"
+
+
+def _before(encoder: str, find: Find) -> str:
+    """The encoder itself on dev."""
+    first = find(protocol.start(encoder))
+    raw, whitened = (_metric(first, f"dev{kind} first") for kind in ("", " whitened"))
+    return f"Before training dev is {_format(raw)}, and whitened {_format(whitened)}."
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -104,10 +116,12 @@ def _over_seeds(jobs: Sequence[PaperJob], find: Find, metric: str) -> str:
 
 
 def _components(jobs: Sequence[PaperJob], find: Find) -> list[str]:
-    last = [r.details["components"][-1] for job in jobs if (r := find(job)) and r.details]
+    """Mean of the batches logged after step 0 that have a component, over seeds."""
+    trainings = [r.details["components"] for job in jobs if (r := find(job)) and r.details]
     cells = []
     for part in _PARTS:
-        mean = spread([row[part] for row in last if part in row])
+        logged = [[r[part] for r in rows if r["step"] and part in r] for rows in trainings]
+        mean = spread([statistics.fmean(values) for values in logged if values])
         cells.append("-" if mean is None else f"{mean.mean:.3g}")
     return cells
 

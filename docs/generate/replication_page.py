@@ -65,7 +65,7 @@ were committed before their trainings, those about images (†) after theirs.{wa
 
 - **Text**: BERTs made from scratch by `python -m papers encoder`, which have never seen a pair of
   sentences, with [the same tuning budget](reproduce.md#sentence-embeddings-on-raw-encoders) for
-  every loss; verdicts are of `{encoder}`. The earlier `raw-2x128-pmi-seed0` is lost.
+  every loss; verdicts are of `{encoder}` ({whitening}). The earlier `raw-2x128-pmi-seed0` is lost.
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 {others}
 ## Behind it
@@ -135,7 +135,17 @@ def replication_page(judged: Judged) -> str:
         errata=len(errata()),
         others=other_encoders(_TEXT),
         waiting=missing_trainings(_TEXT),
+        whitening=_whitening(),
     )
+
+
+def _whitening() -> str:
+    """What whitening explains on the reference encoder, in the average of the seven STS tasks."""
+    find = JobStore(_TEXT / reference_encoder() / "cells").find
+    if (before := find(text_protocol.start(reference_encoder()))) is None:
+        return "not measured before training"
+    raw, white = (before.metrics[f"average {kind}first"] for kind in ("", "whitened "))
+    return f"STS {raw:.2f} before training; {white:.2f} whitened, which no loss earns"
 
 
 def claims_page(judged: Judged) -> str:
@@ -184,6 +194,8 @@ def _row(claim: Claim, judgement: ClaimJudgement, up: str) -> list[str]:
     change = judgement.change
     where = f"{claim.paper}, {claim.where}"
     link = next((page for table, page in _TABLES.items() if where.startswith(table)), "")
+    if claim.on == "text" and "table" in claim.where:
+        link = f"../papers/results/text/{reference_encoder()}/tables.md"
     return [
         claim.says + " †" * (claim.on == "images"),
         f"[{where}]({up}{link})" if link else where,
