@@ -12,8 +12,8 @@ _GLOSSARY = (
      "images name, by the features that are kept; step 0 is the encoder before training, and the "
      "last step is the model that was saved: choosing a step by the test images would flatter it."),
     ("held_out_contrastive", "Held-out InfoNCE", "", "InfoNCE at temperature 0.05 on up to 512 "
-     "records that are never trained on, with dropout; it falls as long as what is learnt holds "
-     "for other text, too (Nie et al. 2023, figure 1)."),
+     "records that are never trained on, and on as many that are, with dropout; both fall as long "
+     "as what is learnt holds for other text, too (Nie et al. 2023, figure 1)."),
     ("dissipation", "Gradient dissipation", "GD", "The factor, averaged over anchors, that scales "
      "an anchor's whole gradient: near 0 the anchor already tells its positive from its negatives, "
      "and teaches no more. An anchor below 0.01 is dead. Where no anchor has negatives, in a batch "

@@ -97,10 +97,11 @@ _SCORES = (
         most=100.0,
     ),
     _one("loss", "Loss", "What is minimised; falls as training proceeds."),
-    _one(
+    Quantity(
         "held_out_contrastive",
         "Held-out InfoNCE",
-        "On text that is not trained on: where it turns and rises, training overfits.",
+        "Where that of text that is not trained on turns and rises, training overfits.",
+        (Line("held_out_contrastive", "held out"), Line("trained_contrastive", "trained on")),
     ),
 )
 _GRADIENT = (

@@ -1,12 +1,16 @@
 """Losses of held-out records, logged during a training: overfitting shows without labels.
 
 Nie et al. (2023, figures 1 and 3) watch three losses on text that is trained on and on text that
-is not: where one of the latter has turned and rises, training has begun to overfit.
+is not: where one of the latter has turned and rises, training has begun to overfit. Alignment and
+uniformity of what is trained on are those of the batches; InfoNCE depends on the number of
+candidates, so that it takes as many records as are held out.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from isotrope.encoders.sentence import SentenceEncoder
@@ -14,9 +18,14 @@ from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 
-__all__ = ["HELD_OUT_COLUMNS", "MOST_HELD_OUT", "held_out_losses"]
+__all__ = ["HELD_OUT_COLUMNS", "MOST_HELD_OUT", "Tokens", "held_out_losses"]
 
-HELD_OUT_COLUMNS = ("held_out_contrastive", "held_out_alignment", "held_out_uniformity")
+HELD_OUT_COLUMNS = (
+    "trained_contrastive",
+    "held_out_contrastive",
+    "held_out_alignment",
+    "held_out_uniformity",
+)
 """Columns of metrics.csv."""
 
 MOST_HELD_OUT = 512
@@ -25,13 +34,16 @@ MOST_HELD_OUT = 512
 _TEMPERATURE = 0.05
 _CHUNK = 64  # texts embedded at once
 
+Tokens = Sequence[Sequence[int] | NDArray[Any]]
+"""Token ids of some texts."""
+
 
 def held_out_losses(
     encoder: SentenceEncoder,
     head: nn.Module,
-    records: Sequence[Sequence[str]],
+    held_out: tuple[Tokens, Tokens],
+    trained: tuple[Tokens, Tokens],
     *,
-    max_length: int,
     seed: int,
 ) -> dict[str, float]:
     """Return InfoNCE at temperature 0.05, alignment and uniformity of held-out records.
@@ -42,13 +54,28 @@ def held_out_losses(
     Args:
         encoder: as it is now; it is left as it was.
         head: what a training has on top of it, likewise.
-        records: an anchor, and its positive where there is one.
-        max_length: tokens that texts are cut to.
+        held_out: anchors and positives, which are the anchors themselves for single texts.
+        trained: the same of as many records that are trained on.
         seed: of the masks.
 
     Returns:
         A number for each of :data:`HELD_OUT_COLUMNS`.
     """
+    objective = registry.build("infonce", {"temperature": _TEMPERATURE})
+    anchors, positives = _views(encoder, head, held_out, seed)
+    values = (
+        objective(*_views(encoder, head, trained, seed)),
+        objective(anchors, positives),
+        alignment(anchors, positives),
+        (uniformity(anchors) + uniformity(positives)) / 2,
+    )
+    return dict(zip(HELD_OUT_COLUMNS, map(float, values), strict=True))
+
+
+def _views(
+    encoder: SentenceEncoder, head: nn.Module, sides: tuple[Tokens, Tokens], seed: int
+) -> list[Tensor]:
+    """Embeddings of anchors and positives in training mode, float64."""
     network = nn.ModuleList([encoder, head])
     modes = [(module, module.training) for module in network.modules()]
     devices = [encoder.device] if encoder.device.type == "cuda" else []
@@ -56,24 +83,13 @@ def held_out_losses(
         with torch.no_grad(), torch.random.fork_rng(devices=devices):
             torch.manual_seed(seed)
             network.train()
-            anchors, positives = (
-                head(_embedded(encoder, [record[:2][-side] for record in records], max_length))
-                for side in (0, 1)
-            )
+            return [head(_embedded(encoder, rows)).double() for rows in sides]
     finally:
         for module, mode in modes:
             module.training = mode
-    anchors, positives = anchors.double(), positives.double()
-    values = (
-        registry.build("infonce", {"temperature": _TEMPERATURE})(anchors, positives),
-        alignment(anchors, positives),
-        (uniformity(anchors) + uniformity(positives)) / 2,
-    )
-    return dict(zip(HELD_OUT_COLUMNS, map(float, values), strict=True))
 
 
-def _embedded(encoder: SentenceEncoder, texts: Sequence[str], max_length: int) -> Tensor:
-    rows, _ = encoder.tokenize(texts, max_length)
+def _embedded(encoder: SentenceEncoder, rows: Tokens) -> Tensor:
     batches = [encoder.pad(rows[i : i + _CHUNK]) for i in range(0, len(rows), _CHUNK)]
     parts = [
         encoder(**{name: ids.to(encoder.device) for name, ids in batch.items()})

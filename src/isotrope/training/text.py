@@ -6,13 +6,15 @@ found good; what fails while the data is read leaves no folder behind.
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -46,7 +48,7 @@ from isotrope.training.card import lora_line, model_card
 from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.early_checks import as_begun
 from isotrope.training.gradient_cache import refuse_batch_statistics
-from isotrope.training.held_out import MOST_HELD_OUT, held_out_losses
+from isotrope.training.held_out import MOST_HELD_OUT, Tokens, held_out_losses
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -244,21 +246,39 @@ def _held_out_curves(
 ) -> Callable[[], dict[str, float]] | None:
     """Return what measures the losses of the held-out records, if there are two or more."""
     count = sum(store.report.held_out for store in stores.values())
+    count = min(count, sum(map(len, stores.values())))
     if count < 2:
         return None
     stride = max(1, count // MOST_HELD_OUT)
     every = chain.from_iterable(store.held_out() for store in stores.values())
-    texts = list(islice(every, 0, None, stride))[:MOST_HELD_OUT]
+    texts = list(islice(every, 0, count, stride))[:MOST_HELD_OUT]
     prompts = _prompts(settings, module.encoder)
     records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
+    first, last = (
+        module.encoder.tokenize([record[:2][-side] for record in records], settings.max_length)[0]
+        for side in (0, 1)
+    )
     return functools.partial(
         held_out_losses,
         module.encoder,
         module.head,
-        records,
-        max_length=settings.max_length,
+        (first, last),
+        _trained_tokens(list(stores.values()), len(records)),
         seed=settings.seed,
     )
+
+
+def _trained_tokens(stores: Sequence[TokenStore], count: int) -> tuple[Tokens, Tokens]:
+    """Return anchors and positives of some records, spread over all data sets."""
+    places = np.linspace(0, sum(map(len, stores)), count, endpoint=False).astype(np.int64)
+    sides: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
+    start = 0
+    for store in stores:
+        own = places[(places >= start) & (places < start + len(store))] - start
+        for side, rows in enumerate(sides):
+            rows += store.rows(own, min(side, store.columns - 1))
+        start += len(store)
+    return sides
 
 
 def encoder_of(settings: TrainSettings) -> SentenceEncoder:
