@@ -9,7 +9,7 @@ from typing import Any
 
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
-from papers.machinery.recipes import text_jobs
+from papers.machinery.recipes import smaller_text, text_jobs
 
 __all__ = ["BASELINE", "baseline", "notes", "undissipated"]
 
@@ -34,18 +34,8 @@ def undissipated(scale: Scale) -> list[PaperJob]:
 
 def notes(scale: Scale) -> list[str]:
     """Return the notes of these trainings for a reader."""
-    lines = []
-    if scale == "cpu":
-        settings = baseline(scale)[0].settings
-        lines.append(
-            "smaller than the paper's: a disturbed sentence encoder (all-MiniLM-L6-v2 after 1,924 "
-            "steps of filling in words), which "
-            f"is not raw as BERT-base is; {settings['max_steps']} steps of "
-            f"{settings['batch_size']} short sentences at {settings['learning_rate']:g} instead of "
-            "one pass over a million in batches of 128 at 1e-5, and no head"
-        )
     return [
-        *lines,
+        *smaller_text(scale, baseline(scale)[0]),
         "the form of the released code, with which the paper's curves were measured: both "
         "directions summed with live positives, so that r pulls about twice",
         "looked at on text that was not trained on, two masks of dropout as views",

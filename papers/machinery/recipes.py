@@ -19,7 +19,7 @@ from typing import Any
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob, brief
 
-__all__ = ["SEEDS", "image_jobs", "text_jobs"]
+__all__ = ["SEEDS", "image_jobs", "smaller_text", "text_jobs"]
 
 SEEDS: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "cpu": (0, 1, 2), "paper": (0, 1, 2)}
 
@@ -109,6 +109,25 @@ _IMAGES: dict[Scale, dict[str, Any]] = {
         "log_every": 50,
     },
 }
+
+
+def smaller_text(scale: Scale, job: PaperJob) -> list[str]:
+    """Return the note on how a training at ``cpu`` scale differs from the papers'; none at others.
+
+    Args:
+        scale: of the training.
+        job: one of :func:`text_jobs`.
+    """
+    if scale != "cpu":
+        return []
+    settings = job.settings
+    return [
+        "smaller than the paper's: a disturbed sentence encoder (all-MiniLM-L6-v2 after 1,924 "
+        "steps of filling in words), which "
+        f"is not raw as BERT-base is; {settings['max_steps']} steps of "
+        f"{settings['batch_size']} short sentences at {settings['learning_rate']:g} instead of "
+        "one pass over a million with the paper's batches and rates, and no head"
+    ]
 
 
 def text_jobs(

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from papers.machinery.artifact import Rendered, Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import Row, by_step, curve
+from papers.machinery.recipes import smaller_text
 from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
 from papers.nie2023.losses import PAPER, end
 from papers.paper_numbers import printed
@@ -100,6 +101,7 @@ def notes(scale: Scale, trainings: Sequence[PaperJob]) -> list[str]:
         else "sentences that follow those trained on (in one pass a training batch is as new)"
     )
     return [
+        *smaller_text(scale, trainings[0]),
         f"probes are the same for every loss: InfoNCE at tau = .05, alpha = 2, t = 2, every "
         f"{settings['keep_every']:,} steps of {length}, on the encoder without a head",
         "a curve is judged from its first value after training began: the untrained encoder is so "
