@@ -160,6 +160,16 @@ def test_positives_of_other_processes_are_not_fitted_in_both_directions() -> Non
     assert fit_two_directions(torch.ones_like(anchors[:12]), views, "cross") is None
 
 
+def test_large_batches_are_not_fitted_in_both_directions() -> None:
+    anchors, positives = batch(1025, 8)
+    leaf = anchors.clone().requires_grad_()
+    slope = gradient(NTXent(temperature=0.1)(leaf, positives), leaf)
+    assert fit_two_directions(slope, Views(anchors, positives), "both") is None
+    whole = fit_two_directions(slope[:1024], Views(anchors[:1024], positives[:1024]), "both")
+    assert whole is not None  # another loss than that of 1,025, which is near
+    assert whole.temperature == pytest.approx(0.1, rel=0.02)
+
+
 def test_what_is_no_softmax_has_no_temperature() -> None:
     assert recognised(BarlowTwins(), *batch(64, 32)).kind == "unknown"
     assert recognised(DCL(temperature=0.2), *batch(12, 32)).temperature == pytest.approx(0.2, 1e-3)

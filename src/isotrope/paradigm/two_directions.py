@@ -28,6 +28,7 @@ __all__ = ["TwoDirectionsFit", "fit_two_directions"]
 
 _COARSE = [0.005 * 400 ** (k / 14) for k in range(15)]  # 0.005 to 2, in steps of 1.53
 _HOPELESS = 0.5  # share of the gradient that the best of these leaves out
+_MOST = 1024
 _ENOUGH = 1e-5  # where a temperature leaves out no more, it is known to a thousandth
 
 
@@ -65,10 +66,11 @@ def fit_two_directions(
         near: a temperature to begin with, say that of the last look.
 
     Returns:
-        None where no temperature comes near, or several do as well, and where positives come from
-        other processes: their own direction is not seen.
+        None where no temperature comes near, or several do as well; where positives come from
+        other processes, whose own direction is not seen; and of more than 1,024 anchors, where
+        matrices of both directions take gigabytes, and a softmax of one direction is near.
     """
-    if views.offset or len(views.anchors) != len(views.positives):
+    if views.offset or not len(views.anchors) == len(views.positives) <= _MOST:
         return None
     unit, target = prepared(gradient, views)
     pairs = choose_pairs(unit)
