@@ -165,6 +165,24 @@ def test_a_loss_near_a_softmax_has_the_unit_of_a_softmax() -> None:
     assert all(0.7 < (row["dissipation"] or 0) < 1 for row in anatomy.rows)
 
 
+@pytest.mark.parametrize(("name", "temperature"), [("NTXentLoss", 0.07), ("SupConLoss", 0.2)])
+def test_losses_of_pytorch_metric_learning_are_softmaxes_of_both_directions(
+    name: str, temperature: float
+) -> None:
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    loss = losses.SelfSupervisedLoss(getattr(losses, name)(temperature=temperature))
+    anchors, positives = batch(24, 32, dtype=torch.float32)
+    anatomy = Anatomy(every=1)
+    row = anatomy.observe(anchors, positives, loss(anchors, positives))
+    assert row is not None
+    assert (anatomy.kind, anatomy.factor) == ("softmax", 1.0)
+    assert row["temperature"] == pytest.approx(temperature, rel=1e-3)
+    views = Views(anchors.detach(), positives.detach())
+    expected = measure(isotrope.objectives.NTXent(temperature=temperature), views)
+    for column in ("dissipation", "dead", "hardest_share", "ratio", "negatives"):
+        assert row[column] == pytest.approx(expected[column], rel=1e-3), column
+
+
 def pairs_loss(anchors: Tensor, positives: Tensor) -> Tensor:
     """Half of the pairs belong together, as scored pairs have it."""
     wanted = torch.arange(len(anchors)) % 2
