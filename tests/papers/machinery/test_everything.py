@@ -38,7 +38,7 @@ def test_every_name_in_them_resolves(scale, tmp_path: Path) -> None:
         assert not re.search(r"[\"':]/", json.dumps(dict(job.settings))), "a path"
 
 
-@pytest.mark.nightly
+@pytest.mark.slow
 def test_all_of_it_runs_to_its_end(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "papers", "--all", "--smoke", "--jobs", "2"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
