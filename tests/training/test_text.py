@@ -356,6 +356,27 @@ def test_a_training_without_the_prompts_of_its_model_warns(
     assert "is searched with" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("default", ["none", "document"])
+def test_a_default_prompt_that_is_empty_stays_one(
+    quick: dict, tmp_path: Path, default: str
+) -> None:
+    """It became the passages' prompt, or a name that the saved model does not have."""
+    from sentence_transformers import SentenceTransformer
+
+    encoder = SentenceEncoder.scratch(sentences(300))
+    encoder.model.prompts = {default: "", "query": "q: ", "about": "of: "}
+    encoder.model.default_prompt_name = default
+    encoder.save(tmp_path / "prompted")
+    changed = {**quick, "encoder": str(tmp_path / "prompted"), "max_steps": 1}
+    outcome = fit(**changed, query_prompt="query: ", passage_prompt="passage: ")
+    model = SentenceTransformer(str(outcome.output / "model"), device="cpu")
+    trained = SentenceEncoder.load(outcome.output, device="cpu").encode(["a stone"])
+    np.testing.assert_allclose(model.encode(["a stone"]), trained, atol=1e-6)
+    assert model.prompts["about"] == "of: "
+    assert model.prompts["query"] == "query: "
+    assert abs(model.encode_document(["a stone"]) - trained).max() > 1e-3
+
+
 def test_a_model_with_a_prompt_of_its_own_takes_no_other(quick: dict, tmp_path: Path) -> None:
     encoder = SentenceEncoder.scratch(sentences(300))
     encoder.model.prompts = {"own": "about: "}

@@ -173,9 +173,12 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     if settings.query_prompt or settings.passage_prompt:
         # where encode_query and encode_document of sentence-transformers look for them
         encoder.model.prompts = {
+            **encoder.model.prompts,
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
+        # it was empty, or _prompts had refused; one of these may have its name
+        encoder.model.default_prompt_name = None
     module = module_of(settings, encoder, objectives, plan)
     if world_size() > 1:
         share_statistics(module)
