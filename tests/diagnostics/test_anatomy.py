@@ -433,6 +433,25 @@ def test_notes_join_the_row_of_their_step(tmp_path: Path) -> None:
     assert [row["norm"] is None for row in rows] == [False, True, False, False]
 
 
+def test_a_resumed_loop_keeps_the_score_of_its_checkpoint(tmp_path: Path) -> None:
+    """It is not computed again; what else was measured there, is."""
+    anchors, positives = batch(8, 16)
+    whole, resumed = Anatomy(every=2), Anatomy(every=2)
+    for step in range(6):
+        if step == 4:
+            whole.note(4, dev=80.0)
+            whole.note(5, dev=70.0)
+        whole.observe(anchors, positives, users_loss(anchors, positives))
+    whole.save(tmp_path)
+    resumed.resume(tmp_path, 4)
+    assert [row["step"] for row in resumed.rows] == [0, 2, 4]
+    assert resumed.rows[-1]["dev"] == 80.0
+    assert resumed.rows[-1]["dissipation"] is None
+    resumed.observe(anchors, positives, users_loss(anchors, positives))
+    assert [row["step"] for row in resumed.rows] == [0, 2, 4]
+    assert resumed.rows[-1]["dissipation"] == pytest.approx(whole.rows[2]["dissipation"])
+
+
 def test_a_resumed_loop_adds_rows(tmp_path: Path) -> None:
     """The steps of the loop are counted by the calls, and these go on."""
     before = isotrope.Doctor(every=10, say=None)

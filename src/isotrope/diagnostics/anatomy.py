@@ -354,12 +354,18 @@ class Anatomy:
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
+        Of ``step`` itself the dev score is kept, which a trainer does not compute again; the rest
+        is measured again.
+
         Raises:
             InputError: the file there holds something else.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
             self.rows = [row for row in before if row["step"] is not None and row["step"] < step]
+            for row in before:
+                if row["step"] == step and row["dev"] is not None:
+                    self.note(step, dev=row["dev"])
         self.calls = step
 
     def diagnose(
