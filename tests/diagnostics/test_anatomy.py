@@ -150,6 +150,27 @@ def test_a_factor_is_unknown_where_gd_is_the_same_for_all_anchors(
         assert row["dissipation"] is row["dead"] is None
 
 
+@pytest.mark.parametrize(("stated", "known"), [(None, False), (1e3, True)])
+def test_the_dissipation_of_an_even_push_has_an_unknown_unit(
+    stated: float | None, known: bool
+) -> None:
+    """All anchors of this loss are live; with 1/temperature in GD all looked done."""
+    anchors, positives = batch(24, 32, dtype=torch.float32)
+    anatomy = Anatomy(every=1, temperature=stated)
+    for _ in range(8):
+        loss = InfoNCE(temperature=1e3)(anchors, positives)
+        row = anatomy.observe(anchors, positives, loss)
+    assert row is not None
+    if known:
+        assert row["dissipation"] == pytest.approx(23 / 24, rel=1e-2)
+    else:
+        assert row["dissipation"] is row["dead"] is None
+    assert row["ratio"] == pytest.approx(1, rel=1e-2)
+    found = anatomy.diagnose(batch_size=24)
+    assert "nothing-left-to-learn" not in found.verdict
+    assert any("push is even" in note for note in found.notes) is not known
+
+
 def test_a_loss_near_a_softmax_has_the_unit_of_a_softmax() -> None:
     """Both directions of unequal weight leave out about 1%: 1/temperature is no dissipation."""
     anatomy, kinds = Anatomy(every=1), set()

@@ -35,7 +35,7 @@ def recognised(
     return recognise(found, Views(anchors, positives, further))
 
 
-@pytest.mark.parametrize("temperature", [0.01, 0.02, 0.05, 0.3, 1.0])
+@pytest.mark.parametrize("temperature", [0.01, 0.02, 0.05, 0.3, 1.0, 3.0, 20.0])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_a_softmax_has_its_temperature(temperature: float, dtype: torch.dtype) -> None:
     found = recognised(InfoNCE(temperature=temperature), *batch(24, 32, dtype))
@@ -213,6 +213,15 @@ def test_a_single_negative_fits_any_temperature() -> None:
     assert found.kind == "other"
     assert found.temperature is None
     assert found.misfit < 1e-9
+    assert found.even
+
+
+def test_an_even_push_fits_any_high_temperature() -> None:
+    found = recognised(InfoNCE(temperature=1000.0), *batch(24, 32, torch.float32))
+    assert (found.kind, found.temperature, found.even) == ("other", None, True)
+    hardest = recognised(MPT(margin=2.0), *batch(24, 32))
+    assert hardest.temperature is None
+    assert not hardest.even
 
 
 def test_a_temperature_that_is_known_is_found_from_there_and_from_afar() -> None:

@@ -134,6 +134,7 @@ class Anatomy:
         self.calls = 0
         self.factor: float | None = 1.0
         self._near: float | None = None  # the temperature that was recognised last
+        self._even = False  # whether a batch was seen whose softmax may have any high temperature
         self._looked: int | None = None
 
     def due(self, step: int | None = None) -> bool:
@@ -285,6 +286,9 @@ class Anatomy:
             recognised = recognised.in_units_of(unit)
         if temperature is not None:
             recognised = recognised.in_units_of(1 / temperature)
+        elif recognised.even and loss is not None:
+            self._even, unknown = True, {"dissipation": None, "dead": None}
+            recognised = recognised.in_units_of(float(loss.dissipation.mean()))
         return self._components(recognised, views, labels) | unknown | gradient_numbers
 
     def _components(self, recognised: Recognised, views: Views, labels: Tensor | None) -> Row:
@@ -417,6 +421,11 @@ class Anatomy:
                 "dissipation is not judged in steps in which it is nearly the same for all anchors "
                 "and far from that of InfoNCE: the loss has a factor that is not known, or is "
                 "another loss"
+            ]
+        if self._even:
+            notes += [
+                "dissipation is not judged in steps in which the push is even over the negatives: "
+                "a softmax of any high temperature has such a gradient; say which (temperature=)"
             ]
         if self.factor not in (None, 1):
             notes += [

@@ -45,6 +45,8 @@ class Recognised:
             others are pushed apart.
         factor: of a softmax in both directions, what the mean over them was multiplied by; it is
             in GD. None where the fit does not show it.
+        even: whether a softmax of one high temperature or another fits, whose 1/tau is in GD: the
+            push is even over the negatives, or there is one.
     """
 
     kind: Kind
@@ -53,6 +55,7 @@ class Recognised:
     misfit: float
     pulled: float | None = None
     factor: float | None = None
+    even: bool = False
 
     def in_units_of(self, unit: float) -> "Recognised":
         """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
@@ -114,16 +117,17 @@ def recognise(
     if labelled and kind == "other":
         return Recognised("scores", None, None, pairs.misfit if soft is None else soft.misfit)
     misfit = 1.0 if soft is None else soft.misfit
+    even = soft is not None and soft.even and soft.misfit <= _SURE
     for choice in choices:
         if _columns(views, choice) > views.anchors.shape[1]:
             continue
         general = recover(gradient, views, against=choice)
         most = min(MISFIT, pairs.misfit / _BETTER_OF_COLUMNS)
         if general.misfit <= most and bool(general.determined.all()):
-            return Recognised(kind, general.terms, temperature, general.misfit)
+            return Recognised(kind, general.terms, temperature, general.misfit, even=even)
         misfit = min(misfit, general.misfit)
     if soft is not None and soft.misfit <= min(MISFIT, pairs.misfit / _BETTER):
-        return Recognised(kind, soft.terms, temperature, soft.misfit)
+        return Recognised(kind, soft.terms, temperature, soft.misfit, even=even)
     return Recognised("unknown", None, None, misfit)
 
 

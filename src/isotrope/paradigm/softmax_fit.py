@@ -43,7 +43,7 @@ __all__ = [
     "share_left",
 ]
 
-_COARSE = [0.002 * 1000 ** (k / 29) for k in range(30)]  # 0.002 to 2
+_COARSE = [0.002 * 1e5 ** (k / 48) for k in range(49)]  # 0.002 to 200
 ANCHORS = 32  # those of the largest gradients find the temperature
 _DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to prove anything
 _GOLDEN = (math.sqrt(5) - 1) / 2
@@ -63,13 +63,16 @@ class SoftmaxFit:
         terms: GD, W and pull with rows of W that sum to 1; float64 on the CPU. GD has the 1/tau
             of the loss in it.
         temperature: tau; None where several fit alike, as with a single negative, or where the
-            best is at the end of the range from 0.002 to 2.
+            best is at the end of the range from 0.002 to 200.
         misfit: share of the gradient that is left out: 0 all fits, 1 nothing does.
+        even: whether the weights are as even as at the highest of these temperatures, so that a
+            1/tau of any size below its own may be in GD.
     """
 
     terms: Terms
     temperature: float | None
     misfit: float
+    even: bool = False
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,11 @@ def fit_softmax(
     divisor = push.where(push != 0, 1.0)
     residual = all_rows.residual(weight, push, pull)
     terms = Terms(push, weight, pull / divisor, against, scale=1 / len(target), residual=residual)
-    return SoftmaxFit(terms, temperature_ if determined else None, share_left(residual, target))
+    left = share_left(residual, target)
+    if determined:
+        return SoftmaxFit(terms, temperature_, left)
+    even = part.misfit(_COARSE[-1]) <= max(_CLOSE, 2 * part.misfit(temperature_))
+    return SoftmaxFit(terms, None, left, even=even)
 
 
 def factor(terms: Terms, views: Views, temperature: float) -> float | None:

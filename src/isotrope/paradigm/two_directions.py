@@ -26,7 +26,7 @@ from isotrope.paradigm.softmax_fit import ANCHORS, STEP, best_temperature, prepa
 
 __all__ = ["TwoDirectionsFit", "fit_two_directions"]
 
-_COARSE = [0.005 * 400 ** (k / 14) for k in range(15)]  # 0.005 to 2, in steps of 1.53
+_COARSE = [0.005 * 4e4 ** (k / 25) for k in range(26)]  # 0.005 to 200, in steps of 1.53
 _HOPELESS = 0.5  # share of the gradient that the best of these leaves out
 _MOST = 1024
 _ENOUGH = 1e-5  # where a temperature leaves out no more, it is known to a thousandth
