@@ -65,6 +65,14 @@ def test_a_query_may_find_any_target_of_its_group():
     assert holdout_set(PAIRS, "pairs", groups=list(range(40))) == holdout_set(PAIRS, "pairs")
 
 
+def test_a_query_of_a_group_may_find_its_own_text():
+    records = [(f"word {i}", f"word {i + 1}") for i in range(40)]
+    alone = holdout_set(records, "pairs")
+    assert len(alone.itself) == 39
+    grouped = holdout_set(records, "pairs", groups=[0, 0, *range(2, 40)])
+    assert len(grouped.itself) == 38
+
+
 def test_equal_texts_count_once_and_share_their_targets():
     pairs = [*PAIRS, PAIRS[0], ("anchor 0", "another"), ("new", "positive 1"), ("same", "same")]
     data = holdout_set(pairs, "pairs")

@@ -136,3 +136,10 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
         load_retrieval(tmp_path / "a.tsv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")
+
+
+def test_a_query_is_no_answer_to_itself() -> None:
+    both_ways = from_pairs([("a", "b"), ("b", "a"), ("c", "c"), ("d", "e")])
+    assert both_ways.queries == ["a", "b", "c", "d"]
+    assert both_ways.corpus == ["b", "a", "c", "e"]
+    assert both_ways.itself == {0: 1, 1: 0}

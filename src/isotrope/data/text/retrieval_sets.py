@@ -2,10 +2,10 @@
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
-allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
-that query, as in ArguAna: it is not a answer to itself, unless it is judged one. In a file of pairs
-each anchor is a query, each positive its document, and every further text a document that is
-relevant to nothing.
+allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query
+is that query, as in ArguAna: it is not an answer to itself, unless it is judged one. In a file of
+pairs each anchor is a query, each positive its document, and every further text a document that is
+relevant to nothing; a text that is both is no answer to itself either.
 """
 
 import math
@@ -74,7 +74,8 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
 def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
     """Return the task of finding each pair's second text by its first.
 
-    Equal texts become one query or document; a query may so have several relevant documents.
+    Equal texts become one query or document; a query may so have several relevant documents. A
+    query that is also a document is not to be found by itself, unless it is its own second text.
 
     Args:
         pairs: (query, document, ...): further texts are documents relevant to nothing.
@@ -84,7 +85,12 @@ def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
     for query, *documents in pairs:
         places = [corpus.setdefault(document, len(corpus)) for document in documents]
         queries.setdefault(query, {})[places[0]] = 1.0
-    return RetrievalSet(list(queries), list(corpus), list(queries.values()))
+    itself = {
+        i: place
+        for i, (query, relevant) in enumerate(queries.items())
+        if (place := corpus.get(query)) is not None and place not in relevant
+    }
+    return RetrievalSet(list(queries), list(corpus), list(queries.values()), itself=itself)
 
 
 def _load_folder(folder: Path, split: str) -> RetrievalSet:
