@@ -31,7 +31,10 @@ def tsv(*rows: tuple[str, str]) -> str:
         ("a.tsv.gz", tsv(*ROWS)),
         ("a.tsv", "label\ttext\n" + tsv(*ROWS)),
         ("a.tsv", "id\ttext\tlabel\n7\ta b\t0\n8\tc\t1\n9\td\t0\n"),
+        ("a.tsv", "label\tsentence\n" + tsv(*ROWS)),
+        ("a.tsv", "sentence\tlabel\na b\t0\nc\t1\nd\t0\n"),
         ("a.csv", "text,label\na b,0\nc,1\n\nd,0\n"),
+        ("a.csv", "sentence,label\na b,0\nc,1\nd,0\n"),
         ("a.jsonl", "".join(json.dumps({"label": int(x), "text": t}) + "\n" for x, t in ROWS)),
     ],
 )
@@ -112,6 +115,8 @@ class TestSplit:
         ("a.tsv", "0\ta\n1\n", "line 2: 1 tab-separated fields where 2 are needed: label<TAB>"),
         ("a.tsv", "0\ta\n\tb\n", "line 2: no label; give one"),
         ("a.tsv", "0\ta\n1\t \n", "line 2: no text; give one"),
+        ("a.tsv", "index\tsentence\n0\ta\n1\tb\n", "line 1: .* is a header, .*label and text"),
+        ("a.tsv", "Text\tLabel\na\t0\nb\t1\n", "is a header, which would be read as an example"),
         ("a.tsv", "text\tlabel\tx\na\t0\n", "line 2: 2 tab-separated fields where 3 are needed"),
         ("a.csv", "label,text\n0,a\n0,b\n", "2 texts with 1 different labels; at least 2 are"),
         ("a.csv", "label,txt\n0,a\n", "no column 'text'"),
@@ -131,6 +136,14 @@ def test_bad_files(tmp_path: Path, name: str, content: str, message: str) -> Non
 def test_a_test_part_may_hold_one_class(tmp_path: Path) -> None:
     train, test = write(tmp_path / "a.tsv", tsv(*ROWS)), write(tmp_path / "b.tsv", tsv(("1", "x")))
     assert load_labelled(train, test).test == LabelledText(["x"], ["1"])
+
+
+def test_labels_that_were_never_trained_on(tmp_path: Path) -> None:
+    train, test = write(tmp_path / "a.tsv", tsv(*ROWS)), write(tmp_path / "b.tsv", "x\t1\ny\t0\n")
+    with pytest.raises(
+        InputError, match=r"b\.tsv: none of its labels \('x' \.\.\.\) is among .*a\.t"
+    ):
+        load_labelled(train, test)
 
 
 class TestFeatures:

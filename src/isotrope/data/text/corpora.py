@@ -33,7 +33,7 @@ from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix, 
 from isotrope.data.text.hub import hub_rows, is_hub_name
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
-__all__ = ["PAIR", "SUFFIXES", "TEXT", "Record", "corpus_files", "read", "usual_columns"]
+__all__ = ["HEADER", "PAIR", "SUFFIXES", "TEXT", "Record", "corpus_files", "read", "usual_columns"]
 
 SUFFIXES = (".txt", ".tsv", *TABLE_READERS)
 """The formats that can be read, each also with ``.gz`` appended."""
@@ -44,7 +44,7 @@ PAIR = ("anchor", "positive", "negative")
 TEXT = ("text", "sentence")
 """The columns of single texts, the first that is there."""
 
-_HEADER = frozenset({
+HEADER = frozenset({
     "anchor", "positive", "negative", "query", "question", "answer", "text", "text1", "text2",
     "sentence", "sentence1", "sentence2", "sentence_a", "sentence_b", "title", "body", "document",
     "passage", "context", "response", "score", "label", "id",
@@ -200,7 +200,7 @@ def _tab_separated(
                 ) from error
             width = len(cells)
             continue
-        if width is None and len(cells) > 1 and {cell.lower() for cell in cells} <= _HEADER:
+        if width is None and len(cells) > 1 and {cell.lower() for cell in cells} <= HEADER:
             raise InputError(
                 f"{place(path, line)}: {quoted(text)} is a header, which would be read as a "
                 f"record; choose columns by name (--columns {','.join(cells[:2])}) or remove it"

@@ -2,7 +2,8 @@
 
 A file of texts is ``.tsv`` or ``.txt`` (``label<TAB>text`` without quoting; other columns need a
 header line with their names), ``.csv``, ``.jsonl`` or ``.parquet`` with named columns; each may end
-in ``.gz``. A folder holds two of them, called train and test.
+in ``.gz``. The column of texts may be called sentence, as in GLUE. A folder holds two of them,
+called train and test.
 """
 
 import math
@@ -15,11 +16,13 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted
-from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
+from isotrope.data.tables import TABLE_READERS, Choose, cell_text, named, plain_suffix
+from isotrope.data.text.corpora import HEADER
 
 __all__ = ["Features", "LabelledSplit", "LabelledText", "load_features", "load_labelled"]
 
 _TABBED = (".tsv", ".txt")
+_HEADER = HEADER | {"category", "class", "idx", "index", "review", "sentiment", "target"}
 _ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in (*_TABBED, *TABLE_READERS))
 
 
@@ -93,7 +96,8 @@ def load_labelled(
         seed: the seed of the draw.
 
     Raises:
-        InputError: a file cannot be read; a row without text or label; nothing to test on.
+        InputError: a file cannot be read; a row without text or label; a header of other names;
+            nothing to test on; no label of the test file in the training file.
         MissingExtra: a parquet file, and pyarrow is not installed.
     """
     path = Path(path)
@@ -101,7 +105,14 @@ def load_labelled(
         path, test = _part(path, "train"), _part(path, "test")
     if test is not None:
         tested = _load(Path(test), label, text, classes=1)
-        return LabelledSplit(_load(path, label, text), tested)
+        split = LabelledSplit(_load(path, label, text), tested)
+        if set(split.train.labels).isdisjoint(split.test.labels):
+            raise InputError(
+                f"{place(Path(test))}: none of its labels ({quoted(split.test.labels[0])} ...) is "
+                f"among those of {place(path)} ({quoted(split.train.labels[0])} ...); give two "
+                "parts of one set, each label<TAB>text or with a header"
+            )
+        return split
     if not 0 < train_fraction < 1:
         raise InputError(f"the training fraction must lie between 0 and 1; found {train_fraction}")
     return _split(_load(path, label, text), train_fraction, seed, path)
@@ -165,6 +176,18 @@ def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
     return data
 
 
+def _named(columns: tuple[str, str]) -> Choose:
+    """Return the choice of these columns; one of texts that is called sentence will do."""
+
+    def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
+        label, text = columns
+        if text == "text" and text not in header and "sentence" in header:
+            text = "sentence"
+        return named((label, text))(path, header)
+
+    return choose
+
+
 def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
     """Yield (line number, label, text), blank lines left out; a numeric label as text."""
     check_file(path)
@@ -172,7 +195,7 @@ def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
     if suffix in _TABBED:
         yield from _tabbed(path, columns)
     elif suffix in TABLE_READERS:
-        for line, (label, text) in TABLE_READERS[suffix](path, named(columns)):
+        for line, (label, text) in TABLE_READERS[suffix](path, _named(columns)):
             if label not in (None, "") or text not in (None, ""):
                 yield line, str(label) if type(label) is int else label, text
     else:
@@ -191,11 +214,17 @@ def _tabbed(path: Path, columns: tuple[str, str]) -> Iterator[tuple[int, str, st
         cells = row.split("\t")
         if positions is None:
             header = [cell.strip() for cell in cells]
-            titled = set(columns) <= set(header)
+            titled = "label" in header and not {"text", "sentence"}.isdisjoint(header)
             if titled or columns != ("label", "text"):
-                positions = [header.index(name) for name in named(columns)(path, header)]
+                positions = [header.index(name) for name in _named(columns)(path, header)]
                 width = len(header)
                 continue
+            if len(header) > 1 and {cell.lower() for cell in header} <= _HEADER:
+                raise InputError(
+                    f"{place(path, line)}: {quoted(row)} is a header, which would be read as an "
+                    "example; call its columns label and text, or remove it if they are "
+                    "label<TAB>text"
+                )
             positions = [0, 1]
         if len(cells) != width:
             raise InputError(
