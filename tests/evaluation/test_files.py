@@ -104,6 +104,8 @@ def test_searches_that_are_refused() -> None:
     for shape in ((4, 3), (4,)):
         with pytest.raises(InputError, match="table gives 2 numbers for each of 4 texts; encode"):
             files.search(Table(), np.ones(shape), "river")
+    with pytest.raises(InputError, match=r"row 2 of the embeddings of the corpus is not finite"):
+        files.search(Table(), np.array([[1, 0], [0, 1], [0, np.nan]]), "river")
     with pytest.raises(InputError, match="the query is not UTF-8 text"):
         files.search(Table(), WORDS, "\ud800")
 
@@ -137,6 +139,46 @@ def test_stored_embeddings_are_used_and_recognised(
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     stored.write_text("nothing")
     with pytest.raises(InputError, match="is not a matrix that numpy has saved"):
+        files.search(model, corpus, "x", device="cpu", embeddings=stored)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda rows: np.where(np.arange(18)[:, None] == 16, np.nan, rows), "row 16 of the emb"),
+        (lambda rows: np.full_like(rows, np.inf), "row 0 of the embeddings .* is not finite"),
+        (lambda rows: rows.astype("U4"), "holds <U4, not a matrix of floating-point numbers"),
+        (lambda rows: rows.astype("S4"), r"holds \|S4, not a matrix"),
+        (lambda rows: rows.astype("M8[s]"), r"holds datetime64\[s\], not a matrix"),
+        (lambda rows: rows.astype(complex), "holds complex128, not a matrix"),
+        (lambda rows: rows[0, 0], r"have shape \(\) but .* for each of 18 texts"),
+    ],
+)
+def test_stored_embeddings_that_are_no_numbers(
+    model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil, message: str
+) -> None:
+    stored = tmp_path / "out.npy"
+    files.encode_file(model, corpus, stored, device="cpu")
+    np.save(stored, spoil(np.load(stored)))
+    monkeypatch.setattr(files, "_BLOCK", 5)
+    with pytest.raises(InputError, match=message):
+        files.search(model, corpus, "x", device="cpu", embeddings=stored)
+
+
+def test_stored_embeddings_in_no_file_of_one_array(
+    model: Path, corpus: Path, tmp_path: Path
+) -> None:
+    stored = tmp_path / "out.npy"
+    with stored.open("wb") as file:
+        np.savez(file, np.ones((18, 128)))
+    zipped, header = stored.read_bytes(), {"descr": "<f4", "fortran_order": False}
+    for content in (zipped, zipped[:300], b"\x93NUMPY\x01\x00\x08\x00{'a': (\n"):
+        stored.write_bytes(content)
+        with pytest.raises(InputError, match=r"out\.npy is not a matrix that numpy has saved"):
+            files.search(model, corpus, "x", device="cpu", embeddings=stored)
+    with stored.open("wb") as file:
+        np.lib.format.write_array_header_1_0(file, {**header, "shape": (10**30, 128)})
+    with pytest.raises(InputError, match=r"out\.npy is not a matrix that numpy has saved"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
 
 

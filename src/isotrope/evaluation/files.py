@@ -21,7 +21,7 @@ from isotrope.evaluation.retrieval import own_prompts
 
 __all__ = ["Hit", "encode_file", "search"]
 
-_BLOCK = 20_000  # texts encoded, and rows written, at a time
+_BLOCK = 20_000  # texts encoded, and rows written or checked, at a time
 _HELD_AGAINST = 8  # texts of a corpus that are encoded to recognise its embeddings
 _SAME = 0.999  # cosine of two encodings of one text, on another device or in other batches
 
@@ -182,8 +182,8 @@ def search(
         progress: show a bar on stderr.
 
     Raises:
-        InputError: an empty query or corpus, ``top`` below 1, embeddings that are not those of this
-            model and these texts, or anything wrong with the model or the file.
+        InputError: an empty query or corpus, ``top`` below 1, embeddings that are not finite, or
+            not those of this model and these texts, or anything wrong with the model or the file.
     """
     queries = [query] if isinstance(query, str) else list(query)
     _check_queries(queries, top)
@@ -215,7 +215,7 @@ def search(
         vectors = encode([before_query + query for query in queries])
         if isinstance(corpus, np.ndarray):
             rows = corpus
-            _check_shape(rows, len(texts), vectors.shape[1], encoder)
+            _check_rows(rows, len(texts), vectors.shape[1], encoder)
         elif embeddings is not None:
             rows = _stored(Path(embeddings), encoder, passages)
         else:
@@ -270,12 +270,19 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
     return query or "", passage or ""
 
 
-def _check_shape(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
+def _check_rows(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
     if rows.ndim != 2 or rows.shape != (count, d):
         raise InputError(
             f"the embeddings of the corpus have shape {rows.shape} but {encoder_name(encoder)} "
             f"gives {d} numbers for each of {count} texts; encode it again"
         )
+    for first in range(0, len(rows), _BLOCK):
+        finite = np.isfinite(rows[first : first + _BLOCK]).all(axis=1)
+        if not finite.all():
+            raise InputError(
+                f"row {first + int(finite.argmin())} of the embeddings of the corpus is not finite "
+                "(NaN or infinite); encode it again"
+            )
 
 
 def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
@@ -286,15 +293,20 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
     """
     check_file(file)
     try:
-        rows = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
+        rows = np.lib.format.open_memmap(file, mode="r")  # np.load would open a zip file, too
+    except Exception as error:  # a damaged header raises many kinds
         raise InputError(
             f"{file} is not a matrix that numpy has saved ({quoted(str(error), 80)}); write it "
             "with `isotrope encode`"
         ) from error
+    if rows.dtype.kind != "f":
+        raise InputError(
+            f"{file} holds {rows.dtype}, not a matrix of floating-point numbers; write it with "
+            "`isotrope encode`"
+        )
     places = np.unique(np.linspace(0, len(texts) - 1, _HELD_AGAINST).astype(np.int64))
     vectors = embed(encoder, [texts[i] for i in places])
-    _check_shape(rows, len(texts), vectors.shape[1], encoder)
+    _check_rows(rows, len(texts), vectors.shape[1], encoder)
     for i, vector in zip(places, vectors, strict=True):
         length = float(np.linalg.norm(vector) * np.linalg.norm(rows[i]))
         if float(vector @ rows[i]) < _SAME * length or length == 0:
