@@ -412,6 +412,19 @@ class TestModelsThatDoNotFit:
         with pytest.raises(InputError, match="x cuts its embeddings to 16 dimensions"):
             SentenceEncoder(tiny.model, "x")
 
+    def test_token_types_that_are_not_all_0(self, folder):
+        file = folder / "tokenizer.json"
+        tokenizer = json.loads(file.read_text())
+        tokenizer["post_processor"]["single"][0]["SpecialToken"]["type_id"] = 1  # of [CLS]
+        file.write_text(json.dumps(tokenizer))
+        encoder = SentenceEncoder.load(folder)  # its model is not given the types
+        assert_same(encoder.encode(TEXTS), encoder.model.encode(TEXTS))
+        file = folder / "tokenizer_config.json"
+        names = {"model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
+        file.write_text(json.dumps(json.loads(file.read_text()) | names))
+        with pytest.raises(InputError, match=r"several types \(token_type_ids \[1, 0, .*are all 0"):
+            SentenceEncoder.load(folder)
+
     def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch):
         monkeypatch.setattr(tiny.model, "prompts", {"query": "find: "})
         monkeypatch.setattr(tiny.model, "default_prompt_name", "query")

@@ -125,6 +125,13 @@ class SentenceEncoder(nn.Module):
                 f"the tokenizer of {name} knows {len(self.tokenizer)} tokens but the model only "
                 f"{rows}: they do not belong together"
             )
+        types = self.tokenizer("a").get("token_type_ids", [])
+        if any(types):
+            raise InputError(
+                f"the tokenizer of {name} gives the tokens of one text several types "
+                f"(token_type_ids {types}, as XLNet's), which would be left out; only models whose "
+                "token_type_ids are all 0 can be used"
+            )
         self.dimension = int(model.get_embedding_dimension() or 0)
         self._positions = _positions(first.config, first.model)
         self.max_length = min(model.max_seq_length or self._positions, self._positions)
