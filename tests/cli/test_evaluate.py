@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from isotrope.core.result import Result
 from isotrope.encoders.sentence import SentenceEncoder
 
 from ..image_run import write_image_run, write_pictures
@@ -148,6 +149,13 @@ def test_bad_data_stop_before_a_model_is_looked_for(run, files) -> None:
     found = run("evaluate", "nosuch/model", "--sts", files["own"])
     assert found.code == 2
     assert "own.tsv, line 13: 2 tab-separated fields where 3 are needed" in found.err
+
+
+def test_a_number_that_is_none_is_no_json(run, models, sts, monkeypatch) -> None:
+    result = Result("sts", "m", {}, {"average": float("nan")})
+    monkeypatch.setattr("isotrope.evaluation.evaluate", lambda *_, **__: result)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        run("evaluate", models[0], "--sts", sts, "--json")
 
 
 def test_help_teaches(run) -> None:

@@ -89,6 +89,18 @@ def test_json_alone_with_settings_and_files(run, tmp_path: Path) -> None:
     assert [Path(path).name for path in value["files"]] == ["ratio.png", "ratio.svg", "ratio.csv"]
 
 
+@pytest.mark.parametrize("kind", ["dissipation", "weight", "ratio", "norm"])
+def test_what_is_undefined_is_null(run, kind: str, tmp_path: Path) -> None:
+    draws = ["--batches", "20"] if kind in ("dissipation", "weight") else []
+    options = ["--objective", "negativecosine", *QUICK, *draws, "--output", tmp_path]
+    found = run("simulate", kind, *options, "--json")
+    (entry,) = json.loads(found.out, parse_constant=pytest.fail)["objectives"]
+    if kind == "weight":  # it has no negatives, of which one would be the hardest
+        assert list(entry.values())[3:] == [None] * 4
+        told = run("simulate", kind, *options).out.splitlines()
+        assert ["NegativeCosine", *"----"] in [line.split() for line in told]
+
+
 def test_the_same_seed_writes_the_same_bytes(run, tmp_path: Path) -> None:
     for folder, seed in (("a", "3"), ("b", "3"), ("c", "4")):
         options = [*QUICK, "--batches", "20", "--seed", seed, "--output", tmp_path / folder]

@@ -195,6 +195,6 @@ def _show(result: "Result", options: argparse.Namespace) -> None:
         rows: list[dict[str, Any]] = scores.rows(result)
         scores.write_csv(options.csv, rows)
     if options.json:
-        print(json.dumps(result.details, ensure_ascii=False))
+        print(json.dumps(result.details, ensure_ascii=False, allow_nan=False))
     else:
         print(scores.comparison(result) if options.compare else scores.tables(result))

@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
             for p, row in zip(panels, rows, strict=True)
         ]
         value = {"kind": options.kind, "objectives": objectives, "files": [str(f) for f in files]}
-        print(json.dumps(value, ensure_ascii=False))
+        print(json.dumps(value, ensure_ascii=False, allow_nan=False))
         return 0
     cells = [
         [panel.title, *("-" if number is None else f"{number:.4g}" for number in row.values())]

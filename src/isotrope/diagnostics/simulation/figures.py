@@ -131,16 +131,19 @@ def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
 
     GD: the mu_neg at which it falls below 0.5 for mu_pos = pi/6, and the largest standard error.
     W: the share at four mu_neg. R: its range, and the part of its values from 1 to 2. Norm: its
-    range, and the part of its values under a hundredth of the largest.
+    range, and the part of its values under a hundredth of the largest. None where it is undefined.
     """
     inside = landscape.value[landscape.defined]
     if kind == "dissipation":
         return {"mu_neg": landscape.crossing(math.pi / 6), "error <=": float(landscape.error.max())}
     if kind == "weight":
         points = {"pi/4": 0.25, "pi/2": 0.5, "3 pi/4": 0.75, "pi": 1.0}
+        shares = np.interp(
+            [at * math.pi for at in points.values()], landscape.negative, landscape.value[0]
+        )
         return {
-            name: float(np.interp(at * math.pi, landscape.negative, landscape.value[0]))
-            for name, at in points.items()
+            name: float(share) if math.isfinite(share) else None
+            for name, share in zip(points, shares, strict=True)
         }
     last = "from 1 to 2" if kind == "ratio" else "under 1 %"
     if not inside.size:
