@@ -99,6 +99,8 @@ class TestTexts:
         (tmp_path / "a.csv").write_text("n,words\n" + "".join(f"1,{t}\n" for t in TEXTS))
         found = corpus(table, str(tmp_path / "a.csv"), columns=["words"])
         assert found.details == corpus(table, TEXTS).details
+        with pytest.raises(InputError, match="found 'n', 'words'; rename its columns"):
+            corpus(table, tmp_path / "a.csv")
 
     def test_options_are_passed_on(self, table):
         table.calls.clear()

@@ -17,6 +17,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import simcse
 from isotrope.training.callbacks import COLUMNS, Dev
+from isotrope.training.dev_score import dev_metric_of_file
 from isotrope.training.fit_text import fit
 from isotrope.training.text import summary
 from tests.training.conftest import sentences
@@ -418,6 +419,8 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
     sts.write_text("".join(f"{i % 6}\t{texts[i]}\t{texts[i + 1]}\n" for i in range(40)))
     outcome = fit(**{**quick, "max_steps": 3}, dev=str(sts))
     assert "dev STS Spearman (dev.tsv)" in outcome.result.details["dev"]["name"]
+    sts.write_text("score\tsentence1\tsentence2\n" + sts.read_text())
+    assert dev_metric_of_file(sts).name == outcome.result.details["dev"]["name"]
     pairs = tmp_path / "found.tsv"
     pairs.write_text("".join(f"{texts[i]}\t{texts[i + 1]}\n" for i in range(0, 40, 2)))
     other = {**quick, "output": str(tmp_path / "other"), "max_steps": 3}

@@ -157,7 +157,7 @@ def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator
         InputError: a file that cannot be read, fewer than two records, or an empty text in a pair.
     """
     count = 0
-    for record in read([path], columns=columns):
+    for record in read([path], columns=columns, by_name=False):
         if not all(record.texts[:2]):
             raise InputError(
                 f"{place(record.path, record.line)}: an empty text in a pair; remove the line"

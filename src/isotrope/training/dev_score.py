@@ -11,7 +11,7 @@ import numpy as np
 from isotrope.data.lines import lines
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
-from isotrope.data.text.sts_sets import load_sts_file
+from isotrope.data.text.sts_sets import COLUMNS, load_sts_file
 from isotrope.data.text.tokens import TokenStore
 from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.holdout import holdout_set
@@ -48,7 +48,10 @@ def dev_metric_of_file(path: Path) -> DevMetric:
 
 
 def _is_sts(path: Path) -> bool:
-    """Tell by the first line whether a file holds scored pairs: a number and two texts."""
+    """Tell by the first line whether a file holds scored pairs: a number and two texts.
+
+    Of a .tsv the first line may also be their header.
+    """
     if path.is_dir():
         return False
     name = path.name.removesuffix(".gz")
@@ -58,6 +61,8 @@ def _is_sts(path: Path) -> bool:
     if name.endswith((".csv", ".jsonl")):
         return "score" in first
     fields = first.split("\t")
+    if tuple(fields) == COLUMNS:
+        return True
     try:
         float(fields[0])
     except ValueError:

@@ -279,6 +279,21 @@ def test_a_header_of_a_tsv_is_not_read_as_a_record(tmp_path: Path) -> None:
         list(read([file], columns=["Question", "Reply"]))
 
 
+def test_who_cannot_name_columns_is_not_told_to(tmp_path: Path) -> None:
+    for name, content, message in (
+        ("a.tsv", "question\tanswer\n", "is a header, which would be read as a record; remove it$"),
+        ("b.tsv", "a\tb\tc\td\n", r"anchor<TAB>positive<TAB>hard negative$"),
+        (
+            "c.csv",
+            "question,answer\nwhy?,because\n",
+            "'question', 'answer'; rename its columns .*pairs\\)$",
+        ),
+    ):
+        (tmp_path / name).write_text(content)
+        with pytest.raises(InputError, match=message):
+            list(read([tmp_path / name], by_name=False))
+
+
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".tsv"])
 def test_groups_are_a_column_beside_the_texts(suffix: str, tmp_path: Path) -> None:
     rows = [(*pair, group) for pair, group in zip(PAIRS, ("7", "", "7"), strict=True)]

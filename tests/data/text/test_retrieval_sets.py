@@ -134,6 +134,9 @@ def test_pairs_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
     with pytest.raises(InputError, match="line 2: an empty query or document"):
         load_retrieval(tmp_path / "a.tsv")
+    (tmp_path / "a.csv").write_text("question,answer\na,b\n")
+    with pytest.raises(InputError, match="'positive'; found 'question', 'answer'; rename its col"):
+        load_retrieval(tmp_path / "a.csv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")
 

@@ -19,6 +19,7 @@ without visible characters (zero-width spaces, a byte-order mark) counts as empt
 or CR LF and nowhere else.
 """
 
+import functools
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -81,6 +82,7 @@ def read(
     groups: str | None = None,
     limit: int | None = None,
     streaming: bool = False,
+    by_name: bool = True,
 ) -> Iterator[Record]:
     """Yield the records of files and folders in order, in constant memory.
 
@@ -91,6 +93,7 @@ def read(
             numbers, where 1.0 is 1.
         limit: the largest number of records.
         streaming: keep no copy of a data set of the hub.
+        by_name: whether the user can name columns, as messages then propose.
 
     Raises:
         InputError: anything wrong with the input, naming file and line: see
@@ -118,16 +121,21 @@ def read(
             f"{place(files[0])}: has no columns to choose ({', '.join(columns)}): every line of a "
             ".txt file is one text; leave the columns out"
         )
-    return islice(_records(files, columns, groups, streaming), limit)
+    return islice(_records(files, columns, groups, streaming, by_name=by_name), limit)
 
 
 def _records(
-    files: Sequence[Path], columns: Sequence[str] | None, groups: str | None, streaming: bool
+    files: Sequence[Path],
+    columns: Sequence[str] | None,
+    groups: str | None,
+    streaming: bool,
+    *,
+    by_name: bool,
 ) -> Iterator[Record]:
     first: Record | None = None
     for path in files:
         opens, has_text = True, False
-        for line, cells in _file_rows(path, columns, groups, streaming):
+        for line, cells in _file_rows(path, columns, groups, streaming, by_name=by_name):
             texts = tuple(map(visible, cells if groups is None else cells[:-1]))
             if not any(texts):
                 opens = True
@@ -152,18 +160,24 @@ def _kind(texts: Sequence[str]) -> str:
 
 
 def _file_rows(
-    path: Path, columns: Sequence[str] | None, groups: str | None, streaming: bool
+    path: Path,
+    columns: Sequence[str] | None,
+    groups: str | None,
+    streaming: bool,
+    *,
+    by_name: bool,
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield the line and the texts of each row; the group comes last, if there are any."""
     suffix, last = _format(path), () if groups is None else (groups,)
     if suffix == ".txt":
         return ((line, (text.strip(),)) for line, text in lines(path))
     if suffix == ".tsv":
-        return _tab_separated(path, None if columns is None else (*columns, *last))
+        return _tab_separated(path, None if columns is None else (*columns, *last), by_name=by_name)
     names: list[str] = []
+    usual = functools.partial(usual_columns, by_name=by_name)
 
     def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
-        chosen = (named(columns) if columns else usual_columns)(path, header)
+        chosen = (named(columns) if columns else usual)(path, header)
         names[:] = [*chosen, *named(last)(path, header)]
         return names
 
@@ -182,7 +196,7 @@ def _file_rows(
 
 
 def _tab_separated(
-    path: Path, columns: Sequence[str] | None
+    path: Path, columns: Sequence[str] | None, *, by_name: bool
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     width: int | None = None
     positions: list[int] | None = None
@@ -201,9 +215,10 @@ def _tab_separated(
             width = len(cells)
             continue
         if width is None and len(cells) > 1 and {cell.lower() for cell in cells} <= HEADER:
+            choose = f"choose columns by name (--columns {','.join(cells[:2])}) or "
             raise InputError(
                 f"{place(path, line)}: {quoted(text)} is a header, which would be read as a "
-                f"record; choose columns by name (--columns {','.join(cells[:2])}) or remove it"
+                f"record; {choose if by_name else ''}remove it"
             )
         width = width or len(cells)
         if len(cells) != width:
@@ -214,14 +229,14 @@ def _tab_separated(
         if positions is None and len(cells) > len(PAIR):
             raise InputError(
                 f"{place(path, line)}: {len(cells)} tab-separated fields; a record is text, "
-                "anchor<TAB>positive or anchor<TAB>positive<TAB>hard negative (with a header "
-                "line, choose its columns by name)"
+                "anchor<TAB>positive or anchor<TAB>positive<TAB>hard negative"
+                f"{' (with a header line, choose its columns by name)' if by_name else ''}"
             )
         yield line, tuple(cells if positions is None else (cells[p] for p in positions))
 
 
-def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
-    """Choose the columns of a table if the user named none.
+def usual_columns(path: Path, header: Sequence[str], *, by_name: bool = True) -> Sequence[str]:
+    """Choose the columns of a table if the user named none; ``by_name`` is that of ``read``.
 
     Raises:
         InputError: the table has none of the usual columns.
@@ -235,10 +250,13 @@ def usual_columns(path: Path, header: Sequence[str]) -> Sequence[str]:
         return header
     one = len(header) == 1  # a line of a table with another separator
     separated = ", or separate the columns by commas" if one else ""
+    choose = "rename its columns (anchor and positive, for pairs)"
+    if by_name:
+        choose = f"choose by name (--columns {','.join(header[:2]) or 'NAME'})"
     raise InputError(
         f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
-        f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; choose by name "
-        f"(--columns {','.join(header[:2]) or 'NAME'}){separated}"
+        f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; "
+        f"{choose}{separated}"
     )
 
 

@@ -57,7 +57,7 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
     if is_folder(path):
         return _load_folder(path, split)
     pairs = []
-    for record in read([path]):
+    for record in read([path], by_name=False):
         if len(record.texts) == 1:
             raise InputError(
                 f"{place(record.path, record.line)}: one text where a pair is needed: "

@@ -27,7 +27,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted
 from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
 
-__all__ = ["TASKS", "Subset", "load_sts", "load_sts_file"]
+__all__ = ["COLUMNS", "TASKS", "Subset", "load_sts", "load_sts_file"]
 
 # the scored pairs of every subset
 _PAIRS: dict[str, dict[str, int]] = {
@@ -65,9 +65,11 @@ _PAIRS: dict[str, dict[str, int]] = {
     "SICK-R": {"dev": 500, "test": 4927},
 }
 _SPLITS = ("train", "dev", "test")
-_COLUMNS = ("score", "sentence1", "sentence2")
 _SICK_COLUMNS = ["pair_ID", "sentence_A", "sentence_B", "relatedness_score", "entailment_judgment"]
 _SICK_FILES = {"dev": "SICK_trial.txt", "test": "SICK_test_annotated.txt"}
+
+COLUMNS = ("score", "sentence1", "sentence2")
+"""The columns of a file of scored pairs."""
 
 TASKS = tuple(_PAIRS)
 """The seven tasks in the order in which papers print them."""
@@ -212,7 +214,7 @@ def _load(
     for line, score, *sentences in source.rows(source.path):
         texts = [
             " ".join(cell_text(cell, source.path, line, column).split())
-            for cell, column in zip(sentences, _COLUMNS[1:], strict=True)
+            for cell, column in zip(sentences, COLUMNS[1:], strict=True)
         ]
         if not all(texts):
             raise InputError(f"{place(source.path, line)}: an empty sentence; remove the line")
@@ -231,15 +233,15 @@ def _rows(path: Path) -> Rows:
     """Yield the rows of a table, blank lines left out."""
     suffix = plain_suffix(path)
     if suffix in TABLE_READERS:
-        for line, cells in TABLE_READERS[suffix](path, named(_COLUMNS)):
+        for line, cells in TABLE_READERS[suffix](path, named(COLUMNS)):
             if any(cell not in (None, "") for cell in cells):
                 yield line, *cells
     elif suffix in (".tsv", ".txt"):
         for line, text in lines(path):
             cells = tuple(text.split("\t"))
-            if not text.strip() or (line == 1 and cells == _COLUMNS):
+            if not text.strip() or (line == 1 and cells == COLUMNS):
                 continue
-            if len(cells) != len(_COLUMNS):
+            if len(cells) != len(COLUMNS):
                 raise InputError(
                     f"{place(path, line)}: {len(cells)} tab-separated fields where 3 are needed: "
                     "score<TAB>sentence1<TAB>sentence2"
