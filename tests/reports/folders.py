@@ -62,6 +62,7 @@ def write_run(
     ratio: float | None = 1.0,
     finished: bool = True,
     dev_name: str = "dev STS Spearman (dev.tsv)",
+    dev_data: str | None = None,
     verdict: str | None = None,
     judgement: str | None = None,
     weights: str | None = None,
@@ -92,7 +93,7 @@ def write_run(
             },
             "details": {
                 "objective": {"name": objective, "parameters": parameters},
-                "dev": {"name": dev_name, "kind": "dev.tsv"} if dev else None,
+                "dev": {"name": dev_name, "kind": "dev.tsv", "data": dev_data} if dev else None,
                 "data": {"records": 200, "files": ["notes.txt"]},
                 "verdict": verdict,
                 "judgement": judged(judgement),

@@ -151,6 +151,48 @@ def test_scores_on_different_data_are_not_compared(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("words")
+@pytest.mark.parametrize(
+    ("first", "second", "same"),
+    [
+        ({"dev_data": "a"}, {"dev_data": "b"}, False),
+        ({"dev_data": "a"}, {}, False),  # an older version has kept no fingerprint
+        ({"settings": "dev: x/dev.tsv\n"}, {"settings": "dev: y/dev.tsv\n"}, False),
+        ({"settings": "dev: auto\nseed: 1\n"}, {"settings": "dev: auto\nseed: 2\n"}, False),
+        ({"settings": "dev: auto\n"}, {"settings": "dev: auto\nholdout: 0.3\n"}, False),
+        (
+            {"dev_data": "a", "settings": "dev: x/dev.tsv\n"},
+            {"dev_data": "a", "settings": "dev: y/dev.tsv\n", "dev": (90.0, 91.0)},
+            True,
+        ),
+        ({}, {"dev": (90.0, 91.0)}, True),
+    ],
+)
+def test_scores_of_one_name_are_compared_on_the_same_data_only(
+    tmp_path: Path, first: dict, second: dict, *, same: bool
+) -> None:
+    runs = write_run(tmp_path / "one", **first), write_run(tmp_path / "two", **second)
+    source, page = report(tmp_path, *runs)
+    assert ("two is best" in page.text) == same
+    assert ("scored on different dev data" in page.text) != same
+    assert ('class="number best"' in source) == same
+
+
+@pytest.mark.usefixtures("words")
+def test_a_loop_of_ones_own_is_compared_with_nothing(tmp_path: Path) -> None:
+    """It may score out of 1, and names no dev data."""
+    for name in ("loop", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.csv").write_text("step,loss,dev\n0,2,0.8\n10,1,0.9\n")
+    run = write_run(tmp_path / "run")
+    for others in ([run], [tmp_path / "other"]):
+        source, page = report(tmp_path, tmp_path / "loop", *others)
+        assert "scored on different dev data, or on data that are not known" in page.text
+        assert 'class="number best"' not in source
+    _, page = report(tmp_path, tmp_path / "loop")
+    assert "loop reached dev score 0.9000 at step 10" in page.text
+
+
+@pytest.mark.usefixtures("words")
 @pytest.mark.parametrize(("settings", "same"), [("dev: other.tsv\n", False), ("", True)])
 def test_a_run_in_progress_is_compared_by_its_settings(
     tmp_path: Path, settings: str, *, same: bool

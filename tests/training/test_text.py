@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -426,6 +427,31 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
     other = {**quick, "output": str(tmp_path / "other"), "max_steps": 3}
     outcome = fit(**other, dev=str(pairs))
     assert outcome.result.details["dev"]["name"] == "dev retrieval MRR@10"
+
+
+def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path) -> None:
+    """Paths and names of files do not: one name is of two files, and one file has two names."""
+    pairs = [f"{first}\t{second}" for first, second in pairwise(sentences(8, seed=1))]
+    files = {}
+    for name, lines in [("a", pairs), ("b", pairs), ("c", pairs[1:])]:
+        files[name] = tmp_path / name / "pairs.tsv"
+        files[name].parent.mkdir()
+        files[name].write_text("\n".join(lines) + "\n")
+        files[f"sts {name}"] = tmp_path / name / "sts.tsv"
+        files[f"sts {name}"].write_text("".join(f"{i}.0\t{x}\n" for i, x in enumerate(lines)))
+    auto = {"auto": {}, "again": {"batch_size": 8}, "seed": {"seed": 8}, "more": {"holdout": 0.3}}
+    runs = {name: {"dev": str(file)} for name, file in files.items()}
+    runs |= {name: {"dev": "auto", **changed} for name, changed in auto.items()}
+    data = {
+        name: fit(**quick | {"max_steps": 1, "output": str(tmp_path / f"run {name}")} | changed)
+        .result.details["dev"]["data"]
+        for name, changed in runs.items()
+    }  # fmt: skip
+    same = {frozenset(name for name in data if data[name] == value) for value in data.values()}
+    assert same == {
+        *map(frozenset, (("a", "b"), ("sts a", "sts b"), ("auto", "again"))),
+        *map(frozenset, (["c"], ["sts c"], ["seed"], ["more"])),
+    }
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,9 @@ def _dev_digits(runs: Sequence[Run]) -> int:
 
 
 def _same_dev_data(runs: Sequence[Run]) -> bool:
-    """Whether the runs are scored on the same data, as far as it is known: a loop names none."""
+    """Whether the runs are known to be scored on the same data; a loop of one's own names none."""
+    if len(runs) > 1 and any(run.foreign and run.metric(run.saved) is not None for run in runs):
+        return False
     finished = [run for run in runs if run.finished]
     named = [run for run in runs if not run.foreign]
     of_settings = {run.dev_settings for run in named} if len(finished) < len(named) else set()
@@ -108,7 +110,10 @@ def headline(runs: Sequence[Run]) -> str:
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so no run can be called the best."
     if not _same_dev_data([run for _, run in scored]):
-        return "The runs were scored on different dev data, so their scores cannot be compared."
+        return (
+            "The runs were scored on different dev data, or on data that are not known, so their "
+            "scores cannot be compared."
+        )
     score, run = max(scored, key=lambda pair: pair[0])
     start, step, digits = run.metric("dev_start"), run.saved_step, _dev_digits(runs)
     if not step or (start is not None and score <= start):

@@ -108,21 +108,23 @@ class Run:
         """The name of the dev score, e.g. ``"dev STS Spearman (dev.tsv)"``; ``""`` if unknown."""
         if self.of_images:
             return "kNN accuracy"
-        dev = self.result.details.get("dev") if self.result else None
-        return str(dev.get("name") or "") if isinstance(dev, Mapping) else ""
+        return self._dev("name")
 
     @property
     def dev_data(self) -> str:
-        """The data that must agree for two dev scores to be comparable; ``""`` if unknown.
+        """What must agree for two dev scores to be comparable: the fingerprint of what is scored.
 
-        A label-free score (``--dev auto``) is on the run's own text, and nearest neighbours are
-        its own images, so those must agree too.
+        A run of an older version has none: the name of its score, its settings and, for a
+        label-free score (``--dev auto``), its text stand for it, as its images do for nearest
+        neighbours.
         """
-        held_out = self.result is not None and (
-            self.of_images or self.settings.get("dev") == "auto"
-        )
-        text = self.result.provenance.get("data") if self.result is not None and held_out else ""
-        return f"{self.dev_name} {text}".strip()
+        if recorded := self._dev("data"):
+            return recorded
+        data = self.result.provenance.get("data") if self.result is not None else None
+        if self.of_images:
+            return f"{self.dev_name} {data}"
+        text = data if self.settings.get("dev") == "auto" else ""
+        return f"{self.dev_name} {text} {self.dev_settings}"
 
     @property
     def scores(self) -> Series:
@@ -131,11 +133,10 @@ class Run:
 
     @property
     def dev_settings(self) -> str:
-        """The settings that name that data: all that is known of it while a run is in progress."""
-        names = (
-            ("dev", "data") if self.settings.get("dev") != "auto" else ("dev", "files", "columns")
-        )
-        return str([self.settings.get(name) for name in names])
+        """The settings that decide what is scored: all that is known while a run is in progress."""
+        held_out = ("files", "columns", "groups", "views", "streaming", "holdout", "seed")
+        names = ("data",) if self.settings.get("dev") != "auto" else held_out
+        return str([self.settings.get(name) for name in ("dev", *names)])
 
     @property
     def saved(self) -> str:
@@ -170,6 +171,10 @@ class Run:
         values = self.series.get(column, np.empty(0))
         values = values[np.isfinite(values)]
         return float(values[-1]) if len(values) else None
+
+    def _dev(self, key: str) -> str:
+        dev = self.result.details.get("dev") if self.result else None
+        return str(dev.get(key) or "") if isinstance(dev, Mapping) else ""
 
     def _so_far(self) -> dict[str, float]:
         """Return the dev numbers of a run that has not written its result."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from isotrope.core.fingerprint import fingerprint
 from isotrope.data.lines import lines
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
@@ -26,10 +27,17 @@ _HELD_OUT_READ = 4_000  # held-out records that the score is drawn from, at most
 
 @dataclass(frozen=True)
 class DevMetric:
-    """A dev score: its name and its function of an encoder (larger is better, out of 100)."""
+    """A dev score.
+
+    Attributes:
+        name: the name.
+        score: the function of an encoder; larger is better, out of 100.
+        fingerprint: of the texts that are scored and of what is expected of them.
+    """
 
     name: str
     score: Callable[[Encoder], DevEvaluation]
+    fingerprint: str
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:
@@ -40,10 +48,13 @@ def dev_metric_of_file(path: Path) -> DevMetric:
     """
     if not _is_sts(path):
         data = load_retrieval(path)
-        return DevMetric("dev retrieval MRR@10", functools.partial(retrieval_evaluation, data=data))
+        score = functools.partial(retrieval_evaluation, data=data)
+        return DevMetric("dev retrieval MRR@10", score, fingerprint(data))
     subset = load_sts_file(path)
     return DevMetric(
-        f"dev STS Spearman ({path.name})", lambda encoder: sts_evaluation(encoder, subset)
+        f"dev STS Spearman ({path.name})",
+        lambda encoder: sts_evaluation(encoder, subset),
+        fingerprint(subset.scores, subset.first, subset.second),  # whatever the file is called
     )
 
 
@@ -101,4 +112,4 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
         return DevEvaluation(100 * float(items.mean()), items)
 
     count = sum(len(data.queries) for data in sets)
-    return DevMetric(f"held-out MRR@10 of {count} queries", score)
+    return DevMetric(f"held-out MRR@10 of {count} queries", score, fingerprint(sets))

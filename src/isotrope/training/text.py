@@ -202,6 +202,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             otherwise=_NOT_SCORED,
             curves=_held_out_curves(settings, module, stores),
         ),
+        dev_data=None if watch is None else watch.fingerprint,
         batches=batches,
     )
 
@@ -529,6 +530,7 @@ class TextTask(TrainingTask):
 
     Attributes:
         batches: the records of every step, and the tokens of each data set.
+        dev_data: the fingerprint of what the dev score is measured on, if there is one.
     """
 
     kind = "train"
@@ -537,6 +539,7 @@ class TextTask(TrainingTask):
     settings: TrainSettings
     module: SimCSE
     batches: DatasetMixture | StreamedBatches
+    dev_data: str | None
 
     def loader(self, start: int) -> DataLoader[Batch]:
         """Return a loader of the batches from step ``start`` on."""
@@ -616,7 +619,9 @@ class TextTask(TrainingTask):
                 "fingerprint": dev.weights.get(module.global_step if best is None else best[0]),
                 "start": dev.weights.get(0),
             },
-            "dev": None if best is None else {"name": dev.name, "kind": settings.dev},
+            "dev": None
+            if best is None
+            else {"name": dev.name, "kind": settings.dev, "data": self.dev_data},
             "data": {
                 "files": list(settings.files),
                 "records": report.kept,
