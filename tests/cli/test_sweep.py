@@ -19,6 +19,7 @@ from tests.training.conftest import sentences
 
 QUICK = ("--encoder", "scratch", "--batch-size", 16, "--max-steps", 2, "--eval-every", 1)
 VARIED = ("--vary", "objective.temperature=0.05,0.1")
+VIEWS = ("--vary", "views=auto,pairs")
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +151,60 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
     assert found.err.splitlines()[-1] == "isotrope: error: no trial of stage 1 has a score"
 
 
+@pytest.mark.parametrize("rewritten", ["texts.txt", "dev.tsv"])
+def test_runs_on_other_data_are_not_ranked(run, rewritten: str) -> None:
+    """A file is written anew between two calls: its path says nothing."""
+    lines = sentences(60)
+    Path("texts.txt").write_text("\n".join(lines))
+    Path("dev.tsv").write_text("".join(f"{i % 6}\t{lines[i]}\t{lines[-i]}\n" for i in range(1, 30)))
+    command = ("sweep", "train", "texts.txt", "--dev", "dev.tsv", *QUICK, "--output", "out")
+    command += ("--seeds", 0, "--vary")
+    assert run(*command, "epochs=1,2").code == 0
+    before = Path(rewritten).read_text()
+    Path(rewritten).write_text(before)  # the same once more
+    assert run(*command, "epochs=1,3").code == 0
+    Path(rewritten).write_text(before.replace("river", "stone"))
+    found = run(*command, "epochs=1,4,5")
+    assert found.code == 2
+    assert found.err.splitlines()[-1] == (
+        f"isotrope: error: {rewritten} had other contents for out/runs/epochs=4,seed=0 than for "
+        "out/runs/epochs=1,seed=0, and scores of runs on different data cannot be ranked: choose "
+        "another --output, or delete the older of them"
+    )
+    assert not Path("out/runs/epochs=5,seed=0").exists()  # the first that does not fit is the last
+    assert run(*command, "epochs=4").code == 0  # a run alone is compared with nothing
+    found = run(*command, "epochs=4,1", "--show")
+    assert found.code == 2
+    assert f"{rewritten} had other contents" in found.err
+    assert run(*command, "epochs=1,2", "--show").code == 0
+
+
+def test_a_run_of_an_older_version_names_no_dev_data(run, texts: Path) -> None:
+    Path("dev.tsv").write_text("".join(f"{i % 6}\tone {i}\ttwo {i}\n" for i in range(30)))
+    command = ("sweep", "train", texts, "--dev", "dev.tsv", *QUICK, "--output", "out")
+    assert run(*command, "--seeds", 0, "--vary", "epochs=1").code == 0
+    file = Path("out/runs/epochs=1,seed=0/result.json")
+    result = json.loads(file.read_text())
+    del result["details"]["dev"]["data"]
+    file.write_text(json.dumps(result))
+    assert run(*command, "--seeds", 0, "--vary", "epochs=1,2").code == 0
+
+
+def test_pictures_that_have_changed_are_not_ranked(run) -> None:
+    for number in range(16):
+        folder = Path("pictures") / ("train" if number < 12 else "test") / str(number % 2)
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8), (9 * number, 9, 9)).save(folder / f"{number}.png")
+    flags = ("--encoder", "resnet9", "--width", 2, "--batch-size", 4, "--max-steps", 1)
+    flags += ("--seeds", 0, "--metric", "loss", "--output", "out")
+    command = ("sweep", "train-images", "pictures", *flags)
+    assert run(*command, "--vary", "cut=1").code == 0
+    Image.new("RGB", (8, 8)).save("pictures/train/0/more.png")
+    found = run(*command, "--vary", "cut=1,3")
+    assert found.code == 2
+    assert "pictures had other contents for out/runs/cut=3,seed=0 than for" in found.err
+
+
 @pytest.mark.parametrize("package", ["optuna", "matplotlib"])
 def test_without_a_package_nothing_is_written(
     run, monkeypatch: pytest.MonkeyPatch, package: str
@@ -200,6 +255,20 @@ def test_without_a_package_nothing_is_written(
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--draws", "-1"],
             "--draws must be 0 or more; found -1",
+        ),
+        (
+            ["train", "t.txt", "--dev", "auto", "--vary", "holdout=0.1,0.2", "--output", "o"],
+            "--vary holdout changes the data that --dev scores on, and scores on different data "
+            "cannot be ranked: give a file instead of auto, or choose another --metric",
+        ),
+        (
+            [*("train", "t.txt", "--dev", "auto", "--output", "o", *VARIED), "--then", *VIEWS],
+            "--vary views changes the data that --dev scores on",
+        ),
+        (
+            ["train", "t.txt", "--vary", "dev=a.tsv,b.tsv", "--output", "o"],
+            "--vary dev changes the data that --dev scores on, and scores on different data cannot "
+            "be ranked: make one sweep for each",
         ),
         (["train-images", "nowhere", "--vary", "cut=1,3", "--output", "o"], "nowhere"),
     ],

@@ -1,6 +1,6 @@
 """Turns the arguments of a sweep into a spec: fills in defaults, refuses contradictions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
 
@@ -64,13 +64,14 @@ def plan(
         )
     if sampler_name == "grid" and trials is not None:
         raise InputError("--trials: a grid has as many as it has; choose --sampler random")
+    score = metric or METRICS[settings.kind][0]
+    _check_scored(score, base, {setting.name for stage in varied for setting in stage})
     if len(set(seeds)) < len(seeds):
         raise InputError(f"--seeds: one is given twice; found {' '.join(map(str, seeds))}")
     if trials is not None and trials < 1:
         raise InputError(f"--trials must be 1 or more; found {trials}")
     if draws < 0:
         raise InputError(f"--draws must be 0 or more; found {draws}")
-    score = metric or METRICS[settings.kind][0]
     lowest = score == "loss" or score.endswith("seconds")
     return Sweep(
         settings=settings,
@@ -86,6 +87,27 @@ def plan(
         jobs=_jobs(jobs, base),
         keep=keep,
     )
+
+
+def _check_scored(metric: str, base: Mapping[str, Any], varied: Set[str]) -> None:
+    """Refuse to vary what a dev score is measured on.
+
+    Raises:
+        InputError: such a setting.
+    """
+    if not metric.startswith("dev_"):
+        return
+    for name in ("dev", *(_HELD_OUT if base.get("dev") == "auto" else ())):
+        if name in varied:
+            remedy = "make one sweep for each" if name == "dev" else "give a file instead of auto"
+            raise InputError(
+                f"--vary {name} changes the data that --dev scores on, and scores on different "
+                f"data cannot be ranked: {remedy}, or choose another --metric"
+            )
+
+
+_HELD_OUT = ("files", "columns", "groups", "views", "streaming", "holdout")
+"""Settings that decide what ``--dev auto`` scores on; so do seeds, which all trials share."""
 
 
 def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:

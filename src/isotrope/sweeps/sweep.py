@@ -19,6 +19,7 @@ from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from isotrope.sweeps.checks import check_sweep
+from isotrope.sweeps.same_data import check_data
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import StageStudy, planned, tried
@@ -49,7 +50,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
 
     Raises:
         InputError: before anything runs: a name, a value, data, an encoder, a folder that another
-            sweep fills.
+            sweep fills, or finished runs on data that have changed since.
         LostProcess: a process died, or was stopped; finished runs are kept.
         KeyboardInterrupt: Ctrl-C; what was finished is kept.
     """
@@ -70,6 +71,7 @@ def _stages(spec: Sweep, report: Report, *, measure: bool) -> list[Stage]:
             trials = _StageRun(spec, varied, fixed, place, report).run()
         else:
             trials = _existing(spec, varied, fixed)
+        check_data(spec, trials)
         stages.append(Stage(varied, dict(fixed), trials))
         best = best_of(trials, highest=spec.highest)
         if best is None:
@@ -139,6 +141,7 @@ class _StageRun:
         """Store the outcome of a run, and report it."""
         trial = self.trials[place]
         trial.take(seed, result)
+        check_data(self.spec, self.trials)
         score = trial.scores.get(seed)
         number = "none" if score is None else f"{score:.4g}"
         outcome = trial.notes.get(seed) or f"{trial.metric} {number}"
