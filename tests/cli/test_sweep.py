@@ -129,6 +129,27 @@ def test_ranges_are_drawn_from_unless_it_is_said_otherwise(
     assert "settings: drawn" in Path("out/sweep.md").read_text()
 
 
+def test_a_best_whose_model_was_removed_says_so(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was not the best of the first seed, so --keep best has removed the model of that."""
+    rises = {1e-5: (5.0, 1.0, 1.0), 1e-4: (4.0, 9.0, 9.0)}
+    pretend(monkeypatch, lambda s: rises[s.learning_rate][s.seed])  # type: ignore[attr-defined]
+    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", "--keep", "best")
+    command += ("--vary", "learning-rate=1e-5,1e-4", "--seeds", 0)
+    assert "no model" not in run(*command).out
+    assert "no model" not in Path("out/sweep.md").read_text()
+    found = run(*command, 1, 2)
+    assert found.code == 0
+    best, said = found.out.split("the best:\n")[1].split("\n\n")[:2]
+    assert said == (
+        "The best has no model of seed 0 any more (--keep best removes models while another "
+        "setting is the best): the command of the best trains it again, with --seed 0."
+    )
+    assert "--learning-rate 0.0001" in best
+    assert "--seed 0" in best
+    assert f"```\n\n{said}\n" in Path("out/sweep.md").read_text()
+    assert json.loads(Path("out/sweep.json").read_text())["details"]["removed_models"] == said
+
+
 def test_what_there_is_can_be_looked_at(run, monkeypatch: pytest.MonkeyPatch) -> None:
     made = pretend(monkeypatch)
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", *VARIED, "--show")

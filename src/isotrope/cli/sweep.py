@@ -234,6 +234,7 @@ def _dry(spec: "Sweep") -> int:
 
 
 def _text(spec: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Sequence[Path]) -> str:
+    from isotrope.sweeps.tables import removed_models
     from isotrope.sweeps.tables import table as rows_of
 
     blocks = []
@@ -244,6 +245,8 @@ def _text(spec: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Seq
         blocks.append(head + table(header, rows[:_MOST]) + more)
     if best is not None:
         blocks.append(f"the best:\n{best}")
+    if removed := removed_models(spec, stages):
+        blocks.append(removed)
     return "\n\n".join([*blocks, "\n".join(map(str, files))])
 
 

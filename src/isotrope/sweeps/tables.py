@@ -15,7 +15,16 @@ from isotrope.sweeps.spec import Sweep
 from isotrope.sweeps.trials import Stage, Trial, best_of, ranked
 from isotrope.training.settings import RunSettings
 
-__all__ = ["as_csv", "as_markdown", "as_result", "best_command", "command", "table", "write"]
+__all__ = [
+    "as_csv",
+    "as_markdown",
+    "as_result",
+    "best_command",
+    "command",
+    "removed_models",
+    "table",
+    "write",
+]
 
 
 def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
@@ -58,6 +67,22 @@ def best_command(spec: Sweep, stages: Sequence[Stage], positional: str) -> str |
     settings = spec.run(best.values, spec.seeds[0])
     again = settings.model_copy(update={"output": str(spec.output / "best")})
     return command(again, positional)
+
+
+def removed_models(spec: Sweep, stages: Sequence[Stage]) -> str | None:
+    """Return a sentence on the models of the best setting that are not there; None if all are."""
+    best = best_of(stages[-1].trials, highest=spec.highest) if stages else None
+    if best is None:
+        return None
+    models = {seed: spec.folder(best.values, seed) / "model" for seed in best.results}
+    seeds = [str(seed) for seed, model in models.items() if not model.is_dir()]
+    if not seeds:
+        return None
+    return (
+        f"The best has no model of seed {', '.join(seeds)} any more (--keep best removes models "
+        "while another setting is the best): the command of the best trains it again, with --seed "
+        f"{' or '.join(seeds)}."
+    )
 
 
 def command(settings: RunSettings, positional: str) -> str:
@@ -152,6 +177,8 @@ def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | No
     parts.append("![scores by setting](sweep.svg)")
     if best is not None:
         parts.append(f"The best:\n\n```\n{best}\n```")
+    if removed := removed_models(spec, stages):
+        parts.append(removed)
     seeds = ", ".join(map(str, spec.seeds))
     how = {"grid": "every combination", "random": "drawn", "tpe": "chosen by Optuna's TPE"}
     notes = [f"- settings: {how[spec.sampler]}; seeds {seeds}"]
@@ -195,6 +222,7 @@ def as_result(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None
         details={
             "best": None if trial is None else dict(trial.values),
             "best_command": best,
+            "removed_models": removed_models(spec, stages),
             "command": again,
             "seeds": list(spec.seeds),
             "sampler": spec.sampler,
