@@ -95,9 +95,9 @@ def _share_targets(
         targets.setdefault(group, {})[target_at[target]] = 1.0
     for (query, _), group in zip(pairs, groups, strict=True):
         data.relevant[query_at[query]].update(targets[group])
-    for query, place in list(data.itself.items()):
-        if place in data.relevant[query]:  # a text of the group may be found
-            del data.itself[query]
+    for number, place in list(data.itself.items()):
+        if place in data.relevant[number]:  # a text of the group may be found
+            del data.itself[number]
 
 
 def _halves(text: str) -> tuple[str, str]:
