@@ -46,6 +46,9 @@ _REASONS: dict[str, str] = {
     "replicated": "at least a quarter of the paper's effect",
 }
 
+_UNMEASURED = "not measured yet"
+_NEVER_FELL = "the quantity never falls here, so that none of a fall can be lost again"
+
 _PAGE = """# Do the papers replicate?
 
 ![The measured effects over the papers' effects, with 90% intervals](replication.svg)
@@ -179,7 +182,7 @@ def missing_trainings(results: Path) -> str:
 
 def _counts(judged: Judged) -> str:
     words = Counter(judgement.word for _, judgement in judged)
-    open_ = sum(j.change is None and not c.untestable for c, j in judged)
+    open_ = sum(_why(c, j) == _UNMEASURED for c, j in judged)
     counted = ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
     waiting = f" ({open_} of these not measured yet)" if open_ else ""
     return f"Of {len(judged)} claims: {counted.replace('undecided', f'undecided{waiting}')}."
@@ -218,7 +221,7 @@ def _measured(judgement: ClaimJudgement) -> str:
 
 def _measured_and_judged(judgement: ClaimJudgement) -> str:
     if judgement.change is None:
-        return "not measured yet"
+        return _UNMEASURED
     count = judgement.change.count
     return f"{_measured(judgement)}, {count} seed{'s' * (count > 1)}: {judgement.word}"
 
@@ -227,7 +230,7 @@ def _why(claim: Claim, judgement: ClaimJudgement) -> str:
     if claim.untestable:
         return claim.untestable
     if judgement.change is None:
-        return "not measured yet"
+        return _NEVER_FELL if _is_trained(claim) else _UNMEASURED
     if judgement.change.count < 2:
         return "one seed has no interval"
     if judgement.word == "undecided":
@@ -236,6 +239,16 @@ def _why(claim: Claim, judgement: ClaimJudgement) -> str:
         side = "above" if claim.above else "behind"
         return f"{'not ' * (judgement.word == 'replicated')}{side} by more than {claim.margin:g}"
     return _REASONS[judgement.word]
+
+
+def _is_trained(claim: Claim) -> bool:
+    """Whether a share of a fall is missing although there are all the trainings that it is of."""
+    encoder = reference_encoder()
+    find = JobStore(_TEXT / encoder / "cells").find
+    return claim.metric.endswith(" regained") and all(
+        any(map(find, text_protocol.trainings(encoder, find, name)))
+        for name in (*claim.a, *claim.b)
+    )
 
 
 def _seeds(judgement: ClaimJudgement) -> str:
@@ -295,7 +308,7 @@ def _drawn(claim: Claim, judgement: ClaimJudgement, y: float) -> list[str]:
     if change is None or claim.effect is None:
         return [
             text,
-            f'<text x="{_x(0) + 6:.0f}" y="{y + 4:.0f}" fill="{colour}">not measured yet</text>',
+            f'<text x="{_x(0) + 6:.0f}" y="{y + 4:.0f}" fill="{colour}">{_UNMEASURED}</text>',
         ]
     ends = sorted(end / claim.effect for end in change.interval if math.isfinite(end))
     parts = [text]

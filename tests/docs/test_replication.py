@@ -62,6 +62,13 @@ def test_a_row_says_what_was_measured_and_why() -> None:
     assert "not measured yet" in forest_plot([(claim, judge({}, claim.effect))])
 
 
+def test_what_never_falls_is_not_called_unmeasured() -> None:
+    claim = next(c for c in claims() if c.id == "nie-figure1d-alignment")
+    page = claims_page([(claim, judge({}, 1.0, interest=0.1))])
+    assert "| 0 | undecided | the quantity never falls here" in page
+    assert "Of 1 claims: 1 undecided." in page
+
+
 def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Path) -> None:
     encoder = RAW
     assert missing_trainings(tmp_path) == "", "nothing to estimate by"
