@@ -1,39 +1,49 @@
 """Refuses to rank runs whose data have changed between them: a file was written anew, say."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.sweeps.spec import Sweep
-from isotrope.sweeps.trials import Trial
+from isotrope.sweeps.spec import Sweep, Values
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import RunSettings, TrainSettings
 
-__all__ = ["check_data"]
+__all__ = ["SameData"]
 
 
-def check_data(spec: Sweep, trials: Sequence[Trial]) -> None:
-    """Refuse results that the same settings have got from different data.
+class SameData:
+    """The data of the runs of a stage so far.
 
     Args:
         spec: the sweep.
-        trials: with the results that there are.
-
-    Raises:
-        InputError: naming the data and two runs.
     """
-    seen: dict[object, tuple[str, object]] = {}
-    for trial in trials:
-        for seed, result in trial.results.items():
-            folder = spec.folder(trial.values, seed)
-            for name, settings, fingerprint in _data(spec.run(trial.values, seed), result):
-                first, other = seen.setdefault(settings, (fingerprint, folder))
-                if fingerprint != first:
-                    raise InputError(
-                        f"{name} had other contents for {folder} than for {other}, and scores of "
-                        "runs on different data cannot be ranked: choose another --output, or "
-                        "delete the older of them"
-                    )
+
+    def __init__(self, spec: Sweep) -> None:
+        self.spec = spec
+        self._seen: dict[object, tuple[str, object]] = {}  # fingerprint and folder, by settings
+
+    def check(self, values: Values, seed: int, result: Result | str | InputError | None) -> None:
+        """Refuse a result that the same settings have got from different data.
+
+        Args:
+            values: of the trial.
+            seed: of the run.
+            result: its result; what has none is not checked.
+
+        Raises:
+            InputError: naming the data and two runs.
+        """
+        if not isinstance(result, Result):
+            return
+        folder = self.spec.folder(values, seed)
+        for name, settings, fingerprint in _data(self.spec.run(values, seed), result):
+            first, other = self._seen.setdefault(settings, (fingerprint, folder))
+            if fingerprint != first:
+                raise InputError(
+                    f"{name} had other contents for {folder} than for {other}, and scores of "
+                    "runs on different data cannot be ranked: choose another --output, or "
+                    "delete the older of them"
+                )
 
 
 def _data(settings: RunSettings, result: Result) -> Iterator[tuple[str, object, str]]:

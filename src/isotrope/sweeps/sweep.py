@@ -19,7 +19,7 @@ from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from isotrope.sweeps.checks import check_sweep
-from isotrope.sweeps.same_data import check_data
+from isotrope.sweeps.same_data import SameData
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import StageStudy, planned, tried
@@ -71,7 +71,6 @@ def _stages(spec: Sweep, report: Report, *, measure: bool) -> list[Stage]:
             trials = _StageRun(spec, varied, fixed, place, report).run()
         else:
             trials = _existing(spec, varied, fixed)
-        check_data(spec, trials)
         stages.append(Stage(varied, dict(fixed), trials))
         best = best_of(trials, highest=spec.highest)
         if best is None:
@@ -83,11 +82,13 @@ def _stages(spec: Sweep, report: Report, *, measure: bool) -> list[Stage]:
 def _existing(spec: Sweep, varied: Sequence[Varied], fixed: Values) -> list[Trial]:
     """Return the trials of a stage as far as they have been trained; nothing is written."""
     plan = planned(spec, varied)
-    trials = []
+    trials, same_data = [], SameData(spec)
     for number, values in enumerate(tried(spec, varied, fixed) if plan is None else plan, start=1):
         trials.append(Trial(number, {**fixed, **values}, spec.metric))
         for seed in spec.seeds:
-            trials[-1].take(seed, _finished(spec.run(trials[-1].values, seed)))
+            result = _finished(spec.run(trials[-1].values, seed))
+            trials[-1].take(seed, result)
+            same_data.check(trials[-1].values, seed, result)
     return trials
 
 
@@ -99,6 +100,7 @@ class _StageRun:
     ) -> None:
         self.spec, self.fixed, self.report = spec, fixed, report
         self.study = StageStudy(spec, varied, fixed, place)
+        self.same_data = SameData(spec)
         self.trials: list[Trial] = []
         self.numbers: list[list[int]] = []  # Optuna's, of each trial: it may choose one twice
         self.start = time.monotonic()
@@ -141,7 +143,7 @@ class _StageRun:
         """Store the outcome of a run, and report it."""
         trial = self.trials[place]
         trial.take(seed, result)
-        check_data(self.spec, self.trials)
+        self.same_data.check(trial.values, seed, result)
         score = trial.scores.get(seed)
         number = "none" if score is None else f"{score:.4g}"
         outcome = trial.notes.get(seed) or f"{trial.metric} {number}"
