@@ -47,7 +47,7 @@ _REASONS: dict[str, str] = {
 }
 
 _UNMEASURED = "not measured yet"
-_NEVER_FELL = "the quantity never falls here, so that none of a fall can be lost again"
+_NEVER_FELL = "in no seed does it fall in every training, so no share of a fall can be lost again"
 
 _PAGE = """# Do the papers replicate?
 
@@ -175,8 +175,8 @@ def missing_trainings(results: Path) -> str:
         return ""
     hours = sum(int(job.settings["max_steps"]) for job in left) * seconds / steps / 3600
     return (
-        f"\nOn text {len(left)} trainings are still to come, all on `{RAW}`: about {hours:.0f} "
-        "hours of one core (`python -m papers text`)."
+        f"\nOn text {len(left)} trainings are still to come, all on `{RAW}`: about "
+        f"{math.ceil(hours)} h of one core (`python -m papers text`)."
     )
 
 

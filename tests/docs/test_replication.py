@@ -1,5 +1,6 @@
 """The page on replication and its forest plot are those of the measurements that are committed."""
 
+import math
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -65,7 +66,7 @@ def test_a_row_says_what_was_measured_and_why() -> None:
 def test_what_never_falls_is_not_called_unmeasured() -> None:
     claim = next(c for c in claims() if c.id == "nie-figure1d-alignment")
     page = claims_page([(claim, judge({}, 1.0, interest=0.1))])
-    assert "| 0 | undecided | the quantity never falls here" in page
+    assert "| 0 | undecided | in no seed does it fall in every training" in page
     assert "Of 1 claims: 1 undecided." in page
 
 
@@ -80,7 +81,7 @@ def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Pat
     store.keep(every[0], took)  # of one step
     steps = sum(job.settings["max_steps"] for job in every[1:])
     assert f"{len(every) - 1} trainings are still to come" in missing_trainings(tmp_path)
-    assert f"about {steps / 100:.0f} hours of" in missing_trainings(tmp_path)
+    assert f"about {math.ceil(steps / 100)} h of" in missing_trainings(tmp_path)
 
 
 def test_other_encoders_stand_beside_it_once_they_are_measured(

@@ -26,7 +26,7 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
 from isotrope.paradigm.score_matrix import of_scores
-from isotrope.paradigm.softmax_fit import factor, normalised, radial
+from isotrope.paradigm.softmax_fit import EQUAL, factor, normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
 
@@ -34,7 +34,6 @@ COLUMNS = columns("misfit", "radial", "temperature", "pulled", "label_gap", "dev
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
 _LEAST_PAIRS = 8  # on either side of the mean label
-_EQUAL = 0.02  # so near to 1, a factor is rounding
 _WHOLE = 1.001  # more than all of a gradient, rounding aside
 
 Row = dict[str, float | None]
@@ -278,7 +277,7 @@ class Anatomy:
         tau, loss = recognised.temperature, recognised.terms
         if recognised.kind == "softmax" and loss is not None and tau is not None:
             unit = recognised.factor or factor(loss, views, tau)
-            self.factor = 1.0 if unit is not None and abs(unit - 1) <= _EQUAL else unit
+            self.factor = 1.0 if unit is not None and abs(unit - 1) <= EQUAL else unit
             if unit is None:
                 unknown = {"dissipation": None, "dead": None}
                 # GD is then 1 on average, so that all anchors count in the other components

@@ -30,6 +30,7 @@ from isotrope.paradigm.assemble import tangent
 
 __all__ = [
     "ANCHORS",
+    "EQUAL",
     "STEP",
     "PairFit",
     "SoftmaxFit",
@@ -50,7 +51,7 @@ _GOLDEN = (math.sqrt(5) - 1) / 2
 _ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
 _CLOSE = 1e-4  # a temperature that was found before and leaves out less is still that of the loss
 _VARIED = 0.1  # of a factor: GD varies by so much, in its root mean square, or shows none
-_EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1, unrounded
+EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1, unrounded
 _FAR = 1.5  # times: NT-Xent's GD looks 0.8 times as large, as its anchors are negatives, too
 STEP = 1.25  # another temperature than that must fit clearly worse
 
@@ -189,7 +190,7 @@ def factor(terms: Terms, views: Views, temperature: float) -> float | None:
     multiple = float((shown * expected).mean() / expected.square().mean())
     apart = torch.linalg.vector_norm(shown - multiple * expected)
     # a cosine that is rounded, over tau, is an exponent
-    equal = _EQUAL + torch.finfo(views.anchors.dtype).eps / temperature
+    equal = EQUAL + torch.finfo(views.anchors.dtype).eps / temperature
     fits = float(apart) < equal * float(torch.linalg.vector_norm(shown))
     if fits and _varied(expected):
         return multiple if abs(multiple - 1) > equal else 1.0

@@ -28,7 +28,7 @@ __all__ = ["TwoDirectionsFit", "fit_two_directions"]
 
 _COARSE = [0.005 * 4e4 ** (k / 25) for k in range(26)]  # 0.005 to 200, in steps of 1.53
 _HOPELESS = 0.5  # share of the gradient that the best of these leaves out
-_MOST = 1024
+_MOST = 1024  # anchors, whose matrices take 70 MB each in float64, and seconds a look
 _ENOUGH = 1e-5  # where a temperature leaves out no more, it is known to a thousandth
 
 

@@ -18,7 +18,10 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.measures.judgement import Judgement, judgement_of
 
-__all__ = ["Run", "legible", "read_run"]
+__all__ = ["HELD_OUT_BY", "Run", "legible", "read_run"]
+
+HELD_OUT_BY = ("files", "columns", "groups", "views", "streaming", "holdout")
+"""Settings that decide, with the seed, what ``--dev auto`` scores on."""
 
 Series = NDArray[np.float64]
 
@@ -134,8 +137,7 @@ class Run:
     @property
     def dev_settings(self) -> str:
         """The settings that decide what is scored: all that is known while a run is in progress."""
-        held_out = ("files", "columns", "groups", "views", "streaming", "holdout", "seed")
-        names = ("data",) if self.settings.get("dev") != "auto" else held_out
+        names = ("data",) if self.settings.get("dev") != "auto" else (*HELD_OUT_BY, "seed")
         return str([self.settings.get(name) for name in ("dev", *names)])
 
     @property

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from isotrope.core.errors import InputError, nearest
+from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.checks import METRICS
 from isotrope.sweeps.search_space import read_varied
 from isotrope.sweeps.spec import SAMPLERS, Sweep
@@ -97,17 +98,13 @@ def _check_scored(metric: str, base: Mapping[str, Any], varied: Set[str]) -> Non
     """
     if not metric.startswith("dev_"):
         return
-    for name in ("dev", *(_HELD_OUT if base.get("dev") == "auto" else ())):
+    for name in ("dev", *(HELD_OUT_BY if base.get("dev") == "auto" else ())):
         if name in varied:
             remedy = "make one sweep for each" if name == "dev" else "give a file instead of auto"
             raise InputError(
                 f"--vary {name} changes the data that --dev scores on, and scores on different "
                 f"data cannot be ranked: {remedy}, or choose another --metric"
             )
-
-
-_HELD_OUT = ("files", "columns", "groups", "views", "streaming", "holdout")
-"""Settings that decide what ``--dev auto`` scores on; so do seeds, which all trials share."""
 
 
 def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
