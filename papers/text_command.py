@@ -104,7 +104,8 @@ def _claims(encoder: str, find: protocol.Find) -> str:
     lines = [
         f"# Claims on sentence embeddings, measured on {encoder}",
         "",
-        "Written by `python -m papers text`. Differences over seeds with Student's 90% interval.",
+        "Written by `python -m papers text`. Differences over seeds with Student's 90% interval; "
+        "with the 95% interval where n is 15: there five seeds left the claim undecided.",
         "",
         *_table(_judged(encoder, find)),
     ]
@@ -122,7 +123,7 @@ def _table(judged: Sequence[tuple[Claim, ClaimJudgement]]) -> list[str]:
         printed_effect = f"{claim.effect:+.2f}" if claim.printed else "-"
         measured, count = "-", "0"
         if judgement.change is not None:
-            low, high = judgement.change.interval
+            low, high = judgement.interval
             measured, count = f"{judgement.change.mean:+.2f}", str(judgement.change.count)
             measured += f" ({low:+.2f} to {high:+.2f})" if judgement.change.count > 1 else ""
         where = f"{claim.paper}, {claim.where}"

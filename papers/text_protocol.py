@@ -7,6 +7,8 @@ is by the dev split of STS-B, scored every 50 steps, of which the best after ste
 seven STS tasks and the seven of classification are scored once, at that step of the final
 trainings. ``curves`` are the one-thing-varied trainings of Li et al. 2024, figures 6 and 8(c);
 ``passes`` are longer trainings (256,000 sentences) for Nie et al. 2023, figures 1 and 3.
+``again`` has ten more seeds of the losses about which five have left a claim undecided; tables have
+the first five of every loss.
 
 What a claim needs is trained together: :data:`SCHEDULE` has the losses of table 3 first, through
 all of their stages, then the steps of table 5, then what Nie et al. 2023 add, then the curves and
@@ -22,7 +24,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from isotrope.core.result import Result
 from papers.machinery.data_registry import STARTS
@@ -32,9 +34,11 @@ __all__ = [
     "LOSSES",
     "SCHEDULE",
     "SEEDS",
+    "SEEDS_AGAIN",
     "STAGES",
     "ProtocolLoss",
     "Stage",
+    "again",
     "best",
     "final",
     "jobs",
@@ -46,14 +50,15 @@ __all__ = [
     "trainings",
 ]
 
-Stage = Literal["start", "rates", "settings", "final", "curves", "passes"]
-STAGES: tuple[Stage, ...] = ("start", "rates", "settings", "final", "curves", "passes")
+Stage = Literal["start", "rates", "settings", "final", "curves", "passes", "again"]
+STAGES: tuple[Stage, ...] = get_args(Stage)
 Values = Mapping[str, float | str]
 Find = Callable[[PaperJob], Result | None]
 
 _RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 _PRETRAINED_RATES = (1e-5, 3e-5, 1e-4, 3e-4)
 SEEDS = (1, 2, 3, 4, 5)
+SEEDS_AGAIN = tuple(range(6, 16))
 PASS_SEEDS = (1, 2, 3)
 _TUNING = 0  # the seed of stages whose results choose something
 
@@ -287,12 +292,27 @@ def trainings(encoder: str, find: Find, name: str) -> list[PaperJob]:
     return _pass(encoder, find, name.removesuffix(" pass"))
 
 
-def _final(encoder: str, loss: ProtocolLoss, find: Find) -> list[PaperJob]:
+def again(encoder: str, find: Find, name: str) -> list[PaperJob]:
+    """Return the further seeds of a training that claims are judged on a second time; or none."""
+    if not any(name in group for group in _AGAIN):
+        return []
+    more = _SCORED if name in _AGAIN[0] else {}  # of the others no claim about transfer is open
+    return _final(encoder, LOSSES[name], find, SEEDS_AGAIN, more)
+
+
+def _final(
+    encoder: str,
+    loss: ProtocolLoss,
+    find: Find,
+    seeds: Sequence[int] = SEEDS,
+    more: Mapping[str, Any] | None = None,
+) -> list[PaperJob]:
     at, values = rate(encoder, loss, find), tuned(encoder, loss, find)
     if at is None or values is None:
         return []
-    more = {} if loss.like else _SCORED
-    return [final(encoder, loss, values, at, seed, more) for seed in SEEDS]
+    if more is None:
+        more = {} if loss.like else _SCORED
+    return [final(encoder, loss, values, at, seed, more) for seed in seeds]
 
 
 def _curve(encoder: str, find: Find, varied: str) -> list[PaperJob]:
@@ -326,6 +346,13 @@ _PRINTED = tuple(name for name in LOSSES if name.endswith(" printed"))
 _NIE = ("alignuniform", "dcl", "dclplus", "mat")
 _FIRST = tuple(n for n in LOSSES if n not in {*_STEPS, *_PRINTED, *_NIE, "baseline"})
 _GROUPS = (_FIRST, _STEPS, _NIE)
+_AGAIN = (
+    ("infonce", "dcl", "dclplus", "alignuniform"),
+    ("mpt", "met", "mat"),
+    ("arccon",),
+    ("modifiedmhe", "modifiedmhe GD+W", "modifiedmhe GD", "mhe"),
+    ("modifiedmhs", "modifiedmhs GD", "modifiedvicreg", "modifiedvicreg GD+W"),
+)
 
 SCHEDULE: tuple[tuple[Stage, tuple[str, ...]], ...] = (
     ("start", ()),
@@ -334,6 +361,7 @@ SCHEDULE: tuple[tuple[Stage, tuple[str, ...]], ...] = (
     ("curves", ()),
     *((stage, _PRINTED) for stage in ("rates", "settings", "final")),
     ("passes", ()),
+    *(("again", group) for group in _AGAIN),
 )
 """What is trained, in order: a stage, and the losses of :data:`LOSSES` it is about."""
 
@@ -347,7 +375,7 @@ def jobs(
         stage: of :data:`STAGES`.
         encoder: its name.
         find: gives the result of a job.
-        names: losses that ``rates``, ``settings`` and ``final`` are about.
+        names: losses that ``rates``, ``settings``, ``final`` and ``again`` are about.
     """
     losses = [LOSSES[name] for name in names]
     if stage == "start":
@@ -362,6 +390,9 @@ def jobs(
             if (at := rate(encoder, loss, find)) is not None:
                 jobs_ += [short(encoder, loss, values, at) for values in loss.grid]
         return jobs_
+    if stage == "again":
+        jobs_ = [job for name in names for job in again(encoder, find, name)]
+        return sorted(jobs_, key=lambda job: job.seed)
     if stage == "final":
         names = [name for name in names if name != "baseline"]
     elif stage == "curves":
@@ -397,7 +428,7 @@ def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]
 
     def values(name: str, metric: str) -> dict[int, float]:
         values_by_seed = {}
-        for job in trainings(encoder, find, name):
+        for job in (*trainings(encoder, find, name), *again(encoder, find, name)):
             if (result := find(job)) is not None and (value := _value(result, metric)) is not None:
                 values_by_seed[job.seed] = value
         if name == "before training":  # the same, whatever is trained on it

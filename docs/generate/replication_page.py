@@ -51,18 +51,18 @@ _NEVER_FELL = "in no seed does it fall in every training, so no share of a fall 
 
 _PAGE = """# Do the papers replicate?
 
-![The measured effects over the papers' effects, with 90% intervals](replication.svg)
+![The measured effects over the papers' effects, with their intervals](replication.svg)
 
 {counts}
 
 {headline}
 
-A difference is taken seed by seed, in points out of 100, and has Student's 90% interval; n is the
-number of seeds. It is *replicated* where the whole interval is at a quarter of the paper's effect
-or more; *same direction, weaker* where it is all above 0, but not above that quarter;
-*contradicted* where it is all below the quarter, and not all above 0; and *undecided* otherwise
-([the rule](../papers/machinery/rule.py), [the claims](../papers/claims.toml)). Rows about text
-were committed before their trainings, those about images (†) after theirs.{waiting}
+A difference is over n paired seeds, in points out of 100, and has Student's 90% interval (95% of 15
+seeds, on which claims are judged again that five left undecided). It is *replicated* where the
+whole interval is at a quarter of the paper's effect or more; *same direction, weaker* where it is
+all above 0, but not above that quarter; *contradicted* where it is all below the quarter, not all
+above 0; else *undecided* ([rule](../papers/machinery/rule.py), [claims](../papers/claims.toml)).
+Rows about text were committed before their trainings, those about images (†) after them.{waiting}
 
 ## What it was measured on
 
@@ -189,7 +189,7 @@ def _counts(judged: Judged) -> str:
 
 
 def _table(judged: Judged, up: str = "") -> str:
-    header = ["claim", "printed in", "paper", "ours (90% interval)", "n", "verdict", "why"]
+    header = ["claim", "printed in", "paper", "ours (interval)", "n", "verdict", "why"]
     return grid(header, [_row(claim, judgement, up) for claim, judgement in judged]).rstrip()
 
 
@@ -214,7 +214,7 @@ def _measured(judgement: ClaimJudgement) -> str:
     change = judgement.change
     if change is None:
         return "-"
-    low, high = change.interval
+    low, high = judgement.interval
     interval = f" ({low:+.2f} to {high:+.2f})" if change.count > 1 else ""
     return f"{change.mean:+.2f}{interval}"
 
@@ -288,7 +288,7 @@ def forest_plot(judged: Judged) -> str:
     for place, (claim, judgement) in enumerate(rows):
         parts += _drawn(claim, judgement, _TOP + _LINE * place + _LINE / 2)
     parts.append(
-        f'<text x="8" y="{bottom + 36}" fill="#57606a">bars: 90% intervals; green: replicated, '
+        f'<text x="8" y="{bottom + 36}" fill="#57606a">bars: intervals; green: replicated, '
         "brown: weaker, grey: undecided, red: contradicted; 0.25: the smallest effect of interest"
         "</text>"
     )
@@ -310,7 +310,7 @@ def _drawn(claim: Claim, judgement: ClaimJudgement, y: float) -> list[str]:
             text,
             f'<text x="{_x(0) + 6:.0f}" y="{y + 4:.0f}" fill="{colour}">{_UNMEASURED}</text>',
         ]
-    ends = sorted(end / claim.effect for end in change.interval if math.isfinite(end))
+    ends = sorted(end / claim.effect for end in judgement.interval if math.isfinite(end))
     parts = [text]
     if ends:
         parts.append(

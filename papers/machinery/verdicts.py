@@ -72,11 +72,15 @@ class Spread:
     @property
     def interval(self) -> tuple[float, float]:
         """The t interval of the mean at :data:`LEVEL`; of a single value it has no ends."""
+        return self.interval_at(LEVEL)
+
+    def interval_at(self, level: float) -> tuple[float, float]:
+        """Return the t interval of the mean at a level between 0 and 1, such as 0.95."""
         if self.deviation is None:
             return -math.inf, math.inf
         from scipy.stats import t
 
-        half = float(t.ppf((1 + LEVEL) / 2, self.count - 1)) * self.deviation / self.count**0.5
+        half = float(t.ppf((1 + level) / 2, self.count - 1)) * self.deviation / self.count**0.5
         return self.mean - half, self.mean + half
 
 

@@ -12,11 +12,11 @@ from isotrope.encoders import SentenceEncoder
 from isotrope.paradigm import registry
 from papers import bench, image_claims, text_command, text_tables
 from papers import text_protocol as protocol
-from papers.machinery.claims import claims
+from papers.machinery.claims import LOOKS, claims
 from papers.machinery.data_registry import RAW, DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
-from papers.text_protocol import LOSSES, SCHEDULE, SEEDS, STAGES, rates
+from papers.text_protocol import LOSSES, SCHEDULE, SEEDS, SEEDS_AGAIN, STAGES, rates
 
 RATES = rates(RAW)
 TUNED = [loss for loss in LOSSES.values() if loss.grid]
@@ -57,7 +57,7 @@ def test_every_set_of_hyperparameters_can_be_built(loss: protocol.ProtocolLoss):
 
 def test_a_stage_waits_for_what_it_depends_on():
     counts = {stage: len(set(protocol.jobs(stage, RAW, nothing))) for stage in STAGES}
-    assert counts == {"start": 1, "rates": 112, "settings": 0, "final": 0, "curves": 0, "passes": 0}
+    assert counts == {**dict.fromkeys(STAGES, 0), "start": 1, "rates": 112}
     counts = {stage: len(set(protocol.jobs(stage, RAW, everything))) for stage in STAGES}
     assert counts == {
         "start": 1,
@@ -66,6 +66,7 @@ def test_a_stage_waits_for_what_it_depends_on():
         "final": 135,
         "curves": 41,
         "passes": 18,
+        "again": 160,
     }
 
 
@@ -118,6 +119,21 @@ def test_seeds_that_are_judged_have_chosen_nothing():
     }
     assert choosing.isdisjoint(SEEDS)
     assert {job.seed for job in protocol.jobs("final", RAW, everything)} == set(SEEDS)
+    again = {job.seed for job in protocol.jobs("again", RAW, everything)}
+    assert again.isdisjoint({*choosing, *SEEDS})
+    assert len(SEEDS) == LOOKS[0][0]
+    assert len(SEEDS) + len(again) == LOOKS[1][0]
+
+
+def test_more_seeds_repeat_the_final_trainings():
+    for name in LOSSES:
+        first = protocol.trainings(RAW, everything, name)
+        for job in protocol.again(RAW, everything, name):
+            kept = {k: v for k, v in job.settings.items() if k != "scores"}
+            assert kept == {k: v for k, v in first[0].settings.items() if k != "scores"}
+    values = protocol.measured(RAW, lambda job: result(2.0, **{"average best": float(job.seed)}))
+    assert set(values("mat", "average")) == set(range(1, 16))
+    assert set(values("vicreg", "average")) == set(SEEDS)
 
 
 def test_every_name_of_a_claim_is_a_training():
@@ -143,7 +159,7 @@ def test_a_metric_is_read_from_the_results_of_all_seeds():
     def find(job: PaperJob) -> Result | None:
         if job in finals:
             return one if job.seed != SEEDS[0] else None
-        return everything(job)
+        return everything(job) if job.seed not in SEEDS_AGAIN else None
 
     values = protocol.measured(RAW, find)
     expected = {

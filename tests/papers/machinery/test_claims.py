@@ -2,8 +2,10 @@
 
 from collections import Counter
 from pathlib import Path
+from statistics import mean
 
 import pytest
+from scipy.stats import sem, t
 
 from isotrope.core.errors import InputError
 from papers.machinery.claims import Claim, claims, differences, judge_claim
@@ -68,6 +70,30 @@ def test_a_claim_is_decided_by_its_own_kind():
     assert over.change.mean == pytest.approx(2.05), "shown as it is, whatever side counts"
     away = Claim(**two, effect=4.0, printed=((1, "n"),), untestable="no weights")
     assert judge_claim(away, measured).word == "not testable here"
+
+
+def seeds(*values: float) -> dict[int, float]:
+    return dict(enumerate(values, start=1))
+
+
+def test_a_claim_that_five_seeds_leave_undecided_is_judged_once_more_on_fifteen():
+    claim = Claim(**BASE, effect=4.0, printed=((1, "n"),))
+    unclear, clear = (3.0, -3.0, 3.0, -2.0, 3.0), (2.0, 2.2) * 5
+
+    def judged(*values: float):
+        return judge_claim(claim, lambda name, metric: seeds(*values))
+
+    few = judged(*unclear, *clear[:9])
+    assert (few.word, few.level, few.change.count) == ("undecided", 0.9, 5), "not in between"
+    all_ = judged(*unclear, *clear, 100.0)
+    assert (all_.word, all_.level, all_.change.count) == ("same direction, weaker", 0.95, 15)
+    values = [*unclear, *clear]
+    half = sem(values) * t.ppf(0.975, 14)
+    assert all_.interval == pytest.approx((mean(values) - half, mean(values) + half))
+    decided = judged(*[2.0] * 5, *[-9.0] * 10)
+    assert (decided.word, decided.change.count) == ("replicated", 5), "the first look stands"
+    still = judged(*[3.0, -3.0] * 8)
+    assert (still.word, still.change.count) == ("undecided", 15)
 
 
 @pytest.mark.parametrize(
