@@ -31,7 +31,10 @@ from papers.machinery.store import JobStore
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 OUTPUT = RESULTS / "reproduce"
 SCALE: Scale = "cpu"
-LATER = {"DCL", "DCLW", *(n for n in NAMES if "decay" in n and not n.startswith("SimCLR"))}
+LATER = {
+    *("DCL", "DCLW", "DCLW, constant weights"),
+    *(n for n in NAMES if "decay" in n and not n.startswith("SimCLR")),
+}
 MEANS = (
     *("loss", "norm", "norm_backbone", "opposite_halves", "far_opposite", "std"),
     "effective_rank",

@@ -46,6 +46,7 @@ _KINDS: dict[str, Mapping[str, Any]] = {
     "MIOv3": {"objective": "miov3"},
     "DCL": {"objective": "dcl"},
     "DCLW": {"objective": "dclw"},
+    "DCLW, constant weights": {"objective": "dclw", "objective.weights": "constant"},
 }
 _CUTS = {"SimCLR": 3, "SimSiam": 9, "BYOL": 9}
 _SLOW = {"SimCLR": 0.001, "SimSiam": 0.002, "BYOL": 0.002}
