@@ -384,6 +384,7 @@ class Objective:
 
         Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or,
         for the ratio, a number. The result's value is a surrogate: only its gradient has meaning.
+        A residual, what an anchor gets by other ways than the three components, is left out.
         """
         from isotrope.paradigm.compose import modify  # compose defines an Objective itself
 

@@ -158,11 +158,13 @@ class TestFeatures:
         assert list(named.labels) == ["cat", "dog", "cat"]
 
     def test_files_that_hold_something_else(self, tmp_path: Path) -> None:
-        write(tmp_path / "x.npy", "no array")
-        with pytest.raises(InputError, match=r"x.npy: not an .npy file of .* save the features"):
-            load_features(tmp_path / "x.npy", tmp_path / "y.npy")
         np.savez(tmp_path / "x.npz", np.ones(3), np.ones(3))
-        with pytest.raises(InputError, match=r"several arrays .* where the features are one"):
-            load_features(tmp_path / "x.npz", tmp_path / "y.npy")
+        zipped = (tmp_path / "x.npz").read_bytes()
+        for damaged in (b"no array", b"\x93NUMPY\x01\x00\x08\x00{'a': (\n", zipped):
+            (tmp_path / "x.npy").write_bytes(damaged)
+            with pytest.raises(
+                InputError, match=r"x.npy: not an .npy file of .* save the features"
+            ):
+                load_features(tmp_path / "x.npy", tmp_path / "y.npy")
         with pytest.raises(InputError, match="no such file"):
             load_features(tmp_path / "z.npy", tmp_path / "y.npy")

@@ -134,15 +134,12 @@ def load_features(vectors: Path | str, labels: Path | str) -> Features:
 def _array(path: Path, what: str) -> np.ndarray:
     check_file(path)
     try:
-        array: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, OSError, EOFError) as error:
+        return np.lib.format.open_memmap(path, mode="r")
+    except Exception as error:  # damaged bytes make a reader fail in any way
         raise InputError(
             f"{place(path)}: not an .npy file of numbers ({quoted(str(error), 80)}); save the "
             f"{what} with numpy.save"
         ) from error
-    if not isinstance(array, np.ndarray):
-        raise InputError(f"{place(path)}: several arrays (.npz) where the {what} are one; use .npy")
-    return array
 
 
 def _part(folder: Path, name: str) -> Path:
