@@ -224,6 +224,10 @@ def test_pictures_that_have_changed_are_not_ranked(run) -> None:
     found = run(*command, "--vary", "cut=1,3")
     assert found.code == 2
     assert "pictures had other contents for out/runs/cut=3,seed=0 than for" in found.err
+    found = run(*command, "--vary", "cut=1", "--then", "--vary", "learning_rate=0.1")
+    assert found.code == 2
+    assert "pictures had other contents for" in found.err
+    assert "than for out/runs/cut=1,seed=0," in found.err
 
 
 @pytest.mark.parametrize("package", ["optuna", "matplotlib"])
@@ -290,6 +294,10 @@ def test_without_a_package_nothing_is_written(
             ["train", "t.txt", "--vary", "dev=a.tsv,b.tsv", "--output", "o"],
             "--vary dev changes the data that --dev scores on, and scores on different data cannot "
             "be ranked: make one sweep for each",
+        ),
+        (
+            ["train-images", "digits", "--vary", "holdout=0.1,0.2", "--output", "o"],
+            "--vary holdout changes the data that --metric knn_final scores on",
         ),
         (["train-images", "nowhere", "--vary", "cut=1,3", "--output", "o"], "nowhere"),
     ],

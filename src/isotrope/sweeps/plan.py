@@ -91,18 +91,24 @@ def plan(
 
 
 def _check_scored(metric: str, base: Mapping[str, Any], varied: Set[str]) -> None:
-    """Refuse to vary what a dev score is measured on.
+    """Refuse to vary what a dev score, or the accuracy on pictures, is measured on.
 
     Raises:
         InputError: such a setting.
     """
-    if not metric.startswith("dev_"):
+    score, remedies = "--dev", {"dev": "make one sweep for each"}
+    if metric.startswith("dev_"):
+        if base.get("dev") == "auto":
+            remedies |= dict.fromkeys(HELD_OUT_BY, "give a file instead of auto")
+    elif metric.startswith(("knn_", "linear")):
+        names = ("data", "classes", "holdout", "knn_images")
+        score, remedies = f"--metric {metric}", dict.fromkeys(names, "make one sweep for each")
+    else:
         return
-    for name in ("dev", *(HELD_OUT_BY if base.get("dev") == "auto" else ())):
+    for name, remedy in remedies.items():
         if name in varied:
-            remedy = "make one sweep for each" if name == "dev" else "give a file instead of auto"
             raise InputError(
-                f"--vary {name} changes the data that --dev scores on, and scores on different "
+                f"--vary {name} changes the data that {score} scores on, and scores on different "
                 f"data cannot be ranked: {remedy}, or choose another --metric"
             )
 

@@ -12,7 +12,7 @@ __all__ = ["SameData"]
 
 
 class SameData:
-    """The data of the runs of a stage so far.
+    """The data of the runs of a sweep so far.
 
     Args:
         spec: the sweep.

@@ -66,11 +66,12 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
 def _stages(spec: Sweep, report: Report, *, measure: bool) -> list[Stage]:
     stages: list[Stage] = []
     fixed: dict[str, str] = {}
+    same_data = SameData(spec)  # a stage goes on with what the one before has chosen
     for place, varied in enumerate(spec.stages, start=1):
         if measure:
-            trials = _StageRun(spec, varied, fixed, place, report).run()
+            trials = _StageRun(spec, varied, fixed, place, report, same_data).run()
         else:
-            trials = _existing(spec, varied, fixed)
+            trials = _existing(spec, varied, fixed, same_data)
         stages.append(Stage(varied, dict(fixed), trials))
         best = best_of(trials, highest=spec.highest)
         if best is None:
@@ -79,10 +80,12 @@ def _stages(spec: Sweep, report: Report, *, measure: bool) -> list[Stage]:
     return stages
 
 
-def _existing(spec: Sweep, varied: Sequence[Varied], fixed: Values) -> list[Trial]:
+def _existing(
+    spec: Sweep, varied: Sequence[Varied], fixed: Values, same_data: SameData
+) -> list[Trial]:
     """Return the trials of a stage as far as they have been trained; nothing is written."""
     plan = planned(spec, varied)
-    trials, same_data = [], SameData(spec)
+    trials = []
     for number, values in enumerate(tried(spec, varied, fixed) if plan is None else plan, start=1):
         trials.append(Trial(number, {**fixed, **values}, spec.metric))
         for seed in spec.seeds:
@@ -96,11 +99,17 @@ class _StageRun:
     """The runs of one stage."""
 
     def __init__(
-        self, spec: Sweep, varied: Sequence[Varied], fixed: Values, place: int, report: Report
+        self,
+        spec: Sweep,
+        varied: Sequence[Varied],
+        fixed: Values,
+        place: int,
+        report: Report,
+        same_data: SameData,
     ) -> None:
         self.spec, self.fixed, self.report = spec, fixed, report
         self.study = StageStudy(spec, varied, fixed, place)
-        self.same_data = SameData(spec)
+        self.same_data = same_data
         self.trials: list[Trial] = []
         self.numbers: list[list[int]] = []  # Optuna's, of each trial: it may choose one twice
         self.start = time.monotonic()
