@@ -5,6 +5,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from isotrope.core.result import Result
@@ -171,6 +172,11 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     assert found.code == 0, found.err
     for words in (r"^knn +x 100$", r"^majority_top1 +\d+\.\d\d$", r"^linear +x 100$"):
         assert re.search(words, found.out, re.MULTILINE)
+    assert "all 80 training examples vote, where 200 nearest ones were asked for" in found.out
+    arrays = dict(np.load(data))
+    np.savez(tmp_path / "few.npz", **{**arrays, "y": arrays["y"] % 2})
+    unseen = run("evaluate", runs[0], "--knn", "--labels", tmp_path / "few.npz")
+    assert "20 of 40 test examples are of classes that the training part lacks" in unseen.out
     again = run("evaluate", runs[0], "--knn", "--json")
     assert "finished before" in again.err
     assert json.loads(again.out)["knn"]["test"] == 40

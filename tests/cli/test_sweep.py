@@ -230,6 +230,12 @@ def test_pictures_that_have_changed_are_not_ranked(run) -> None:
     assert "than for out/runs/cut=1,seed=0," in found.err
 
 
+def test_digits_are_others_for_each_seed(run) -> None:
+    flags = ("--encoder", "resnet9", "--width", 2, "--batch-size", 4, "--max-steps", 1)
+    flags += ("--seeds", 0, 1, "--metric", "loss", "--output", "out", "--vary", "cut=1,3")
+    assert run("sweep", "train-images", "digits", *flags).code == 0
+
+
 @pytest.mark.parametrize("package", ["optuna", "matplotlib"])
 def test_without_a_package_nothing_is_written(
     run, monkeypatch: pytest.MonkeyPatch, package: str

@@ -167,13 +167,13 @@ def test_own_size() -> None:
     assert np.array_equal(pixels(encoded(Image.fromarray(ramp(20, 12)))), ramp(20, 12))
 
 
-def test_the_header_is_enough_to_measure(tmp_path: Path) -> None:
+def test_measuring_decodes_nothing(tmp_path: Path) -> None:
     path = save(tmp_path / "Ä ü.PNG", ramp(20, 12))
     size = path.stat().st_size
-    assert measure(path) == (20, 12, size)
-    assert measure(io.BytesIO(path.read_bytes())) == (20, 12, size)
+    assert measure(path)[:3] == (20, 12, size)
+    assert measure(io.BytesIO(path.read_bytes())) == measure(path)
     path.write_bytes(path.read_bytes()[:60])  # the body is cut off
-    assert measure(path) == (20, 12, 60)
+    assert measure(path)[:3] == (20, 12, 60)
     with pytest.raises(Unreadable, match="truncated"):
         square(path, 8)
 

@@ -68,6 +68,21 @@ def test_an_id_of_the_hub(model, folder, tmp_path, monkeypatch):
     assert found[1:] == (4, "b.png")
 
 
+def test_links_are_followed_as_in_training(model, folder, tmp_path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    (linked / "x").symlink_to(folder)
+    (linked / "folder.png").mkdir()
+    assert pictures_below(linked) == [f"x/{name}" for name in NAMES]
+
+
+def test_a_line_break_in_a_name_would_shift_the_list(model, folder, tmp_path):
+    (folder / "b.png").rename(folder / "b\nc.png")
+    with pytest.raises(InputError, match=r"name 'b\\nc\.png' has a line break"):
+        encode_file(model, folder, tmp_path / "x.npy", device="cpu")
+    assert not (tmp_path / "x.npy").exists()
+
+
 def test_what_is_refused(model, folder, tmp_path):
     with pytest.raises(InputError, match="is not a folder; an encoder of images takes a folder"):
         encode_file(model, folder / "b.png", tmp_path / "x.npy", device="cpu")

@@ -37,13 +37,24 @@ def tables(result: Result) -> str:
 
 def _listed(kind: str, result: Result) -> str:
     """Return the measured values of a kind, one a line; its settings are in the JSON."""
-    share = kind != "corpus"
+    share, details = kind != "corpus", result.details[kind]
     values = [
         [name, f"{100 * value:.2f}" if share else f"{value:.4f}"]
-        for name, value in result.details[kind].items()
+        for name, value in details.items()
         if value is not None and {name, f"{kind}_{name}"} & result.metrics.keys()
     ]
-    return table([kind, "x 100" if share else "value"], values)
+    lines = [table([kind, "x 100" if share else "value"], values)]
+    if unseen := details.get("unseen"):
+        lines.append(
+            f"{unseen:,} of {details['test']:,} test examples are of classes that the training "
+            "part lacks, and count as wrong"
+        )
+    if details.get("k", 0) < details.get("k_asked", 0):
+        lines.append(
+            f"all {details['k']:,} training examples vote, where {details['k_asked']:,} nearest "
+            "ones were asked for"
+        )
+    return "\n".join(lines)
 
 
 def _row(tasks: Mapping[str, Any], score: str, average: float | None, title: str) -> str:

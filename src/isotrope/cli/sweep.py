@@ -33,9 +33,9 @@ examples:
   isotrope sweep train-images cifar10/ --epochs 20 --vary weight-decay=1e-6..1e-3:4 \\
       --output sweeps/d
 
-All flags of `isotrope train` and `isotrope train-images` but --output and --seed hold for every
-run, --config too; each of them can be varied, and so can hyperparameters of the objective and
-options of the method.
+All flags of `isotrope train` and `isotrope train-images` but --output, --seed and --no-progress
+hold for every run, --config too; each setting can be varied, and so can hyperparameters of the
+objective and options of the method.
 
 --vary NAME=VALUES, as often as you like:
   objective.temperature=0.03,0.05   these values

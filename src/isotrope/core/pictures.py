@@ -7,9 +7,11 @@ Pillow's bilinear filter, which averages when it shrinks, and the centre is cut 
 processor of transformers gives the same bytes.
 """
 
+import os
 import warnings
+import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, BinaryIO, TypeAlias, cast
@@ -32,6 +34,8 @@ Picture: TypeAlias = "str | Path | BinaryIO | Image.Image | NDArray[np.uint8] | 
 MOST_PIXELS = 89_478_485
 """Pixels above which nothing is decoded or made: a gigabyte of memory for a few bytes."""
 
+_END = 1024  # bytes at either end of a file that tell it from another of its size
+
 # nothing that Pillow hands to another program, as it does PostScript
 _FORMATS = {
     "BMP": (".bmp",),
@@ -50,16 +54,25 @@ class Unreadable(InputError):
     """A file that is not a picture, or a damaged one."""
 
 
-def measure(file: Path | BinaryIO) -> tuple[int, int, int]:
-    """Return width, height and length in bytes of a picture, by its header alone.
+def measure(file: Path | BinaryIO) -> tuple[int, int, int, int]:
+    """Return width, height, length in bytes and a checksum of a picture, without decoding it.
+
+    The checksum is the CRC-32 of the first and the last kilobyte: files of one size that are not
+    compressed are as long, whatever they show.
 
     Raises:
         Unreadable: not a regular file, no picture, or one of too many pixels.
         MissingExtra: Pillow is not installed.
     """
-    with _opened(file) as image:
-        length = file.stat().st_size if isinstance(file, Path) else file.seek(0, 2)
-        return image.width, image.height, length
+    with (
+        _opened(file) as image,
+        file.open("rb") if isinstance(file, Path) else nullcontext(file) as handle,
+    ):
+        length = handle.seek(0, os.SEEK_END)
+        handle.seek(max(0, length - _END))
+        last = zlib.crc32(handle.read(_END))
+        handle.seek(0)
+        return image.width, image.height, length, zlib.crc32(handle.read(_END), last)
 
 
 def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:

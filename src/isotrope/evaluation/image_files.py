@@ -12,6 +12,7 @@ from isotrope.core.documents import place
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.pictures import SUFFIXES, Unreadable, square
+from isotrope.data.images.folder import below
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.nearest import nearest_rows
 
@@ -25,19 +26,16 @@ _BLOCK = 1024  # pictures encoded at a time
 def pictures_below(folder: Path) -> list[str]:
     """Return the pictures in a folder and below it: paths from there, sorted; nothing hidden.
 
+    Links are followed, as in training.
+
     Raises:
-        InputError: no folder, or no pictures in it.
+        InputError: no folder, no pictures in it, or one that cannot be read.
     """
     if not Path(folder).is_dir():
         raise InputError(
             f"{folder} is not a folder; an encoder of images takes a folder of pictures"
         )
-    names = (path.relative_to(folder) for path in Path(folder).rglob("*"))
-    pictures = sorted(
-        name.as_posix()
-        for name in names
-        if name.suffix.lower() in SUFFIXES and not any(part[0] == "." for part in name.parts)
-    )
+    pictures = sorted(below(Path(folder)))
     if not pictures:
         raise InputError(f"{folder} holds no pictures ({', '.join(SUFFIXES)})")
     return pictures
@@ -65,6 +63,11 @@ def encode_pictures(
     """
     output = Path(output)
     names = pictures_below(folder)
+    if broken := [name for name in names if "\n" in name or "\r" in name]:
+        raise InputError(
+            f"{place(folder)}: the name {broken[0]!r} has a line break, and the list of pictures "
+            "has one name a line; rename it"
+        )
     encoder = ImageEncoder.load(model, device=device)
     encoded: list[str] = []
     with atomic_replace(output) as temporary, temporary.open("wb") as handle:

@@ -117,7 +117,8 @@ def _number(run: Path, settings: Mapping[str, Any], name: str, default: float) -
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     """Open labelled pictures: both parts, or one, of which a fifth of each class is held out.
 
-    Classes of two parts are told by their names, or by their numbers where one has no names.
+    Classes of two parts are told by their names. Where one has no names, they are told by their
+    numbers: those that the names are, if all are numbers, else their places in sorted order.
 
     Args:
         labels: the training part, all pictures, or a folder of both parts.
@@ -133,14 +134,29 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
         return load_images(labels, side=side, holdout=_HELD_OUT)
     train, tested = load_images(labels, side=side), load_images(test, side=side)
     numbers = tested.train.labels
-    if numbers is not None and train.class_names and tested.class_names:
-        numbers = _renumbered(numbers, tested.class_names, train.class_names)
+    if numbers is not None:
+        numbers = _matched(numbers, tested.class_names, train.class_names)
     return replace(
         train,
         test=replace(tested.train, labels=numbers),
         fingerprint=fingerprint(train.fingerprint, tested.fingerprint, numbers),
         skipped=train.skipped + tested.skipped,
     )
+
+
+def _matched(
+    numbers: NDArray[np.int64], names: tuple[str, ...] | None, others: tuple[str, ...] | None
+) -> NDArray[np.int64]:
+    """Return the labels of a test part as the training part, with names ``others``, has them."""
+    if names and others:
+        return _renumbered(numbers, names, others)
+    if names and all(map(str.isdecimal, names)):
+        return np.array([int(name) for name in names], dtype=np.int64)[numbers]
+    if others and all(map(str.isdecimal, others)):
+        place = {int(name): i for i, name in enumerate(others)}
+        after = len(others)  # of classes that the training part lacks
+        return np.array([place.get(n, after + n) for n in numbers.tolist()], dtype=np.int64)
+    return numbers
 
 
 def _renumbered(

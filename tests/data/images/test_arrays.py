@@ -39,6 +39,16 @@ class TestNpz:
             assert found.dtype == np.uint8
             assert np.array_equal(found, expected)
 
+    def test_a_validation_part_is_a_test_part_with_its_own_labels(self, tmp_path: Path) -> None:
+        both = {"x_train": X, "y_train": Y, "x_val": X[:2], "y_val": Y[1:3]}
+        found = load_images(npz(tmp_path / "a.npz", **both)).test
+        assert found is not None
+        assert found.labels is not None
+        assert found.labels.tolist() == [1, 2]
+        unlabelled = load_images(npz(tmp_path / "b.npz", **both, x_test=X[:3])).test
+        assert unlabelled is not None
+        assert unlabelled.labels is None
+
     def test_grey(self, tmp_path: Path) -> None:
         grey = X[..., 0]
         for array in (grey, grey[..., None], grey[:, None]):

@@ -76,6 +76,46 @@ def test_train_and_test(tmp_path: Path) -> None:
     assert names(found)[0] == "train/c0/0.png"
 
 
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [("Train", "Test"), ("training", "testing"), ("TRAIN", "Valid"), ("train", "valid")],
+)
+def test_parts_of_other_names(tmp_path: Path, train: str, test: str) -> None:
+    folders(tmp_path / train, classes=3)
+    folders(tmp_path / test, classes=3, each=1)
+    found = load_folder(tmp_path)
+    assert found.class_names == ("c0", "c1", "c2")
+    assert found.test is not None
+    assert found.test.labels is not None
+    assert found.test.labels.tolist() == [0, 1, 2]
+
+
+def test_a_class_called_train_is_no_part(tmp_path: Path) -> None:
+    for name in ("plane", "train"):
+        save(tmp_path / name / "0.png", ramp(8, 8))
+    with pytest.raises(InputError, match=r"plane/ beside it is no test part .* rename its folder"):
+        load_folder(tmp_path)
+    (tmp_path / "plane" / "0.png").unlink()  # a folder of annotations, say
+    assert load_folder(tmp_path).class_names is None
+
+
+def test_pictures_of_one_size_and_length_are_told_apart(tmp_path: Path) -> None:
+    for shown in (ramp(8, 8), 255 - ramp(8, 8)):
+        for place in ("a/0.bmp", "b/1.bmp"):
+            save(tmp_path / str(shown[0, 0, 0]) / place, shown)
+    first, second = (load_images(folder).fingerprint for folder in sorted(tmp_path.iterdir()))
+    assert first != second
+
+
+def test_names_of_classes_with_spaces(tmp_path: Path) -> None:
+    for name in ("great white shark", "great", "tiger"):
+        save(tmp_path / name / "0.png", ramp(8, 8))
+        save(tmp_path / name / "1.png", ramp(8, 8))
+    listed = tmp_path / "list.txt"
+    listed.write_text("great white shark\ntiger\n")
+    assert load_images(tmp_path, classes=listed).class_names == ("great white shark", "tiger")
+
+
 def test_chosen_classes(tmp_path: Path) -> None:
     folders(tmp_path / "train", classes=4)
     folders(tmp_path / "val", classes=4, each=1)

@@ -239,8 +239,8 @@ def test_a_folder_of_pictures_with_broken_ones(
     del quick["limit"]
     assert guarded(["train-images", *flags(quick)]) == 0
     printed = capsys.readouterr().out
-    assert "1 images could not be read and were skipped" in printed
-    assert "1 images could not be decoded; others were used in their place" in printed
+    assert "images that could not be read and were skipped: 1" in printed
+    assert "images that could not be decoded, replaced by others: 1" in printed
     assert "images/s" in printed
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert (result["details"]["data"]["images"], result["details"]["data"]["test"]) == (18, 6)

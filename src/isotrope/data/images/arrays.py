@@ -3,7 +3,8 @@
 An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
 channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; where both readings are
 possible the channels are last. Beside it may lie ``labels`` or ``y`` (n integers or names), a
-test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``) and ``class_names``.
+test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``, or ``x_val`` and
+``y_val``) and ``class_names``.
 
 A folder of strips holds ``train*.npz`` and perhaps ``test.npz`` with ``webp`` (pictures of 32 x 32
 stacked vertically, files one after another), ``offsets`` (where each begins), ``labels`` and
@@ -32,8 +33,13 @@ __all__ = ["ArrayImages", "is_strips", "load_digits", "load_npz", "load_strips"]
 
 _IMAGES = ("images", "x", "x_train", "train_images")
 _LABELS = ("labels", "y", "y_train", "train_labels")
-_TEST_IMAGES = ("x_test", "test_images", "images_test")
-_TEST_LABELS = ("y_test", "test_labels", "labels_test")
+_TEST_PARTS = {
+    "x_test": "y_test",
+    "test_images": "test_labels",
+    "images_test": "labels_test",
+    "x_val": "y_val",
+    "val_images": "val_labels",
+}
 _STRIPS = ("webp", "offsets", "labels")
 _DIGITS_TEST = 0.2
 _BOMB = 1 << 28  # bytes from which an archive may not be packed to a hundredth
@@ -100,10 +106,17 @@ def load_npz(path: Path) -> RecognisedSet:
             )
         names = arrays.strings("class_names")
         train, names = _part(arrays, key, arrays.one_of(_LABELS), names)
-        test, test_key = None, arrays.one_of(_TEST_IMAGES)
+        test, test_key = None, arrays.one_of(tuple(_TEST_PARTS))
         if test_key is not None:
-            test, names = _part(arrays, test_key, arrays.one_of(_TEST_LABELS), names)
+            labels = arrays.one_of(_test_labels(test_key))
+            test, names = _part(arrays, test_key, labels, names)
     return RecognisedSet(path.stem, train, test, names)
+
+
+def _test_labels(images: str) -> tuple[str, ...]:
+    """Return the names of the labels of a test part: its own first, none of another part."""
+    others = [y for x, y in _TEST_PARTS.items() if ("val" in x) == ("val" in images)]
+    return (_TEST_PARTS[images], *others)
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 """Reads pictures from a folder, flat or one folder a class; each is decoded when it is read.
 
-With ``train/`` inside, that is the training part and the first of ``test/``, ``validation/`` and
-``val/`` with folders of classes is the test part. A class is a folder; what lies deeper belongs to
-it. Hidden files are left alone; links are followed, but never into a folder that contains them. One
-folder in another, and nothing else, is passed through. Names are read in sorted order.
+With ``train/`` or ``training/`` inside, in any case, that is the training part, and the first of
+``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` with folders of classes is the
+test part. A class is a folder; what lies deeper belongs to it. Hidden files are left alone; links
+are followed, but never into a folder that contains them. One folder in another, and nothing else,
+is passed through. Names are read in sorted order.
 """
 
 import os
@@ -22,9 +23,17 @@ from isotrope.core.pictures import SUFFIXES, Unreadable, measure, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.lines import place, quoted
 
-__all__ = ["EncodedImages", "Files", "FolderFiles", "load_folder", "readable_pictures"]
+__all__ = [
+    "EncodedImages",
+    "Files",
+    "FolderFiles",
+    "below",
+    "load_folder",
+    "readable_pictures",
+]
 
-_TEST = ("test", "validation", "val")
+_TRAIN = ("train", "training")
+_TEST = ("test", "testing", "validation", "valid", "val")
 
 
 class Files(Protocol):
@@ -83,7 +92,7 @@ class EncodedImages:
 
     Attributes:
         files: where they are.
-        facts_of: int64, n x 3: width, height and length in bytes.
+        facts_of: int64, n x 4: width, height, length in bytes and a checksum of the file's ends.
         labels: int64 (n), or None.
         broken: bool (n), shared by processes.
         side: the side of the pictures that are read, in pixels.
@@ -155,7 +164,7 @@ class EncodedImages:
         return False
 
     def facts(self) -> Iterator[Any]:
-        """Yield names, widths, heights and lengths."""
+        """Yield names, widths, heights, lengths and checksums."""
         yield (self.files.name(i) for i in range(len(self)))
         yield self.facts_of
 
@@ -180,7 +189,7 @@ def readable_pictures(
         InputError: none can be read.
         MissingExtra: pillow is not installed.
     """
-    facts = np.zeros((len(files), 3), np.int64)
+    facts = np.zeros((len(files), 4), np.int64)
     good = np.zeros(len(files), bool)
     for i in range(len(files)):
         try:
@@ -206,28 +215,33 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Recognise
 
     Args:
         folder: flat, of one folder a class, or of ``train/`` and a test part of either.
-        classes: names of the folders of classes to take; None for all.
+        classes: names of the folders of classes to take, each perhaps with more words after it;
+            None for all.
 
     Raises:
         InputError: no pictures, none that can be read, pictures beside folders of classes, a
-            class that is not there.
+            class that is not there, a folder called train that may be a class.
         MissingExtra: pillow is not installed.
     """
     root = _inner(folder)
-    train_folder = root / "train" if (root / "train").is_dir() else root
+    train_folder = next(_called(root, _TRAIN), root)
     train = _Scan(train_folder)
     if not train.names:
         raise InputError(f"{place(train_folder)}: no pictures ({_endings(train_folder)})")
     test = _test_scan(root) if train_folder != root else None
+    if test is None and train_folder != root:
+        _check_alone(root, train_folder)
     scans = [train] if test is None else [train, test]
     if classes is not None:
+        known = set(train.class_names)
+        names = [line if line in known else (line.split() or [line])[0] for line in classes]
         for scan in scans:
-            scan.only(classes)
-    names = tuple(sorted({name for scan in scans for name in scan.class_names})) or None
-    parts = [scan.measured(root, names) for scan in scans]
+            scan.only(names)
+    class_names = tuple(sorted({name for scan in scans for name in scan.class_names})) or None
+    parts = [scan.measured(root, class_names) for scan in scans]
     skipped = tuple(name for _, left in parts for name in left)
     tested = parts[1][0] if test is not None else None
-    return RecognisedSet(folder.resolve().name, parts[0][0], tested, names, skipped)
+    return RecognisedSet(folder.resolve().name, parts[0][0], tested, class_names, skipped)
 
 
 def _inner(folder: Path) -> Path:
@@ -236,7 +250,7 @@ def _inner(folder: Path) -> Path:
     while (real := os.path.realpath(folder)) not in seen:  # a link may lead back
         seen.add(real)
         entries = [entry for entry in _entries(folder) if _is_folder(entry) or _is_picture(entry)]
-        if len(entries) != 1 or _is_picture(entries[0]) or entries[0].name == "train":
+        if len(entries) != 1 or _is_picture(entries[0]) or entries[0].name.lower() in _TRAIN:
             break
         folder = Path(entries[0].path)
     return folder
@@ -244,10 +258,36 @@ def _inner(folder: Path) -> Path:
 
 def _test_scan(root: Path) -> "_Scan | None":
     """Return the test part: the first with classes, else the first with pictures."""
-    scans = [_Scan(root / name) for name in _TEST if (root / name).is_dir()]
+    scans = [_Scan(path) for path in _called(root, _TEST)]
     with_pictures = [scan for scan in scans if scan.names]
     with_classes = [scan for scan in with_pictures if scan.class_names]
     return next(iter(with_classes or with_pictures), None)
+
+
+def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
+    """Yield the folders that are called so, in any case, in the order of the names."""
+    for name in names:
+        yield from (
+            Path(entry.path)
+            for entry in sorted(_entries(root), key=lambda entry: entry.name != name)
+            if entry.name.lower() == name and _is_folder(entry)
+        )
+
+
+def _check_alone(root: Path, train: Path) -> None:
+    """Refuse a training part without a test part beside other folders of pictures.
+
+    Raises:
+        InputError: it may be a class, such as the train of vehicles.
+    """
+    for entry in sorted(_entries(root), key=lambda entry: entry.name):
+        path = Path(entry.path)
+        if path != train and _is_folder(entry) and next(below(path), None):
+            raise InputError(
+                f"{place(root)}: {train.name}/ is the training part, and {entry.name}/ beside it "
+                f"is no test part ({'/, '.join(_TEST)}/): give {quoted(str(train))} to train on "
+                f"that alone; if {train.name} is a class, rename its folder"
+            )
 
 
 class _Scan:
@@ -255,7 +295,7 @@ class _Scan:
 
     def __init__(self, folder: Path) -> None:
         self.folder = _inner(folder)
-        self.names = sorted(_below(self.folder))
+        self.names = sorted(below(self.folder))
         tops = [_top(name) for name in self.names]
         self.class_names = sorted(set(tops))
         if len(self.class_names) > 1 and self.class_names[0] == "":
@@ -307,14 +347,18 @@ def _endings(folder: Path) -> str:
     return f"files in {', '.join(SUFFIXES)}; found {listed or 'no files'}"
 
 
-def _below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the pictures below a folder, as paths from there with forward slashes."""
+def below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the pictures below a folder, as paths from there with forward slashes.
+
+    Raises:
+        InputError: a folder that cannot be read.
+    """
     real = os.path.realpath(folder)
     if real in above:  # a link back into a folder that contains it
         return
     for entry in _entries(folder):
         if _is_folder(entry):
-            yield from _below(Path(entry.path), f"{prefix}{entry.name}/", above | {real})
+            yield from below(Path(entry.path), f"{prefix}{entry.name}/", above | {real})
         elif _is_picture(entry):
             yield prefix + entry.name
 

@@ -71,11 +71,11 @@ def load_images(
 
 
 def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
-    """Return the names, also of a file of which each line begins with one."""
+    """Return the names, also of a file with one a line."""
     if classes is None:
         return None
     if isinstance(classes, str | Path):
-        classes = [words[0] for _, text in lines(Path(classes)) if (words := text.split())]
+        classes = [name for _, text in lines(Path(classes)) if (name := text.strip())]
     if len(set(classes)) < 2:
         raise InputError(f"a list of {len(set(classes))} classes; give at least 2")
     return tuple(classes)

@@ -119,7 +119,11 @@ class PictureAudit(Audit):
             else f"{share['listed']:.0%} of these pairs share a label, {share['all']:.0%} of all "
             "pairs do."
         )
-        skipped = f"{self.pictures.skipped:,} further files were left out: they cannot be read."
+        skipped = (
+            f"{self.pictures.skipped:,} further files were left out: they cannot be read."
+            if self.pictures.skipped
+            else ""
+        )
         return [
             self._settings(self.flags, withheld=_SCRATCH if self.scratch else _TRAINED),
             self._pairs("pictures", more=checked),

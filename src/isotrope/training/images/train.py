@@ -82,7 +82,8 @@ def fit_images(
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.
 
     Returns:
-        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. Of a wrapped module
+        the folder has the weights alone, and the module itself is trained.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
@@ -426,7 +427,7 @@ def _unreadable(skipped: int, replaced: int) -> str:
     """Return a line for images that were left out and one for those that others stood in for."""
     lines = []
     if skipped:
-        lines.append(f"{skipped:,} images could not be read and were skipped\n")
+        lines.append(f"images that could not be read and were skipped: {skipped:,}\n")
     if replaced:
-        lines.append(f"{replaced:,} images could not be decoded; others were used in their place\n")
+        lines.append(f"images that could not be decoded, replaced by others: {replaced:,}\n")
     return "".join(lines)
