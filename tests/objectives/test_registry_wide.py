@@ -135,6 +135,17 @@ def test_every_way_to_the_loss_is_the_same(name: str, settings: dict[str, Any]) 
 
 
 @over(*CASES, *FORMS)
+def test_further_negatives_and_groups_are_known_to_both(
+    name: str, settings: dict[str, Any]
+) -> None:
+    objective = built(name, settings)
+    if not objective.has_terms:
+        pytest.skip("no components")
+    for kind in ("random", "clustered"):
+        assert proof.extended_entry(objective, *batch(kind, 24, 6)) <= EXACT, kind
+
+
+@over(*CASES, *FORMS)
 def test_the_parts_add_up(name: str, settings: dict[str, Any]) -> None:
     objective = built(name, settings)
     for kind in BATCHES:

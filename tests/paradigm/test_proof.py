@@ -11,6 +11,7 @@ from torch import Tensor
 
 from isotrope.core.errors import WrongCoupling
 from isotrope.core.terms import Terms
+from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import (
     DCLW,
@@ -27,7 +28,16 @@ from isotrope.objectives import (
 )
 from isotrope.paradigm import proof
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.proof import BATCHES, EXACT, Check, agreement, batch, double_entry, prove
+from isotrope.paradigm.proof import (
+    BATCHES,
+    EXACT,
+    Check,
+    agreement,
+    batch,
+    double_entry,
+    extended_entry,
+    prove,
+)
 
 Edit = Callable[[Any, Pairs, Terms], Terms]
 
@@ -149,9 +159,52 @@ def test_parts_that_do_not_add_up_are_found() -> None:
     def half(self: InfoNCE, pairs: Pairs) -> Tensor:
         return InfoNCE.attraction(self, pairs) / 2
 
-    first, second, *_ = prove(written(InfoNCE, attraction=half), SHAPES)
+    first, _, third, *_ = prove(written(InfoNCE, attraction=half), SHAPES)
+    assert first.passed
+    assert not third.passed
+
+
+def in_the_batch(self: InfoNCE, pairs: Pairs) -> Tensor:
+    """InfoNCE that knows no further negatives and no groups."""
+    logits = pairs.views.anchors @ pairs.views.positives.T / self.temperature
+    return logits.logsumexp(dim=1) - logits.diagonal()
+
+
+def in_the_batch_only(self: InfoNCE, pairs: Pairs) -> Terms:
+    views = pairs.views
+    terms = InfoNCE.components(self, pairs.of(Views(views.anchors, views.positives)))
+    more = 0 if views.negatives is None else len(views.negatives)
+    return replace(terms, weight=torch.nn.functional.pad(terms.weight, (0, more)))
+
+
+@pytest.mark.parametrize(
+    ("body", "known"),
+    [
+        ({"formula": in_the_batch}, False),
+        ({"formula": in_the_batch, "components": in_the_batch_only}, False),
+        ({"formula": in_the_batch, "takes_negatives": False}, False),
+        ({"formula": in_the_batch, "takes_negatives": False, "pairwise": False}, True),
+    ],
+)
+def test_negatives_and_groups_that_are_left_out_are_found(
+    body: dict[str, object], known: bool
+) -> None:
+    objective = written(InfoNCE, **body)()
+    assert double_entry(objective, *batch("random", 24, 6)) <= EXACT
+    assert (extended_entry(objective, *batch("random", 24, 6)) <= EXACT) is known
+
+
+@pytest.mark.usefixtures("briefly")
+def test_components_that_leave_groups_out_are_found() -> None:
+    def components(self: InfoNCE, pairs: Pairs) -> Terms:
+        views = replace(pairs.views, groups=None)
+        return InfoNCE.components(self, pairs.of(views))
+
+    first, second, *_ = prove(written(InfoNCE, components=components), SHAPES)
     assert first.passed
     assert not second.passed
+    assert float(second.worst) < 1
+    assert "declare takes_negatives = False" in second.means
 
 
 @pytest.mark.usefixtures("briefly")

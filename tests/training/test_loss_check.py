@@ -60,6 +60,24 @@ def test_a_sound_loss_passes_everything() -> None:
     assert "at the edge: one row" in [check.name for check in checks]
 
 
+def test_weights_that_are_drawn_are_alike_in_both_processes(tmp_path: Path) -> None:
+    file = tmp_path / "head.py"
+    file.write_text(
+        "from torch import nn\n"
+        "class Head(nn.Module):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.layer = nn.Linear(16, 8)\n"
+        "    def forward(self, anchors, positives):\n"
+        "        return (self.layer(anchors) - self.layer(positives)).square().mean()\n"
+        "head_loss = Head()\n"
+    )
+    for name in ("Head", "head_loss"):
+        (checks,) = check_file(file, name).values()
+        (line,) = [check for check in checks if check.name == "on two processes"]
+        assert line.passed is not False, line
+
+
 class Hinge(nn.Module):
     """A margin as an attribute, of cosines."""
 

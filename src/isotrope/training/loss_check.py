@@ -12,6 +12,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -70,7 +71,7 @@ def check_file(
     Raises:
         InputError: the file fails or has no loss.
     """
-    module = registry.run_file(file)
+    module = _run(file)
     losses = _losses(vars(module), module.__name__, name)
     if not losses:
         raise InputError(
@@ -112,10 +113,19 @@ def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]
     return losses
 
 
+def _run(file: Path) -> ModuleType:
+    """Run a file; what is drawn while it runs is drawn alike in every process."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return registry.run_file(file)
+
+
 def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever the file has
     """Return a function or an instance."""
     try:
-        loss: Loss = value() if isinstance(value, type) else value
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # weights and queues are alike in every process
+            loss: Loss = value() if isinstance(value, type) else value
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
         raise InputError(f"{file}: {key} needs arguments ({error}); give a built one") from error
@@ -358,7 +368,7 @@ def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor
     """Do one process's part: its rows, and the mean of both processes' values and gradients."""
     file, key, dimensions = source
     torch.set_num_threads(1)
-    loss = _built(file, key, vars(registry.run_file(file))[key])
+    loss = _built(file, key, vars(_run(file))[key])
     with process_group("cpu"):
         result = _half(loss, dimensions, rows_of(_ROWS))
         mean = [all_reduce_sum(x) / 2 for x in (result.value, *result.gradients)]
