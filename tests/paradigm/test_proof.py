@@ -257,3 +257,45 @@ def test_a_part_of_several_processes_that_is_wrong_without_a_statistic() -> None
         return (pairs.views.anchors * pairs.views.own.mean(dim=0)).sum(dim=1)
 
     assert agreement(written(InfoNCE, formula=formula)(), *batch("random", 24, 6)) > 0.01
+
+
+class TestWhatAFormulaMayNotDo:
+    """Each is refused, or computed as it stands, by every backend."""
+
+    a, b = batch("clustered", 16, 6)
+
+    @pytest.mark.parametrize("backend", ["auto", "eager"])
+    def test_a_change_in_place_is_no_change_of_other_statistics(self, backend: str) -> None:
+        def formula(self: InfoNCE, pairs: Pairs) -> Tensor:
+            positive = pairs.positive
+            positive += 0.5
+            return torch.nn.functional.softplus(pairs.gap(self.temperature))
+
+        changed = written(InfoNCE, formula=formula)()
+        expected = InfoNCE()(self.a, self.b)
+        torch.testing.assert_close(changed(self.a, self.b, backend=backend), expected)
+
+    @pytest.mark.parametrize("backend", ["auto", "eager", "rowblock"])
+    def test_a_temperature_for_each_anchor(self, backend: str) -> None:
+        def formula(self: InfoNCE, pairs: Pairs) -> Tensor:
+            return pairs.gap(0.05 + 0.01 * pairs.positive)
+
+        with pytest.raises(ValueError, match="a temperature is one number for all anchors"):
+            written(InfoNCE, formula=formula)()(self.a, self.b, backend=backend)
+
+    @pytest.mark.parametrize("backend", ["auto", "eager", "rowblock"])
+    @pytest.mark.parametrize(
+        ("result", "says"),
+        [
+            (lambda gap: gap[:, None], r"one for each of \d+ anchors; found the shape \(\d+, 1\)"),
+            (lambda gap: (gap > 0).long(), "floating-point numbers; found torch.int64"),
+        ],
+    )
+    def test_values_of_another_shape_or_kind(
+        self, result: Callable[[Tensor], Tensor], says: str, backend: str
+    ) -> None:
+        def formula(self: InfoNCE, pairs: Pairs) -> Tensor:
+            return result(pairs.gap(self.temperature))
+
+        with pytest.raises(ValueError, match=says):
+            written(InfoNCE, formula=formula)()(self.a, self.b, backend=backend)

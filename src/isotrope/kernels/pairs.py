@@ -19,7 +19,20 @@ from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.mixtures import Mixing, Mixture
 
-__all__ = ["Pairs"]
+__all__ = ["Pairs", "check_temperature"]
+
+
+def check_temperature(temperature: float | Tensor) -> None:
+    """Refuse a temperature for each anchor, which would divide columns instead of rows.
+
+    Raises:
+        ValueError: more than one number.
+    """
+    if isinstance(temperature, Tensor) and temperature.numel() != 1:
+        raise ValueError(
+            "a temperature is one number for all anchors; found a tensor of shape "
+            f"{tuple(temperature.shape)}: for one of each, divide pairs.similarity() by a column"
+        )
 
 
 class Pairs(ABC):
@@ -61,6 +74,7 @@ class Pairs(ABC):
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         """n, log sum_j exp(s_ij / temperature) over the negatives; -inf without negatives."""
+        check_temperature(temperature)
         return self._logsumexp(temperature, against)
 
     def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
@@ -76,6 +90,7 @@ class Pairs(ABC):
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         """n, sum_j log(1 + exp(s_ij / temperature)) over the negatives."""
+        check_temperature(temperature)
         return self._softplus(temperature, against)
 
     def count(self, against: Against = "cross") -> Tensor:

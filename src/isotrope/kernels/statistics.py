@@ -16,7 +16,7 @@ from torch import Tensor
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.mixtures import Mixing
-from isotrope.kernels.pairs import Pairs
+from isotrope.kernels.pairs import Pairs, check_temperature
 
 __all__ = [
     "Formula",
@@ -27,6 +27,7 @@ __all__ = [
     "Questions",
     "StatisticsOnly",
     "Unfused",
+    "check_values",
     "record",
 ]
 
@@ -192,6 +193,7 @@ class _Recorder:
     def __init__(self, dtype: torch.dtype, learnt: Tensor | None) -> None:
         self.questions, self.dtype = Questions(), dtype
         self.learnt, self.at_learnt = learnt, set[bool]()
+        self.handed: list[Tensor] = []
 
     def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
         questions, plain = self.questions, _plain(temperature)
@@ -205,7 +207,11 @@ class _Recorder:
         recorded = questions.temperatures.setdefault((kind, against), plain)
         if recorded != plain or len(self.at_learnt) > 1:
             raise Unfused("two temperatures")
-        return torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.dtype)
+        return self._handed(torch.tensor([0.1, 0.2, -0.1, 0.4]).to(self.dtype))
+
+    def _handed(self, made_up: Tensor) -> Tensor:
+        self.handed.append(made_up)
+        return made_up
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
         if self.questions.mixing not in (None, mixing):
@@ -215,7 +221,7 @@ class _Recorder:
 
     def count(self, against: Against) -> Tensor:
         self.questions.counts.add(against)
-        return torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.dtype)
+        return self._handed(torch.tensor([7.0, 5.0, 8.0, 6.0]).to(self.dtype))
 
 
 class _Recorded(StatisticsOnly):
@@ -238,7 +244,25 @@ class _Recorded(StatisticsOnly):
 
 
 def _plain(temperature: float | Tensor) -> float:
+    check_temperature(temperature)
     return float(temperature.detach() if isinstance(temperature, Tensor) else temperature)
+
+
+def check_values(values: Tensor, rows: int) -> Tensor:
+    """Return what a formula gave if it is one number, or one for each anchor.
+
+    Raises:
+        ValueError: of another shape, or no floating-point tensor.
+    """
+    if not isinstance(values, Tensor) or not values.is_floating_point():
+        found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
+        raise ValueError(f"a formula returns a tensor of floating-point numbers; found {found}")
+    if values.shape not in ((), (rows,)):
+        raise ValueError(
+            f"a formula returns one number, or one for each of {rows} anchors; found the shape "
+            f"{tuple(values.shape)}"
+        )
+    return values
 
 
 # by formula: objectives are values, and recording costs what a batch of 64 does; text: why not
@@ -258,6 +282,7 @@ def record(
 
     Raises:
         Unfused: it wants more than statistics, or a gradient of another tensor.
+        ValueError: it gives no values.
     """
     if (remembered := _REMEMBERED.get((formula, dtype))) is not None:
         if isinstance(remembered, str):
@@ -269,7 +294,9 @@ def record(
     positive = torch.tensor([0.3, 0.5, -0.2, 0.1], dtype=dtype)
     try:
         with torch.enable_grad():
-            value = formula(_Recorded(positive, recorder))
+            value = check_values(formula(_Recorded(positive, recorder)), len(positive))
+        if any(x._version for x in (positive, *recorder.handed)):
+            raise Unfused("the formula changes a statistic in place")
     except Unfused as why_not:
         if questions.lasting:
             _remember(formula, dtype, str(why_not))

@@ -21,7 +21,7 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.fused import fused
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.statistics import Unfused, record
+from isotrope.kernels.statistics import Unfused, check_values, record
 
 if TYPE_CHECKING:
     # A circle: objectives offer modify(), symmetric() and parts as methods, and what these return
@@ -288,6 +288,8 @@ class Objective:
         """The scalar of one direction or of two."""
         values = [self.formula(pairs) for pairs in directions]
         total = values[0] if len(values) == 1 else values[0] + values[1]
+        if total.ndim > 1 or not total.is_floating_point():
+            check_values(total, len(total) if total.ndim else 1)
         share = 1 / len(values)
         if total.ndim == 0:
             return total if share == 1 else total * share

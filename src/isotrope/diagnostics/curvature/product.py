@@ -186,6 +186,9 @@ def parameter_hessian(
 ) -> Hessian:
     """Return the Hessian of an objective by the parameters of a module.
 
+    What the objective holds constant stays constant: of a surrogate, whose components are, it is
+    not the derivative of the gradient.
+
     Args:
         objective: any.
         views: returns the ``Views`` of a batch as raw embeddings, or several of them, over which
