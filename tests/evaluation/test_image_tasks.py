@@ -161,6 +161,9 @@ class TestLabelledPictures:
         np.savez(tmp_path / "few.npz", x=pixels, y=numbers + 1)
         few = labelled_images(tmp_path / "folder", tmp_path / "few.npz", 8)
         assert image_scores(Sums(), few).details["knn"]["unseen"] == 2
+        np.savez(tmp_path / "none.npz", x=pixels, y=numbers - 1)  # -1 is no class
+        none = labelled_images(tmp_path / "folder", tmp_path / "none.npz", 8)
+        assert image_scores(Sums(), none).details["knn"]["unseen"] == 2
 
     def test_they_are_read_at_the_size_of_the_encoder(self, run, tmp_path):
         rng = np.random.default_rng(0)

@@ -154,8 +154,10 @@ def _matched(
         return np.array([int(name) for name in names], dtype=np.int64)[numbers]
     if others and all(map(str.isdecimal, others)):
         place = {int(name): i for i, name in enumerate(others)}
-        after = len(others)  # of classes that the training part lacks
-        return np.array([place.get(n, after + n) for n in numbers.tolist()], dtype=np.int64)
+        # of classes that the training part lacks: after all others, or below 0 as they are
+        lacking = {n: n + len(others) * (n >= 0) for n in numbers.tolist()}
+        known = lacking | place
+        return np.array([known[n] for n in numbers.tolist()], dtype=np.int64)
     return numbers
 
 
