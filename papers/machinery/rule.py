@@ -14,7 +14,7 @@ whole interval is above minus the margin, contradicted where it is below, undeci
 
 A claim may be looked at twice (``papers.machinery.claims``): first on five seeds by the 90%
 interval, and, where that leaves it undecided, once more on fifteen by the 95% interval. Over both
-looks an interval misses the true difference in at most 15% of the claims.
+looks, an interval is expected to miss the true difference in at most 15% of the claims.
 """
 
 import math

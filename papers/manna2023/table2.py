@@ -48,7 +48,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         first = first or levels
         column = PAPER.columns.index(title)
         rows = [
-            [n, f"{PAPER.rows[PRINTED[n.partition(',')[0]]][column]:.2f}", shown(levels[n])]
+            [n, f"{PAPER.rows[PRINTED.get(n, PRINTED['DCLW'])][column]:.2f}", shown(levels[n])]
             for n in ROWS
         ]
         best = [levels[n] for n in CONTRASTIVE]

@@ -287,7 +287,10 @@ class TestWhatAFormulaMayNotDo:
     @pytest.mark.parametrize(
         ("result", "says"),
         [
-            (lambda gap: gap[:, None], r"one for each of \d+ anchors; found the shape \(\d+, 1\)"),
+            (
+                lambda gap: gap[:, None],
+                r"one for each anchor; of (\d+) anchors it gave the shape \(\1, 1\)",
+            ),
             (lambda gap: (gap > 0).long(), "floating-point numbers; found torch.int64"),
         ],
     )

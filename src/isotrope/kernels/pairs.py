@@ -30,8 +30,8 @@ def check_temperature(temperature: float | Tensor) -> None:
     """
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
-            "a temperature is one number for all anchors; found a tensor of shape "
-            f"{tuple(temperature.shape)}: for one of each, divide pairs.similarity() by a column"
+            "a temperature is one number for all anchors; found a tensor of several: for one of "
+            "each anchor, divide pairs.similarity() by a column"
         )
 
 

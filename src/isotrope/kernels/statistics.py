@@ -259,8 +259,8 @@ def check_values(values: Tensor, rows: int) -> Tensor:
         raise ValueError(f"a formula returns a tensor of floating-point numbers; found {found}")
     if values.shape not in ((), (rows,)):
         raise ValueError(
-            f"a formula returns one number, or one for each of {rows} anchors; found the shape "
-            f"{tuple(values.shape)}"
+            "a formula returns one number, or one for each anchor; of "
+            f"{rows} anchors it gave the shape {tuple(values.shape)}"
         )
     return values
 
