@@ -12,7 +12,16 @@ from isotrope.core.views import Views
 from isotrope.diagnostics.curvature import Hessian, embedding_hessian, parameter_hessian
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.objectives import DCLW, ArcCon, BarlowTwins, InfoNCE, MIOv3, NTXent, VICReg
+from isotrope.objectives import (
+    DCLW,
+    ArcCon,
+    BarlowTwins,
+    BarlowTwinsGrad,
+    InfoNCE,
+    MIOv3,
+    NTXent,
+    VICReg,
+)
 from isotrope.paradigm.objective import Objective
 
 SLOW = pytest.mark.slow
@@ -274,3 +283,12 @@ def test_what_is_no_hessian() -> None:
     changing = Hessian([lambda: next(values) * p.square().sum()], [p], keep_graph=False)
     with pytest.raises(InputError, match="was 2 and is 4 now: it draws random numbers"):
         changing @ torch.ones(2)
+
+
+@pytest.mark.parametrize("objective", [BarlowTwinsGrad(), InfoNCE().modify(ratio=1.5)])
+def test_a_surrogate_has_no_hessian_of_its_gradient(objective: Objective) -> None:
+    net, x = nn.Linear(4, 3), torch.randn(6, 4)
+    with pytest.raises(InputError, match="is a surrogate: its components are held constant"):
+        parameter_hessian(objective, lambda: Views(net(x), net(x)), net)
+    with pytest.raises(InputError, match="is a surrogate"):
+        embedding_hessian(objective, Views(x, x))

@@ -186,11 +186,8 @@ def parameter_hessian(
 ) -> Hessian:
     """Return the Hessian of an objective by the parameters of a module.
 
-    What the objective holds constant stays constant: of a surrogate, whose components are, it is
-    not the derivative of the gradient.
-
     Args:
-        objective: any.
+        objective: any that is no surrogate.
         views: returns the ``Views`` of a batch as raw embeddings, or several of them, over which
             the loss is the mean; for the mean over several batches, one such function for each.
         module: all that has parameters and buffers in ``views``; those that want a gradient are
@@ -200,7 +197,8 @@ def parameter_hessian(
         keep_graph: see there.
 
     Raises:
-        InputError: as :class:`Hessian`.
+        InputError: as :class:`Hessian`; a surrogate, whose components are held constant, so that
+            its Hessian is not the derivative of its gradient.
     """
     batches = [views] if callable(views) else list(views)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -224,13 +222,13 @@ def embedding_hessian(
     """Return the Hessian of an objective by its raw embeddings: anchors, positives, negatives.
 
     Args:
-        objective: any.
+        objective: any that is no surrogate.
         views: raw embeddings, n x d, m x d and q x d, whose history is ignored; N = (n + m + q) d.
             Of several, over which the loss is the mean, each has embeddings of its own.
         keep_graph: see :class:`Hessian`.
 
     Raises:
-        InputError: as :class:`Hessian`.
+        InputError: as :func:`parameter_hessian`.
     """
     several = [views] if isinstance(views, Views) else list(views)
     free = [batch.map(lambda x: x.detach().clone().requires_grad_()) for batch in several]
@@ -240,6 +238,11 @@ def embedding_hessian(
 
 
 def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
+    if objective.holds == "everything":
+        raise InputError(
+            f"{type(objective).__name__} is a surrogate: its components are held constant, so its "
+            "Hessian is not the derivative of its gradient; take one with a loss of its own"
+        )
     several = [terms] if isinstance(terms, Views) else list(terms)
     return torch.stack([objective.loss(v, backend="eager") for v in several]).mean()
 
