@@ -21,6 +21,7 @@ from isotrope.objectives import (
     MPT,
     ArcCon,
     BarlowTwins,
+    DCLPlus,
     InfoNCE,
     MIOv1,
     NTXent,
@@ -162,6 +163,53 @@ def test_parts_that_do_not_add_up_are_found() -> None:
     first, _, third, *_ = prove(written(InfoNCE, attraction=half), SHAPES)
     assert first.passed
     assert not third.passed
+
+
+@pytest.mark.usefixtures("briefly")
+def test_what_a_formula_raises_is_a_line_with_its_place() -> None:
+    def at_least_three(self: InfoNCE, pairs: Pairs) -> Tensor:
+        if len(pairs.positive) < 3:
+            raise ValueError("at least three rows")
+        return InfoNCE.formula(self, pairs)
+
+    first, second, third, rotation, *_ = prove(written(InfoNCE, formula=at_least_three), SHAPES)
+    for line in (first, third, rotation):
+        assert (line.tried, line.passed) == (0, False)
+        assert line.worst == "ValueError: at least three rows"
+        assert "raised in test_proof.py, line" in line.means
+    assert second.passed, second  # no batch of two
+
+
+@pytest.mark.usefixtures("briefly")
+def test_a_constant_that_is_not_declared_fails_in_the_symmetric_form_only() -> None:
+    def one_sided(self: DCLPlus, pairs: Pairs) -> Tensor:
+        logits = pairs.views.anchors @ pairs.views.positives.detach().T / self.temperature
+        negatives = logits.where(pairs.negative(), -math.inf)
+        return (negatives.logsumexp(dim=1) - logits.diagonal()).relu()
+
+    first, *_ = prove(written(DCLPlus, formula=one_sided), SHAPES)
+    assert not first.passed
+    assert first.means.startswith("only in the symmetric form: declare in `holds`")
+    assert "first in Symmetric(objective=Mistaken(" in first.means
+    everywhere, *_ = prove(mistaken(*MISTAKES["twice"]), SHAPES)
+    assert everywhere.means.startswith("wrong in 52 of 60, first in Mistaken("), everywhere
+
+
+@pytest.mark.usefixtures("briefly")
+def test_parts_of_a_sum_that_is_declared_a_mean_name_the_declaration() -> None:
+    def total(self: InfoNCE, pairs: Pairs) -> Tensor:
+        return InfoNCE.formula(self, pairs).sum()
+
+    def components(self: InfoNCE, pairs: Pairs) -> Terms:
+        return replace(InfoNCE.components(self, pairs), scale=1.0)
+
+    plain = {"attraction": Objective.attraction, "repulsion": Objective.repulsion}
+    body = {"formula": total, "components": components, "batch_level": True, **plain}
+    for reduction, passed in (("mean", False), ("sum", True)):
+        first, _, third, *_ = prove(written(InfoNCE, **body, reduction=reduction), SHAPES)
+        assert first.passed
+        assert third.passed is passed
+        assert third.means.startswith("reduction, by which the parts") is not passed
 
 
 def in_the_batch(self: InfoNCE, pairs: Pairs) -> Tensor:

@@ -106,6 +106,16 @@ def test_a_wider_margin_is_harder_for_all_pairs_or_easier_for_all(
     assert not list(_by_margin(infonce))
 
 
+def no_edge(anchors: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
+    return infonce(anchors, positives)
+
+
+def test_a_margin_that_changes_nothing_is_not_called_right() -> None:
+    (line,) = _by_margin(no_edge)
+    assert line.passed is None
+    assert "changes nothing on this batch" in line.means
+
+
 def drops_out(anchors: Tensor, positives: Tensor, margin: float = 0.1) -> Tensor:
     return infonce(F.dropout(anchors, 0.1), positives) + margin
 
@@ -153,6 +163,17 @@ def by_length(anchors: Tensor, positives: Tensor) -> Tensor:
 
 def first_row(anchors: Tensor, positives: Tensor) -> Tensor:
     return infonce(anchors, positives) + (anchors[0] * positives[0]).sum()
+
+
+def drawn_by_itself(anchors: Tensor, positives: Tensor) -> Tensor:
+    weights = torch.rand(len(anchors), generator=torch.Generator().manual_seed(0))
+    return (weights.to(anchors) * (anchors - positives).square().sum(dim=1)).mean()
+
+
+def test_numbers_of_a_seed_of_its_own_are_a_reason_that_is_named() -> None:
+    (line,) = [check for check in check_loss(drawn_by_itself) if check.passed is False]
+    assert line.name == "rows permuted"
+    assert "a seed of its own" in line.means
 
 
 def small_difference(anchors: Tensor, positives: Tensor) -> Tensor:
@@ -232,7 +253,7 @@ def test_a_loss_of_one_width_is_called_on_that_width_alone() -> None:
     assert not wrong(check_loss(Head(768), dimensions=768))
     (line,) = check_loss(Head(768))
     assert (line.name, line.passed) == ("one call", False)
-    assert line.means.endswith("had 16 dimensions; if it takes N, check it with --dimensions N")
+    assert "had 16 dimensions; if it takes N, check it with --dimensions N" in line.means
 
 
 OWN = """
@@ -254,6 +275,18 @@ def cosine(a, b):
 """
 
 
+LABELLED = """
+def by_class(embeddings, labels):
+    return embeddings.sum()
+
+def aimed(a, b, target):
+    return a.sum()
+
+def at_a(a, b, *, temperature):
+    return a.sum() / temperature
+"""
+
+
 @pytest.mark.slow  # processes of its own
 def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None:
     file = tmp_path / "own.py"
@@ -269,6 +302,9 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
     [
         (OWN, "", "needs_more_loss must take anchors and positives"),
         (OWN, "no_loss", "has no no_loss: give FILE:NAME"),
+        (LABELLED, "by_class", r"by_class takes labels, and a loss is called here with embeddings"),
+        (LABELLED, "aimed", r"aimed takes target, and a loss is called here with embeddings"),
+        (LABELLED, "at_a", r"at_a needs temperature= at every call"),
         ("x = 1", "", "has no loss: give FILE:NAME"),
         ("raise OSError('gone')", "", "failed: OSError: gone"),
         (

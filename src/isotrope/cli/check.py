@@ -85,6 +85,6 @@ def _explain(name: str, checks: "Sequence[Check]") -> None:
     from isotrope.paradigm.objective import Objective
 
     cls = Objective.registered.get(name.lower())
-    if cls is not None and checks[0].passed is False:
+    if cls is not None and checks[0].passed is False and checks[0].tried:
         print("\nformula and components on a random batch of 4 anchors, in 16 dimensions:")
         print("\n".join(mistakes(cls())))

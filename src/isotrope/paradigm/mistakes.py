@@ -54,7 +54,7 @@ def mistakes(objective: Objective) -> list[str]:
             f"negatives: against={claimed.against!r} or the residual is not right"
         )
     elif all(line.endswith("is that of the formula") for line in lines):
-        lines = ["nothing differs here: try degenerate batches and other settings"]
+        lines = ["nothing differs here: see which batches and settings are named above"]
     return lines
 
 

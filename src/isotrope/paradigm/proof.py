@@ -8,9 +8,12 @@ degenerate input) is tried.
 and setting, ``isotrope check my_loss.py`` for a file of your own.
 """
 
+import itertools
 import math
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,6 +46,7 @@ __all__ = [
     "infinite",
     "parts_entry",
     "prove",
+    "raised",
     "settings",
     "variance",
 ]
@@ -50,6 +54,19 @@ __all__ = [
 _IGNORED = (
     "hard negatives or groups are left out (inf), or known to one of formula and components alone: "
     "ask the pairs for them, which hold both, or declare takes_negatives = False, pairwise = False"
+)
+
+_REDUCED = (
+    "reduction, by which the parts become one number, is 'sum' where batch_level = True and the "
+    "formula adds up its anchors; or define attraction and repulsion"
+)
+_UNCOUPLED = (
+    "`coupling` or `holds` is declared wrongly, or the formula computes what it does not ask the "
+    'pairs for: declare coupling = "batch", which is right for every formula of their statistics'
+)
+_ONE_SIDED = (
+    "declare in `holds` what the formula treats as constant, or define `swapped_components`, what "
+    "the columns receive"
 )
 
 EXACT = 1e-9  # float64 autograd against a closed form, relative to what pushes and pulls
@@ -380,12 +397,12 @@ def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[s
     for groups in (None, torch.zeros(len(positives), dtype=torch.long)):
         value = objective(anchors, positives, more, groups=groups)
         gradients = torch.autograd.grad(value, (anchors, positives), allow_unused=True)
-        names += ["value"] * (not bool(torch.isfinite(value)))
+        where = "" if groups is None else " without negatives"
+        names += [f"value{where}"] * (not bool(torch.isfinite(value)))
         for name, gradient in zip(("anchors", "positives"), gradients, strict=True):
             if gradient is not None and not bool(torch.isfinite(gradient).all()):
-                names.append(f"gradient of the {name}")
+                names.append(f"gradient of the {name}{where}")
         numbers = anatomy(objective, Views(anchors, positives, more, groups=groups))
-        where = "" if groups is None else " without negatives"
         names += [k + where for k, v in numbers.items() if v is not None and not math.isfinite(v)]
     return names
 
@@ -422,30 +439,35 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     batches = [batch(kind, *shape) for kind in BATCHES for shape in shapes]
     with_terms = [case for case in cases if case.has_terms]
     forms = with_terms + [case.symmetric() for case in with_terms]
-    checks = [
+    few = [batch("random", 24, 6), batch("clustered", 24, 6)]
+    reduced = _REDUCED if cls.batch_level else ""
+    return [
         _entries("formula = components (autograd, float64)", double_entry, forms, batches),
         _entries(
-            "the same with further negatives and groups",
-            extended_entry,
-            forms,
-            [batch("random", 24, 6), batch("clustered", 24, 6)],
-            _IGNORED,
+            "the same with further negatives and groups", extended_entry, forms, few, _IGNORED
         ),
-        _entries("attraction + repulsion = whole", parts_entry, with_terms, batches),
+        _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, reduced),
+        *(_invariant(name, cases, batches) for name in INVARIANCES),
+        _coupled(cls),
+        _finite(cls),
     ]
-    for name in INVARIANCES:
-        declared = [case for case in cases if name in case.invariances]
-        others = [case for case in cases if name not in case.invariances]
+
+
+def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Tensor]]) -> Check:
+    """Whether exactly what is declared leaves the value as it is."""
+    label = f"invariance: {name}"
+    declared = [case for case in cases if name in case.invariances]
+    others = [case for case in cases if name not in case.invariances]
+    try:
         worst = _worst(variance(c, name, a, b) for c in declared for a, b in batches)
         # what is not declared must be seen to change
         still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
-        evidence = f"{worst:.1e}" if declared else "not declared, and changes"
-        if still:
-            evidence = "not declared, but nothing changes"
-        checks.append(
-            Check(f"invariance: {name}", len(cases), evidence, worst <= EXACT and not still)
-        )
-    return [*checks, _coupled(cls), _finite(cls)]
+    except Exception as error:  # whatever somebody's formula raises is the finding
+        return raised(label, error)
+    evidence = f"{worst:.1e}" if declared else "not declared, and changes"
+    if still:
+        evidence = "not declared, but nothing changes"
+    return Check(label, len(cases), evidence, worst <= EXACT and not still)
 
 
 def _coupled(cls: type[Objective]) -> Check:
@@ -454,10 +476,7 @@ def _coupled(cls: type[Objective]) -> Check:
     plain = [cls(**setting) for setting in settings(cls) if "preset" not in setting]
     cases = [form for case in plain for form in (case, case.symmetric())]
     batches = [batch(kind, n, 6) for kind in ("random", "clustered") for n in (24, 600)]
-    try:
-        return _entries(name, agreement, cases, batches)
-    except WrongCoupling as error:
-        return Check(name, len(cases) * len(batches), str(error), passed=False)
+    return _entries(name, agreement, cases, batches, _UNCOUPLED)
 
 
 def _entries(
@@ -467,10 +486,59 @@ def _entries(
     batches: list[tuple[Tensor, Tensor]],
     means: str = "",
 ) -> Check:
-    worst = _worst(error(case, a, b) for case in cases for a, b in batches)
-    evidence = f"{worst:.1e}" if cases else "no components: not on the sphere, or not written"
-    passed = not cases or worst <= EXACT
-    return Check(name, len(cases) * len(batches), evidence, passed, "" if passed else means)
+    if not cases:
+        return Check(name, 0, "no components: not on the sphere, or not written", passed=True)
+    errors = []
+    for case, views in itertools.product(cases, batches):
+        try:
+            errors.append((error(case, *views), case, views[0]))
+        except WrongCoupling as wrong:
+            return Check(name, len(cases) * len(batches), str(wrong), passed=False)
+        except Exception as why:  # whatever somebody's formula raises is the finding
+            return raised(name, why, means) if means else raised(name, why)
+    worst = _worst(error for error, *_ in errors)
+    if passed := worst <= EXACT:
+        means = ""
+    else:
+        wrong_cases = [(case, views) for error, case, views in errors if not error <= EXACT]
+        where = _where(wrong_cases, len(errors))
+        means = f"{means}; {where}" if means else where
+    return Check(name, len(errors), f"{worst:.1e}", passed, means)
+
+
+def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
+    """Say what the wrong ones have in common, which is where to look."""
+    case, views = wrong[0]
+    found = f"wrong in {len(wrong)} of {tried}, first in {case!r} at {_shape(views)}"
+    if all(isinstance(case, Symmetric) for case, _ in wrong):
+        return f"only in the symmetric form: {_ONE_SIDED}; {found}"
+    return found
+
+
+def _shape(views: Tensor) -> str:
+    return " x ".join(map(str, views.shape))
+
+
+def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
+    """Return the line of a check that a loss broke off.
+
+    Args:
+        name: of the check.
+        error: what was raised; the place in the user's file is added to what it means.
+        means: what that means.
+    """
+    lines = str(error).strip().splitlines() or [""]
+    libraries = [Path(file).parents[depth] for file, depth in ((__file__, 1), (torch.__file__, 0))]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(Path(frame.filename).is_relative_to(library) for library in libraries)
+    ]
+    if frames:
+        means += f"; raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+    return Check(
+        name, 0, f"{type(error).__name__}: {lines[-1].strip()}"[:80], passed=False, means=means
+    )
 
 
 def _finite(cls: type[Objective]) -> Check:
@@ -483,9 +551,12 @@ def _finite(cls: type[Objective]) -> Check:
         for case, dtype in inputs
         if (case, dtype) != ("tiny norms", torch.float16)
     ]
-    bad = [
-        f"{what} at {case}, {dtype}, {setting or 'defaults'}"
-        for setting, case, dtype in tried
-        for what in infinite(cls(**setting), *degenerate(case, dtype))
-    ]
-    return Check("finite on degenerate input", len(tried), bad[0] if bad else "finite", not bad)
+    name, bad = "finite on degenerate input", []
+    for setting, case, dtype in tried:
+        where = f"at {case}, {dtype}, {setting or 'defaults'}"
+        try:
+            found = infinite(cls(**setting), *degenerate(case, dtype))
+        except Exception as error:  # whatever somebody's formula raises is the finding
+            return raised(name, error, f"training would stop here: {where}")
+        bad += [f"{what} {where}" for what in found]
+    return Check(name, len(tried), bad[0] if bad else "finite", not bad)

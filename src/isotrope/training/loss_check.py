@@ -11,6 +11,7 @@ import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from isotrope.core.distributed import all_reduce_sum, process_group, rows_of
 from isotrope.core.errors import InputError
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.proof import DEGENERATE, Check, degenerate, prove
+from isotrope.paradigm.proof import DEGENERATE, Check, degenerate, prove, raised
 from isotrope.training.gradient_cache import cached
 from isotrope.training.launch import launch
 
@@ -39,6 +40,7 @@ _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
 """Names of a parameter or an attribute by which a loss divides its batch."""
 
 _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
+_LABELS = ("label", "labels", "target", "targets", "y")
 _MISSING = object()
 
 _ROUNDINGS = 8  # random roundings of the inputs whose effect is the measure of bfloat16
@@ -129,12 +131,30 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
         raise InputError(f"{file}: {key} needs arguments ({error}); give a built one") from error
-    needed = [p for p in signature.parameters.values() if p.default is p.empty]
-    if not 2 <= len([p for p in needed if p.kind is not p.VAR_KEYWORD]) <= 3:
+    if not 2 <= len(needed := _needed(loss)) <= 3:
         raise InputError(
             f"{file}: {key} must take anchors and positives (and negatives); found {signature}"
         )
+    for parameter in needed:
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            raise InputError(
+                f"{file}: {key} needs {parameter.name}= at every call; found {signature}: give it "
+                "a default, or bind it with functools.partial"
+            )
+        if parameter.name in _LABELS:
+            raise InputError(
+                f"{file}: {key} takes {parameter.name}, and a loss is called here with embeddings "
+                f"alone: anchors and positives (and negatives); found {signature}: check a "
+                "function of these that makes the labels itself"
+            )
     return loss
+
+
+def _needed(loss: Loss) -> list[inspect.Parameter]:
+    """Return the parameters that a call must give."""
+    call = loss.forward if isinstance(loss, nn.Module) else loss
+    parameters = inspect.signature(call).parameters.values()
+    return [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
 
 
 def check_loss(
@@ -154,9 +174,9 @@ def check_loss(
     try:
         whole, again, reseeded = (_whole(loss, dimensions, seed=seed) for seed in (0, 0, 1))
     except RuntimeError as error:  # as torch says that shapes do not fit
-        return [_raised("one call", error, _WIDTH.format(dimensions))]
+        return [raised("one call", error, _WIDTH.format(dimensions))]
     except Exception as error:  # whatever somebody's loss raises is the finding
-        return [_raised("one call", error)]
+        return [raised("one call", error)]
     # what is not finite differs from itself, and is no sign of random numbers
     remembers = SAME < _distance(again, whole) < math.inf
     draws = SAME < (change := _distance(reseeded, whole)) < math.inf
@@ -190,7 +210,10 @@ _REMEMBERS = (
     "a second call on the same batch, after the same torch.manual_seed, gives another value: only "
     "whether it is finite is checked"
 )
-_PERMUTED = "it depends on the order of the rows: a mask or a label is at the wrong place"
+_PERMUTED = (
+    "it depends on the order of the rows: a mask or a label is at the wrong place, or it draws "
+    "random numbers with a seed of its own, which are the same in every call"
+)
 _CACHED = "it does more with the embeddings than one backward pass: do not train it with a cache"
 _CHUNKS = "its chunks are not the batch: gradients are dropped, or an offset is missing"
 _GATHERED = (
@@ -200,6 +223,10 @@ _GATHERED = (
 _TURNED = (
     "a larger margin is harder for some pairs and easier for others: a margin that is a share of a "
     "similarity changes its side where the similarity is negative"
+)
+_UNUSED = (
+    "a larger margin changes nothing on this batch, nor where all anchors are turned round: is it "
+    "used?"
 )
 _OWN = "it gathers nothing: each process compares its own rows only"
 _BF16 = "arithmetic in bfloat16 loses more than the rounding of its inputs: compute in float32"
@@ -226,9 +253,7 @@ def _fresh(loss: Loss, dtype: torch.dtype = torch.float64, seed: int = 0) -> Los
 
 def _takes(loss: Loss) -> int:
     """Return how many tensors it needs: 2, or 3 with negatives."""
-    call = loss.forward if isinstance(loss, nn.Module) else loss
-    needed = [p for p in inspect.signature(call).parameters.values() if p.default is p.empty]
-    return 3 if len([p for p in needed if p.kind is not p.VAR_KEYWORD]) > 2 else 2
+    return 3 if len(_needed(loss)) > 2 else 2
 
 
 def _result(
@@ -297,10 +322,13 @@ def _by_margin(loss: Loss, dimensions: int = DIMENSIONS) -> Iterator[Check]:
                 )
                 changes.append(wide - narrow)
         except Exception as error:  # whatever somebody's loss raises is the finding
-            yield _raised(label, error)
+            yield raised(label, error)
+            continue
+        shown = " and ".join(f"{change:+.1e}" for change in changes)
+        if not any(changes):
+            yield Check(label, 1, shown, passed=None, means=_UNUSED)
             continue
         passed = not min(changes) < -SAME < SAME < max(changes)
-        shown = " and ".join(f"{change:+.1e}" for change in changes)
         yield Check(label, 1, shown, passed=passed, means="" if passed else _TURNED)
 
 
@@ -340,7 +368,7 @@ def _on_two(
     try:
         _, answer = launch(2, _rank, (*source, dimensions))
     except (RuntimeError, InputError) as error:
-        return _raised(name, error)
+        return raised(name, error)
     if answer is None:
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
     both = _LossAndGradients(*answer)
@@ -393,7 +421,7 @@ def _rounded(loss: Loss, dimensions: int) -> Check:
     try:
         low = _by_embeddings(_fresh(loss, torch.bfloat16), [x.bfloat16() for x in exact])
     except Exception as error:  # it may refuse the dtype, and says so
-        return Check(name, 1, _line(error), passed=None, means="it refuses bfloat16")
+        return replace(raised(name, error, "it refuses bfloat16"), passed=None)
     distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
     passed = distance <= most
     means = "" if passed else f"{_BF16} (rounding alone: {max(turned):.1e})"
@@ -424,7 +452,7 @@ def _collapsed(loss: Loss, dimensions: int) -> Iterator[Check]:
             if value.requires_grad:
                 gradients = torch.autograd.grad(value, views, materialize_grads=True)
         except Exception as error:  # whatever it is, training stops there
-            yield _raised(name, error)
+            yield raised(name, error)
             continue
         finite = [bool(x.isfinite().all()) for x in (value, *gradients)]
         outcome = "finite" if all(finite) else "value" if not finite[0] else "gradient"
@@ -438,7 +466,7 @@ def _compared(
     try:
         difference = _distance(way(), whole)
     except Exception as error:  # whatever somebody's loss raises is the finding
-        return _raised(name, error)
+        return raised(name, error)
     passed = difference <= SAME
     return Check(name, 1, _shown(difference), passed=passed, means="" if passed else means)
 
@@ -454,12 +482,3 @@ def _distance(result: _LossAndGradients, reference: _LossAndGradients) -> float:
 
 def _shown(distance: float) -> str:
     return f"{distance:.1e}"
-
-
-def _raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
-    return Check(name, 1, _line(error), passed=False, means=means)
-
-
-def _line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[-1].strip()}"[:80]
