@@ -19,7 +19,7 @@ from papers.machinery.rule import ClaimJudgement
 from papers.machinery.store import JobStore
 from papers.text_tables import table, tables
 
-__all__ = ["RESULTS", "check_encoder", "run"]
+__all__ = ["RESULTS", "check_encoder", "run", "stored"]
 
 RESULTS = Path(__file__).parent / "results" / "text"
 
@@ -36,12 +36,13 @@ def run(arguments: Sequence[str]) -> int:
     torch.set_num_threads(1)
     output = options.output / options.encoder
     store = JobStore(output / "cells")
+    find = stored(options.encoder, options.output, store)
     failed: dict[str, str] = {}
     sources = DataRegistry(options.data, cache_folder() / "data")
-    for stage, names in () if options.show else protocol.SCHEDULE:
+    for stage, names in () if options.show else protocol.schedule(options.encoder):
         if options.stages and stage not in options.stages:
             continue
-        jobs = protocol.jobs(stage, options.encoder, store.find, names or tuple(protocol.LOSSES))
+        jobs = protocol.jobs(stage, options.encoder, find, names or tuple(protocol.LOSSES))
         lacking = runner.missing_data(jobs, sources).values()
         if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
             raise InputError(f"not on this machine: {'; '.join(missing)}")
@@ -64,12 +65,28 @@ def run(arguments: Sequence[str]) -> int:
     pages = {"tables.md": tables, "claims.md": _claims}
     for name, page in pages.items():
         with atomic_replace(output / name) as temporary:
-            temporary.write_text(page(options.encoder, store.find), encoding="utf-8")
+            temporary.write_text(page(options.encoder, find), encoding="utf-8")
         print(output / name)
     if failed:
         label, reason = next(iter(failed.items()))
         raise InputError(f"{len(failed)} trainings failed, the others are kept; {label}: {reason}")
     return 0
+
+
+def stored(encoder: str, results: Path, store: JobStore | None = None) -> protocol.Find:
+    """Return what gives the results on an encoder, and those by which its settings were chosen.
+
+    Args:
+        encoder: its name.
+        results: holds a folder for each encoder.
+        store: the one of this encoder, if it is open.
+    """
+    stores = {
+        name: JobStore(results / name / "cells") for name in (protocol.tuned_on(encoder), encoder)
+    }
+    if store is not None:
+        stores[encoder] = store
+    return lambda job: stores[job.settings["encoder"]].find(job)
 
 
 def check_encoder(

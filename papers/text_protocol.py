@@ -10,6 +10,9 @@ trainings. ``curves`` are the one-thing-varied trainings of Li et al. 2024, figu
 ``again`` has ten more seeds of the losses about which five have left a claim undecided; tables have
 the first five of every loss.
 
+On an encoder of :data:`CONFIRMING` nothing is chosen: the losses of table 3 are trained with the
+rates and hyperparameters that were chosen on another, and scored on STS.
+
 What a claim needs is trained together: :data:`SCHEDULE` has the losses of table 3 first, through
 all of their stages, then the steps of table 5, then what Nie et al. 2023 add, then the curves and
 the printed forms.
@@ -27,10 +30,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from isotrope.core.result import Result
-from papers.machinery.data_registry import STARTS
+from papers.machinery.data_registry import RAW, STARTS
 from papers.machinery.job import PaperJob, brief
 
 __all__ = [
+    "CONFIRMING",
     "LOSSES",
     "SCHEDULE",
     "SEEDS",
@@ -45,15 +49,20 @@ __all__ = [
     "measured",
     "planned",
     "rates",
+    "schedule",
     "short",
     "start",
     "trainings",
+    "tuned_on",
 ]
 
 Stage = Literal["start", "rates", "settings", "final", "curves", "passes", "again"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 Values = Mapping[str, float | str]
 Find = Callable[[PaperJob], Result | None]
+
+CONFIRMING = {f"{RAW}-seed1": RAW}
+"""Encoders on which nothing is chosen, and those whose rates and hyperparameters they take."""
 
 _RATES = (3e-4, 1e-3, 3e-3, 1e-2)
 _PRETRAINED_RATES = (1e-5, 3e-5, 1e-4, 3e-4)
@@ -254,8 +263,14 @@ def rates(encoder: str) -> tuple[float, ...]:
     return _PRETRAINED_RATES if encoder in STARTS else _RATES
 
 
+def tuned_on(encoder: str) -> str:
+    """Return the encoder on which rates and hyperparameters are chosen: mostly the same one."""
+    return CONFIRMING.get(encoder, encoder)
+
+
 def rate(encoder: str, loss: ProtocolLoss, find: Find) -> float | None:
     """Return the best rate of a loss at its published values; None until it is known."""
+    encoder = tuned_on(encoder)
     candidates = [(rate, short(encoder, loss, loss.values, rate)) for rate in rates(encoder)]
     best_rate: float | None = best(candidates, find)
     return best_rate
@@ -268,6 +283,7 @@ def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
     it leads to.
     """
     whose = LOSSES[loss.like] if loss.like else loss
+    encoder = tuned_on(encoder)
     at = rate(encoder, whose, find)
     if at is None:
         return None
@@ -311,7 +327,7 @@ def _final(
     if at is None or values is None:
         return []
     if more is None:
-        more = {} if loss.like else _SCORED
+        more = {} if loss.like or encoder in CONFIRMING else _SCORED
     return [final(encoder, loss, values, at, seed, more) for seed in seeds]
 
 
@@ -365,6 +381,18 @@ SCHEDULE: tuple[tuple[Stage, tuple[str, ...]], ...] = (
 )
 """What is trained, in order: a stage, and the losses of :data:`LOSSES` it is about."""
 
+_PAIRS = tuple(
+    name for modified in _MODIFIED for name in (modified.removeprefix("modified"), modified)
+)
+
+
+def schedule(encoder: str) -> tuple[tuple[Stage, tuple[str, ...]], ...]:
+    """Return what is trained on an encoder: of those of :data:`CONFIRMING` table 3 alone."""
+    if encoder not in CONFIRMING:
+        return SCHEDULE
+    others = tuple(name for name in _FIRST if name not in _PAIRS)
+    return (("start", ()), ("final", _PAIRS), ("final", others))
+
 
 def jobs(
     stage: Stage, encoder: str, find: Find, names: Sequence[str] = tuple(LOSSES)
@@ -417,7 +445,7 @@ def planned(encoder: str, find: Find) -> list[PaperJob]:
 
     wanted = [
         job
-        for stage, names in SCHEDULE
+        for stage, names in schedule(encoder)
         for job in jobs(stage, encoder, pretended, names or tuple(LOSSES))
     ]
     return list(dict.fromkeys(wanted))

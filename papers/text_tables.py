@@ -20,6 +20,7 @@ HEADER = ("loss", "settings", "rate", "dev", "STS", "transfer", *_PARTS.values()
 
 def tables(encoder: str, find: Find) -> str:
     """Return the stages as tables in Markdown: what was not measured is a dash."""
+    elsewhere = f" on {tuned}" if (tuned := protocol.tuned_on(encoder)) != encoder else ""
     parts = [
         f"# Sentence embeddings on {encoder}",
         "",
@@ -28,7 +29,7 @@ def tables(encoder: str, find: Find) -> str:
         "transfer the average of the seven tasks of classification (prototyping mode). Whitened is "
         "the encoder before training, by the statistics of 2,000 Wikipedia sentences.",
         "",
-        "## Final: five seeds, each loss as it was tuned",
+        f"## Final: five seeds, each loss as it was tuned{elsewhere}",
         "",
         *table(HEADER, final_rows(encoder, find)),
         "",
@@ -36,6 +37,15 @@ def tables(encoder: str, find: Find) -> str:
         "ratio: over the batches logged after step 0, and the seeds. Where W and R are missing, no "
         "anchor had a gradient, or the pull is no multiple of the positive. Means with sample "
         "standard deviations.",
+    ]
+    if not elsewhere:
+        parts += _tuning(encoder, find)
+    return "\n".join(parts) + "\n"
+
+
+def _tuning(encoder: str, find: Find) -> list[str]:
+    """The stage that chooses rates."""
+    return [
         "",
         "## Rates: best on dev at the published hyperparameters, 250 steps, seed 0",
         "",
@@ -43,7 +53,6 @@ def tables(encoder: str, find: Find) -> str:
         "",
         *_rates(encoder, find),
     ]
-    return "\n".join(parts) + "\n"
 
 
 def _before(encoder: str, find: Find) -> str:
@@ -80,7 +89,7 @@ def _rates(encoder: str, find: Find) -> list[str]:
 def final_rows(encoder: str, find: Find) -> list[list[str]]:
     """Return the encoder before training, as it is and whitened, and every loss."""
     blank = ["-"] * len(_PARTS)
-    first = find(protocol.start(encoder))
+    first, confirming = find(protocol.start(encoder)), encoder in protocol.CONFIRMING
     rows = []
     for name, suffix in (("before training", " first"), ("whitened", " whitened first")):
         final = [
@@ -88,9 +97,9 @@ def final_rows(encoder: str, find: Find) -> list[list[str]]:
         ]
         rows.append([name, "-", "-", *final, *blank])
     for loss in LOSSES.values():
-        if loss.name == "baseline":
-            continue
-        rows.append(final_row(loss.name, protocol.trainings(encoder, find, loss.name), find))
+        jobs = protocol.trainings(encoder, find, loss.name)
+        if loss.name != "baseline" and (not confirming or any(map(find, jobs))):
+            rows.append(final_row(loss.name, jobs, find))
     return rows
 
 

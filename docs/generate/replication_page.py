@@ -18,6 +18,7 @@ from papers.machinery.claims import Claim, claims, judge_claim, reference_encode
 from papers.machinery.data_registry import RAW
 from papers.machinery.rule import MOST, ClaimJudgement, Word
 from papers.machinery.store import JobStore
+from papers.text_command import stored
 
 __all__ = [
     "claims_page",
@@ -46,6 +47,7 @@ _REASONS: dict[str, str] = {
     "replicated": "at least a quarter of the paper's effect",
 }
 
+_LOST = f"{RAW}-seed0"
 _UNMEASURED = "not measured yet"
 _NEVER_FELL = "in no seed does it fall in every training, so no share of a fall can be lost again"
 
@@ -68,7 +70,7 @@ Rows about text were committed before their trainings, those about images (†) 
 
 - **Text**: BERTs made from scratch by `python -m papers encoder`, which have never seen a pair of
   sentences, with [the same tuning budget](reproduce.md#sentence-embeddings-on-raw-encoders) for
-  every loss; verdicts are of `{encoder}` ({whitening}). The earlier `raw-2x128-pmi-seed0` is lost.
+  every loss; verdicts are of `{encoder}` ({whitening}).
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 {others}
 ## Behind it
@@ -100,7 +102,7 @@ def judged_claims() -> Judged:
 
 
 def _judged_on(encoder: str, results: Path) -> dict[str, ClaimJudgement]:
-    measured = text_protocol.measured(encoder, JobStore(results / encoder / "cells").find)
+    measured = text_protocol.measured(encoder, stored(encoder, results))
     return {claim.id: judge_claim(claim, measured) for claim in claims() if claim.on == "text"}
 
 
@@ -125,7 +127,15 @@ def other_encoders(results: Path) -> str:
         and claim.on == "text"
         and any(of[claim.id].change is not None for of in judged.values())
     ]
-    return f"\n## On other encoders\n\n{grid(['claim', *judged], rows).rstrip()}\n"
+    header = ["claim", *map(_described, judged)]
+    return f"\n## On other encoders\n\n{grid(header, rows).rstrip()}\n"
+
+
+def _described(encoder: str) -> str:
+    """An encoder and what its trainings are tuned on."""
+    if (tuned := text_protocol.tuned_on(encoder)) != encoder:
+        return f"{encoder} (settings of {tuned}: nothing was chosen on it)"
+    return f"{encoder} (tuned by itself; its weights are lost)" if encoder == _LOST else encoder
 
 
 def replication_page(judged: Judged) -> str:

@@ -1,6 +1,7 @@
 """The protocol: equal budgets, stages that wait for each other, and what claims are decided by."""
 
 import dataclasses
+import itertools
 from collections import Counter
 from pathlib import Path
 
@@ -123,6 +124,50 @@ def test_seeds_that_are_judged_have_chosen_nothing():
     assert again.isdisjoint({*choosing, *SEEDS})
     assert len(SEEDS) == LOOKS[0][0]
     assert len(SEEDS) + len(again) == LOOKS[1][0]
+
+
+def test_a_confirming_encoder_takes_the_settings_of_another_and_chooses_nothing():
+    (name, chosen_on), *_ = protocol.CONFIRMING.items()
+    asked = []
+
+    def find(job: PaperJob) -> Result:
+        asked.append(job.settings["encoder"])
+        return everything(job)
+
+    (start, *_), *finals = (
+        protocol.jobs(stage, name, find, names or tuple(LOSSES))
+        for stage, names in protocol.schedule(name)
+    )
+    assert set(asked) == {chosen_on}
+    assert start == protocol.start(name)
+    assert [len(group) for group in finals] == [8 * 5, 4 * 5]
+    for job in itertools.chain(*finals):
+        assert (job.settings["encoder"], job.settings["scores"]) == (name, ["sts"])
+    of_first = {
+        (loss, job.seed): {**job.settings, "encoder": name, "scores": ["sts"]}
+        for loss in LOSSES
+        for job in protocol.trainings(RAW, everything, loss)
+    }
+    for loss in ("mhs", "modifiedmhs", "infonce"):
+        for job in protocol.trainings(name, everything, loss):
+            assert job.settings == of_first[loss, job.seed]
+    assert len(protocol.planned(name, everything)) == 61
+
+
+def test_results_of_two_encoders_are_found_where_each_has_them(tmp_path: Path):
+    (name, chosen_on), *_ = protocol.CONFIRMING.items()
+    jobs = [protocol.start(encoder) for encoder in (name, chosen_on)]
+    for job in jobs:
+        folder = tmp_path / job.settings["encoder"] / "cells"
+        JobStore(folder).keep(job, result(1.0, seed=float(job.settings["encoder"] == name)))
+    find = text_command.stored(name, tmp_path)
+    assert [find(job).metrics["seed"] for job in jobs] == [1.0, 0.0]
+    store = JobStore(tmp_path / name / "cells")
+    find = text_command.stored(name, tmp_path, store)
+    later = protocol.start(name).seeded(9)
+    assert find(later) is None
+    store.keep(later, result(3.0))
+    assert find(later).metrics["dev best"] == 3.0, "what is kept in this process is found"
 
 
 def test_more_seeds_repeat_the_final_trainings():
