@@ -1,10 +1,12 @@
 import numpy as np
 import pytest
 
+from isotrope.cli.scores import tables
 from isotrope.core.errors import InputError
 from isotrope.evaluation.image_features import both_features, image_features
+from isotrope.evaluation.image_scores import image_scores
 
-from .pictures import Part, PictureSet, Sums, blobs, picture_set
+from .pictures import Part, Pictures, PictureSet, Sums, blobs, picture_set
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 64, 240, 1000])
@@ -28,6 +30,21 @@ def test_a_limit_takes_as_many_of_each_class_and_reads_no_others():
         own = found.vectors[found.labels == label]
         np.testing.assert_array_equal(own[0], expected[place])
     assert sum(part.images.reads) == 20
+
+
+def test_test_pictures_that_are_training_pictures_are_counted():
+    data = picture_set()
+    for protocol in ("knn", "linear"):
+        kinds = {"knn": protocol == "knn", "linear": protocol == "linear"}
+        assert image_scores(Sums(), data, **kinds).details[protocol]["repeated"] == 0
+    pixels, labels = data.test.images.pixels.copy(), data.test.labels
+    pixels[[3, 8]] = data.train.images.pixels[[100, 0]]
+    leaked = PictureSet(data.train, Part(Pictures(pixels), labels))
+    found = image_scores(Sums(), leaked)
+    assert found.details["knn"]["repeated"] == 2
+    listed = tables(found)
+    assert "2 of 90 test examples are in the training part, too" in listed
+    assert "in the training part" not in tables(image_scores(Sums(), data))
 
 
 @pytest.mark.parametrize("limit", [240, 1000])

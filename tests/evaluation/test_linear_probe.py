@@ -242,4 +242,4 @@ def test_questions_of_trec(shared_data, minilm):
     found = knn(train, test)
     assert 0.70 < found.metrics["knn_top1"] < 0.85
     assert found.details["knn"]["test"] == 500
-    assert data.repeated > 0
+    assert found.details["knn"]["repeated"] > 0

@@ -49,6 +49,11 @@ def _listed(kind: str, result: Result) -> str:
             f"{unseen:,} of {details['test']:,} test examples are of classes that the training "
             "part lacks, and count as wrong"
         )
+    if repeated := details.get("repeated"):
+        lines.append(
+            f"{repeated:,} of {details['test']:,} test examples are in the training part, too, "
+            "where a classifier can look them up: the scores are higher than on new ones"
+        )
     if details.get("k", 0) < details.get("k_asked", 0):
         lines.append(
             f"all {details['k']:,} training examples vote, where {details['k_asked']:,} nearest "

@@ -13,6 +13,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
 from isotrope.data.images.splits import balanced_prefix
 from isotrope.data.text.labelled import Features
+from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, encoder_name
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def image_features(
     batch_size: int = 256,
     progress: bool = False,
 ) -> Features:
-    """Return the features of labelled pictures (n x d, float32) and their labels.
+    """Return the features of labelled pictures (n x d, float32), and their labels and marks.
 
     Args:
         encoder: ours, or anything whose ``encode`` makes n vectors of one size of n pictures
@@ -57,11 +58,13 @@ def image_features(
     chosen = balanced_prefix(labels, count, len(labels))
     taken = inspect.signature(encoder.encode).parameters
     options: dict[str, Any] = {"batch_size": batch_size} if "batch_size" in taken else {}
-    vectors = np.empty((len(chosen), 0), dtype=np.float32)
+    vectors, marks = np.empty((len(chosen), 0), dtype=np.float32), np.empty(len(chosen), np.uint64)
     with bar(len(chosen), "encode", f"{what} pictures", show=progress) as done:
         for first in range(0, len(chosen), batch_size):
             index = chosen[first : first + batch_size]
-            rows = np.asarray(encoder.encode(part.images.read(index), **options))
+            pictures = part.images.read(index)
+            marks[first : first + len(index)] = [hash64(pixels.tobytes()) for pixels in pictures]
+            rows = np.asarray(encoder.encode(pictures, **options))
             if first == 0 and rows.ndim == 2:
                 vectors = np.empty((len(chosen), rows.shape[1]), dtype=np.float32)
             if rows.shape != (len(index), vectors.shape[1]):
@@ -71,7 +74,7 @@ def image_features(
                 )
             vectors[first : first + len(rows)] = rows
             done(len(rows))
-    return Features(vectors, labels[chosen])
+    return Features(vectors, labels[chosen], marks)
 
 
 def both_features(

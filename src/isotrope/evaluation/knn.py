@@ -93,6 +93,7 @@ def knn(
                 "test": len(classes.test),
                 "classes": len(classes.names),
                 "unseen": classes.unseen,
+                "repeated": classes.repeated,
             }
         },
         provenance=provenance(),
@@ -109,14 +110,9 @@ def knn_text(
     batch_size: int = 128,
     progress: bool = False,
 ) -> Result:
-    """Classify texts by their neighbours among the encoder's embeddings; see :func:`knn`.
-
-    ``details`` say how many test texts are training texts, too (``repeated``).
-    """
+    """Classify texts by their neighbours among the encoder's embeddings; see :func:`knn`."""
     train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
-    result = knn(train, test, k=k, temperature=temperature, name=encoder_name(encoder))
-    result.details["knn"]["repeated"] = data.repeated
-    return result
+    return knn(train, test, k=k, temperature=temperature, name=encoder_name(encoder))
 
 
 def _concatenated(blocks: Iterable[np.ndarray]) -> np.ndarray:

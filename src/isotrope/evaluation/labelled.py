@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.labelled import Features, LabelledSplit
+from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
+from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, embed
 
 __all__ = ["Classes", "check_finite", "index_classes", "label_in_top_k", "text_features"]
@@ -22,11 +23,14 @@ class Classes:
         train: int64 (n), in [0, C).
         test: int64 (m), in [0, C), or -1 for a class that is not in the training set: any
             prediction for it counts as wrong.
+        repeated: the number of test examples that are in the training set, too, whose labels are
+            remembered rather than predicted; None where that is unknown.
     """
 
     names: np.ndarray
     train: np.ndarray
     test: np.ndarray
+    repeated: int | None = None
 
     @property
     def unseen(self) -> int:
@@ -59,7 +63,10 @@ def index_classes(train: Features, test: Features) -> Classes:
         raise InputError(f"a classification needs at least two classes; found {names.tolist()}")
     # searchsorted gives an unknown label the place of another class: it becomes -1
     place = np.searchsorted(names, second).clip(max=len(names) - 1)
-    return Classes(names, numbers, np.where(names[place] == second, place, -1))
+    repeated = None
+    if train.marks is not None and test.marks is not None:
+        repeated = int(np.isin(test.marks, train.marks).sum())
+    return Classes(names, numbers, np.where(names[place] == second, place, -1), repeated)
 
 
 def _labels(part: Features, what: str) -> np.ndarray:
@@ -117,4 +124,9 @@ def text_features(
     texts = [*data.train.texts, *data.test.texts]
     vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
     train, test = np.split(vectors, [len(data.train)])
-    return Features(train, data.train.labels), Features(test, data.test.labels)
+    return _marked(train, data.train), _marked(test, data.test)
+
+
+def _marked(vectors: np.ndarray, part: LabelledText) -> Features:
+    marks = np.array([hash64(text.encode()) for text in part.texts], dtype=np.uint64)
+    return Features(vectors, part.labels, marks)

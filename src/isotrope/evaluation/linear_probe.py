@@ -169,6 +169,7 @@ def linear_probe(
                 "test": len(classes.test),
                 "classes": len(classes.names),
                 "unseen": classes.unseen,
+                "repeated": classes.repeated,
             }
         },
         provenance=provenance(seed=probe.seed),
@@ -185,14 +186,9 @@ def linear_text(
     device: str = "cpu",
     progress: bool = False,
 ) -> Result:
-    """Probe the encoder's embeddings of texts; see :func:`linear_probe`.
-
-    ``details`` say how many test texts are training texts, too (``repeated``).
-    """
+    """Probe the encoder's embeddings of texts; see :func:`linear_probe`."""
     train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
-    result = linear_probe(train, test, probe, device=device, name=encoder_name(encoder))
-    result.details["linear"]["repeated"] = data.repeated
-    return result
+    return linear_probe(train, test, probe, device=device, name=encoder_name(encoder))
 
 
 def _array(part: Features) -> np.ndarray:

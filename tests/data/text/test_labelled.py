@@ -42,7 +42,6 @@ def test_kinds_of_file(tmp_path: Path, name: str, content: str) -> None:
     path = write(tmp_path / name, content)
     found = load_labelled(path, path)
     assert found.train == found.test == LabelledText(["a b", "c", "d"], ["0", "1", "0"])
-    assert found.repeated == 3
 
 
 def test_parquet(tmp_path: Path) -> None:
@@ -88,7 +87,6 @@ class TestSplit:
         assert Counter(found.test.labels) == {"c0": 3, "c1": 3, "c2": 3, "c3": 3}
         both = [*found.train.texts, *found.test.texts]
         assert sorted(both) == sorted(f"t{i}" for i in range(41))
-        assert found.repeated == 0
         for part in (found.train, found.test):
             for label, text in zip(part.labels, part.texts, strict=True):
                 assert label == ("rare" if text == "t0" else f"c{int(text[1:]) % 4}")

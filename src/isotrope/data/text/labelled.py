@@ -54,11 +54,6 @@ class LabelledSplit:
     train: LabelledText
     test: LabelledText
 
-    @property
-    def repeated(self) -> int:
-        """The number of test texts that are in the training part, too."""
-        return len(set(self.train.texts).intersection(self.test.texts))
-
 
 @dataclass(frozen=True)
 class Features:
@@ -67,10 +62,12 @@ class Features:
     Attributes:
         vectors: n x d, an array or memory map; for kNN also blocks (b x d), read once, in order.
         labels: n integers or strings.
+        marks: n integers, equal for what is the same text or picture; None where that is unknown.
     """
 
     vectors: np.ndarray | Iterable[np.ndarray]
     labels: np.ndarray | Sequence[int] | Sequence[str]
+    marks: np.ndarray | None = None
 
 
 def load_labelled(
@@ -85,7 +82,7 @@ def load_labelled(
     """Load labelled texts that are split into files, or split those of one file.
 
     Of one file, every class gives ``train_fraction`` of its texts, rounded up, drawn by the seed.
-    A text that occurs twice can land on both sides: see ``LabelledSplit.repeated``.
+    A text that occurs twice can land on both sides; the scores say how many do.
 
     Args:
         path: a folder of a train and a test file, the training file, or the only file.
