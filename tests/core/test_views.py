@@ -53,6 +53,14 @@ def test_what_is_no_tensor(name: str, view: object) -> None:
         Views(**given)
 
 
+@pytest.mark.parametrize("name", ["anchors", "positives", "negatives"])
+def test_what_is_sparse(name: str) -> None:
+    given = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3)}
+    given[name] = torch.ones(4, 3).to_sparse()
+    with pytest.raises(InputError, match=f"^{name} must be dense; found torch.sparse_coo: call"):
+        Views(**given)
+
+
 def test_arrays_for_both_views() -> None:
     array = np.ones((4, 3), np.float32)
     with pytest.raises(InputError, match="anchors must be a tensor, n x d; found ndarray"):

@@ -195,6 +195,13 @@ def test_what_pushes_nothing_has_no_ratio_and_no_repulsion() -> None:
     assert edited.terms(*batch("random", 4, 3)).weight.any()
 
 
+def test_a_hyperparameter_without_its_name_is_refused_with_the_names() -> None:
+    with pytest.raises(
+        TypeError, match=r"by name \(temperature, in_batch\); found 0.1 without one"
+    ):
+        InfoNCE(0.1)  # type: ignore[misc]
+
+
 def test_the_constructor_shows_its_preset() -> None:
     import inspect
 

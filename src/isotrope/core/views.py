@@ -143,6 +143,7 @@ class Views:
                 and a.dtype == p.dtype
                 and a.shape[0] > 0
                 and a.is_floating_point()
+                and a.layout is p.layout is torch.strided
             ):
                 return  # most batches; in small ones what follows would be a part of the time
         except (AttributeError, TypeError):
@@ -154,6 +155,8 @@ class Views:
                     f"{name} must be a tensor, n x d; found {type(view).__name__}: "
                     "torch.as_tensor makes one of an array"
                 )
+            if view is not None and view.layout is not torch.strided:
+                raise InputError(f"{name} must be dense; found {view.layout}: call .to_dense()")
         if self.anchors.ndim != 2 or self.positives.ndim != 2:
             raise ValueError(
                 "anchors and positives must be matrices (n x d); found shapes "

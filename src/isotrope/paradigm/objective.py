@@ -509,7 +509,13 @@ def _take_preset(cls: type[Objective]) -> None:
     plain = cls.__init__
 
     @functools.wraps(plain)
-    def init(self: Objective, *, preset: str | None = None, **values: Any) -> None:
+    def init(self: Objective, *positional: Any, preset: str | None = None, **values: Any) -> None:
+        if positional:
+            names = ", ".join(field.name for field in dataclasses.fields(cls)) or "none"
+            raise TypeError(
+                f"{cls.__name__} takes its hyperparameters by name ({names}); found "
+                f"{positional[0]!r} without one"
+            )
         if preset is not None and preset not in cls.presets:
             presets = ", ".join(cls.presets) or "none"
             raise ValueError(
