@@ -329,6 +329,22 @@ def test_positives_of_other_processes_are_negatives() -> None:
     torch.testing.assert_close(parts.terms.dissipation * TAU, fraction(a @ b.T)[0][:4])
 
 
+@pytest.mark.parametrize("place", ["anchors", "positives"])
+def test_an_embedding_without_a_direction_is_refused(place) -> None:
+    views = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3)}
+    views[place][3] = 0
+    with pytest.raises(ValueError, match=f"row 3 of the {place} is zero, so it has no direction"):
+        decompose(InfoNCE(), **views)
+
+
+def test_inference_tensors_are_decomposed_like_others() -> None:
+    anchors, positives = batch("random", 5, 8)
+    with torch.inference_mode():
+        found = decompose(InfoNCE(), anchors.clone(), positives.clone())
+    usual = decompose(InfoNCE(), anchors, positives)
+    torch.testing.assert_close(found.terms.dissipation, usual.terms.dissipation)
+
+
 def test_modules_and_partials_are_losses() -> None:
     class Loss(torch.nn.Module):
         def forward(self, similarity):

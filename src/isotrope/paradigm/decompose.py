@@ -101,7 +101,8 @@ def decompose(
     """Return the components of ``loss_fn``'s gradient on the anchors (Li et al. 2024, sec. 2.3).
 
     The rows are normalised first; the positives are held constant, and so is every other anchor
-    while one is looked at. Parameters of the loss receive no gradient.
+    while one is looked at. Parameters of the loss receive no gradient. It is called once, so that a
+    queue it keeps moves on: give a copy of such a loss.
 
     Args:
         loss_fn: called as ``loss_fn(anchors, positives)`` with unit rows, or, with
@@ -118,8 +119,8 @@ def decompose(
             the batch it is 1. Only GD depends on it.
 
     Raises:
-        ValueError: an unknown choice, a loss that takes or returns something else, that does not
-            depend on the anchors, or whose gradient is not finite.
+        ValueError: an unknown choice, an embedding that is zero, a loss that takes or returns
+            something else, that does not depend on the anchors, or whose gradient is not finite.
 
     Example:
         >>> import torch
@@ -140,7 +141,14 @@ def decompose(
             f"found against={against!r}: leave it out, or decompose a loss of embeddings"
         )
     _check_arguments(loss_fn, of)
-    pairs = choose_pairs(_prepared(Views(anchors.detach(), positives.detach())))
+    given = Views(anchors.detach(), positives.detach())
+    for name, rows in (("anchors", given.anchors), ("positives", given.positives)):
+        if bool((zero := ~rows.any(dim=1)).any()):
+            raise ValueError(
+                f"row {int(zero.int().argmax())} of the {name} is zero, so it has no direction to "
+                "be pushed or pulled in; leave it out"
+            )
+    pairs = choose_pairs(_prepared(given))
     views, n = pairs.views, len(anchors)
     scale = 1 / n if reduction == "mean" else 1.0
     residual = rank = None
@@ -192,8 +200,8 @@ def _prepared(views: Views) -> Views:
 
 def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Tensor) -> Tensor:
     """The derivative of the loss by its first argument."""
-    with torch.enable_grad():
-        leaf = variable.detach().requires_grad_()
+    with torch.inference_mode(mode=False), torch.enable_grad():
+        leaf = variable.detach().clone().requires_grad_()  # no inference tensor
         # copies: a loss may mask its arguments in place
         value = loss_fn(leaf.clone(), *(c.clone() for c in constants))
         if not isinstance(value, Tensor) or value.ndim:
