@@ -216,6 +216,21 @@ class TestModules:
         ):
             load_encoder(folder)
 
+    def test_its_card_says_how_it_is_loaded(self, stored):
+        module, folder = stored
+        card = (folder / "README.md").read_text()
+        code = card.split("```python\n")[1].split("```")[0]
+        built = "nn.Sequential(nn.Flatten(), nn.Linear(12, 2))"
+        code = code.replace("Sequential(...)", built).replace("path/to/this/folder", str(folder))
+        code = code.partition("features =")[0]
+        names = {"nn": nn}
+        exec(code, names)
+        encoder = names["encoder"]
+        assert (encoder.dimension, encoder.image_size) == (2, 2)
+        pictures = np.zeros((1, 3, 2, 2), np.uint8)
+        expected = ImageEncoder.wrap(module[:2], dimension=2, image_size=2).encode(pictures)
+        np.testing.assert_array_equal(encoder.encode(pictures), expected)
+
     def test_transformers_refuses_it(self, stored):
         from transformers import AutoModel
 

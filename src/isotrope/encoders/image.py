@@ -304,15 +304,30 @@ class ImageEncoder(nn.Module):
         )
         return mean, std
 
+    @property
+    def usage(self) -> str:
+        """The lines of Python that load the saved encoder, for its card."""
+        if self._read is not _output:
+            load = 'import isotrope\n\nencoder = isotrope.load("path/to/this/folder")\n'
+        else:
+            mean, std = self._colours()
+            load = (
+                "from isotrope.encoders import ImageEncoder\n"
+                "from safetensors.torch import load_model\n\n"
+                f"module = {type(self.model).__name__}(...)  # built as it was for the training\n"
+                'load_model(module, "path/to/this/folder/model.safetensors")\n'
+                f"encoder = ImageEncoder.wrap(\n    module, dimension={self.dimension}, "
+                f"image_size={self.image_size}, mean={mean}, std={std}\n)\n"
+            )
+        return f'```python\n{load}features = encoder.encode(["a.jpg", "b.png"])\n```'
+
     def _card(self) -> str:
         return (
             "---\nlibrary_name: transformers\npipeline_tag: image-feature-extraction\n"
             "tags:\n- isotrope\n---\n\n"
             f"# Image encoder\n\nMaps an image ({self.image_size} x {self.image_size}) to "
             f"{self.dimension} numbers. Compare images by the cosine of their embeddings.\n\n"
-            "```python\nimport isotrope\n\n"
-            'encoder = isotrope.load("path/to/this/folder")\n'
-            'embeddings = encoder.encode(["a.jpg", "b.png"])\n```\n'
+            f"{self.usage}\n"
         )
 
 

@@ -21,12 +21,7 @@ tags:
 An image encoder ({encoder}, {dimension} features), trained without labels by isotrope: {method}
 with {objective}.
 
-```python
-import isotrope
-
-encoder = isotrope.load("path/to/this/folder")
-features = encoder.encode(["a.jpg", "b.png"])
-```
+{usage}
 
 ## Training
 
@@ -52,12 +47,13 @@ features = encoder.encode(["a.jpg", "b.png"])
 """
 
 
-def image_card(settings: ImageSettings, result: Result) -> str:
+def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
     """Return the card of the model that a run ended with.
 
     Args:
         settings: the run's settings.
         result: the run's result.
+        usage: how the model is loaded, see :attr:`isotrope.encoders.ImageEncoder.usage`.
     """
     details, metrics = result.details, result.metrics
     scores = {"kNN (k = 200, t = 0.1)": metrics["knn_final"], "linear probe": metrics["linear"]}
@@ -65,6 +61,7 @@ def image_card(settings: ImageSettings, result: Result) -> str:
     table = "\n".join(["| test part | accuracy |", "|---|---|", *rows])
     return _TEMPLATE.format(
         title=result.name,
+        usage=usage,
         encoder=details["encoder"]["name"],
         dimension=details["encoder"]["dimension"],
         method=details["method"]["name"],

@@ -388,7 +388,7 @@ class ImageTask(TrainingTask):
             if top1 is not None:
                 result.metrics["linear"] = 100 * float(top1)
         ensure_not_replaced(self.output)
-        encoder.save(self.output / "model", card=image_card(self.settings, result))
+        encoder.save(self.output / "model", card=image_card(self.settings, result, encoder.usage))
         return result
 
     def details(self) -> dict[str, Any]:
