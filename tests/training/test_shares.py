@@ -4,9 +4,13 @@ import dataclasses
 
 import pytest
 import torch
+from torch import Tensor
 
 from isotrope.core.distributed import all_gather_views, rows_of
+from isotrope.core.errors import WrongCoupling
 from isotrope.core.views import Views
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry, separable
 from isotrope.paradigm.separable import shared_loss
 from tests.training.ranks import Case, of_rank, on_two, one_process
@@ -132,6 +136,32 @@ def test_the_backend_is_the_one_asked_for(monkeypatch: pytest.MonkeyPatch, proce
     assert found["rowblock"] == pytest.approx(found["eager"], rel=1e-5)
     assert found["bfloat16"] != pytest.approx(found["eager"], rel=1e-5)
     assert found["bfloat16"] == pytest.approx(found["eager"], rel=1e-2)
+
+
+class OwnProduct(InfoNCE, register=False):
+    """InfoNCE whose formula compares the rows by itself, as if all anchors were there."""
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        logits = pairs.views.anchors @ pairs.views.positives.T / self.temperature
+        return logits.logsumexp(dim=1) - logits.diagonal()
+
+
+def test_a_formula_that_cannot_be_shared_is_refused_before_the_first_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(separable, "world_size", lambda: 2)
+    monkeypatch.setattr(separable, "all_reduce_sum", lambda share: share.detach())
+    monkeypatch.setattr(separable, "_separable", set())
+    x = torch.randn(2, 40, 8, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    whole = all_gather_views(Views(x[0], x[1]))
+    with pytest.raises(
+        WrongCoupling, match=r"the loss of 8 anchors is [\d.]+, and that of its two"
+    ):
+        shared_loss(OwnProduct(), whole)
+    shared_loss(InfoNCE(in_batch=False), whole._replace(views=Views(x[0], x[1], x[0])))
+    temperature = torch.tensor(0.1, requires_grad=True)
+    shared_loss(InfoNCE(temperature=temperature), whole).backward()
+    assert temperature.grad is not None
 
 
 def test_gathered_views_are_not_gathered_again() -> None:

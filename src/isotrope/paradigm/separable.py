@@ -11,12 +11,17 @@ import torch
 from torch import Tensor
 
 from isotrope.core.distributed import GlobalBatch, all_reduce_sum, world_size
+from isotrope.core.errors import WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Space
 
 __all__ = ["of_rows", "shared_loss"]
+
+_FEW = 8
+_separable: set[tuple[object, ...]] = set()
+"""Objectives and their choices whose shares were seen to add up in this process."""
 
 
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
@@ -67,9 +72,45 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     few = batch.fewest < objective.least_rows
     if processes == 1 or few or objective.coupling != "none":
         return objective.loss(batch.views, backend=backend)
+    _check_separable(objective, batch.views)
     share = of_rows(objective, batch.views, batch.rows, backend=backend)
     scaled = processes * share
     return all_reduce_sum(share) + (scaled - scaled.detach())
+
+
+def _check_separable(objective: Objective, views: Views) -> None:
+    """Try the declaration on a few rows, once for each objective and its choices.
+
+    A formula with a product of its own, instead of the statistics of the pairs, may take the first
+    rows of the other view for the positives of any share of the anchors.
+
+    Raises:
+        WrongCoupling: two halves do not add up to the loss of the rows.
+    """
+    choices = [v for v in objective.hyperparameters().values() if isinstance(v, (str, bool))]
+    kind = (objective.name, *choices)
+    if kind in _separable or len(views.anchors) < 2 * objective.least_rows:
+        return
+    few = min(_FEW, len(views.anchors))
+    first = replace(
+        views,
+        anchors=views.anchors[:few],
+        positives=views.positives[:few],
+        negatives=None if views.negatives is None else views.negatives[:few],
+        groups=None if views.groups is None else views.groups[:few],
+    )
+    first = first.detached().map(Tensor.double)
+    with torch.no_grad():
+        whole = objective.loss(first, backend="eager")
+        halves = [of_rows(objective, first, p) for p in (slice(0, few // 2), slice(few // 2, few))]
+        total = torch.stack(halves).sum()
+    if not torch.allclose(total, whole, rtol=1e-6, atol=1e-9, equal_nan=True):
+        raise WrongCoupling(
+            f"{objective.name} declares coupling='none', but the loss of {few} anchors is "
+            f"{float(whole):.6g}, and that of its two halves {float(total):.6g}: declare "
+            "coupling='batch', or ask the pairs for what the formula computes by itself"
+        )
+    _separable.add(kind)
 
 
 class _OneWay(Objective, register=False):
