@@ -27,17 +27,16 @@ from isotrope.objectives import (
     NTXent,
     VICReg,
 )
-from isotrope.paradigm import proof
+from isotrope.paradigm import objective_check
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.objective_check import Check, prove
 from isotrope.paradigm.proof import (
     BATCHES,
     EXACT,
-    Check,
     agreement,
     batch,
     double_entry,
     extended_entry,
-    prove,
 )
 
 Edit = Callable[[Any, Pairs, Terms], Terms]
@@ -115,7 +114,7 @@ def briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the last two checks, which take the longest and are not what fails."""
     for name in ("_coupled", "_finite"):
         passed = Check(name, 1, "not tried", passed=True)
-        monkeypatch.setattr(proof, name, lambda _, passed=passed: passed)
+        monkeypatch.setattr(objective_check, name, lambda _, passed=passed: passed)
 
 
 @pytest.mark.usefixtures("briefly")

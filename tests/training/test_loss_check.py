@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
-from isotrope.paradigm.proof import Check
+from isotrope.paradigm.objective_check import Check
 from isotrope.training.loss_check import _by_margin, check_file, check_loss
 from tests.training import historical_losses
 

@@ -9,7 +9,7 @@ from isotrope.cli.arguments import Parser
 from isotrope.core.table import table
 
 if TYPE_CHECKING:
-    from isotrope.paradigm.proof import Check
+    from isotrope.paradigm.objective_check import Check
 
 EPILOG = """\
 examples:
@@ -55,7 +55,7 @@ def run(arguments: Sequence[str]) -> int:
                 "which is tried at several widths: leave it out"
             )
         from isotrope.paradigm import registry
-        from isotrope.paradigm.proof import prove
+        from isotrope.paradigm.objective_check import prove
 
         objective = registry.find(named)
         checked = {objective.name: prove(objective)}

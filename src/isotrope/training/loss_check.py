@@ -3,7 +3,7 @@
 For anybody's loss: a function of anchors and positives, or a module. It is called on the embeddings
 of a small encoder, and the gradients of the encoder's weights, and of the loss's own, are compared
 with those of one plain call. What a user must provide is a file; an objective of isotrope in it
-goes to :func:`isotrope.paradigm.proof.prove` instead, which knows more of it.
+goes to :func:`isotrope.paradigm.objective_check.prove` instead, which knows more of it.
 """
 
 import copy
@@ -23,7 +23,8 @@ from isotrope.core.distributed import all_reduce_sum, process_group, rows_of
 from isotrope.core.errors import InputError
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.proof import DEGENERATE, Check, degenerate, prove, raised
+from isotrope.paradigm.objective_check import Check, prove, raised
+from isotrope.paradigm.proof import DEGENERATE, degenerate
 from isotrope.training.gradient_cache import cached
 from isotrope.training.launch import launch
 

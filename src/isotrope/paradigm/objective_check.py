@@ -1,0 +1,211 @@
+"""Runs every check of ``isotrope.paradigm.proof`` on one objective: ``isotrope check my_loss.py``.
+
+What a formula of a user raises is a line of the result, and a line that fails says where, and what
+that may mean.
+"""
+
+import itertools
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from isotrope.core.errors import WrongCoupling
+from isotrope.paradigm.forms import Symmetric
+from isotrope.paradigm.objective import INVARIANCES, Objective
+from isotrope.paradigm.proof import (
+    BATCHES,
+    DEGENERATE,
+    DTYPES,
+    EXACT,
+    SHAPES,
+    agreement,
+    batch,
+    degenerate,
+    double_entry,
+    extended_entry,
+    extremes,
+    infinite,
+    largest,
+    parts_entry,
+    settings,
+    variance,
+)
+
+__all__ = ["Check", "prove", "raised"]
+
+_IGNORED = (
+    "hard negatives or groups are left out (inf), or known to one of formula and components alone: "
+    "ask the pairs for them, which hold both, or declare takes_negatives = False, pairwise = False"
+)
+
+_REDUCED = (
+    "reduction, by which the parts become one number, is 'sum' where batch_level = True and the "
+    "formula adds up its anchors; or define attraction and repulsion"
+)
+_UNCOUPLED = (
+    "`coupling` or `holds` is declared wrongly, or the formula computes what it does not ask the "
+    'pairs for: declare coupling = "batch", which is right for every formula of their statistics'
+)
+_ONE_SIDED = (
+    "declare in `holds` what the formula treats as constant, or define `swapped_components`, what "
+    "the columns receive"
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One line of a proof.
+
+    Attributes:
+        name: what was checked.
+        tried: on how many inputs and settings.
+        worst: the largest error, or what was found.
+        passed: whether it holds; None if it could not be tried.
+        means: what it means that it does not hold.
+    """
+
+    name: str
+    tried: int
+    worst: str
+    passed: bool | None
+    means: str = ""
+
+
+def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> list[Check]:
+    """Prove a class with all its settings; seconds to a minute.
+
+    Args:
+        cls: the objective.
+        shapes: n x d of the batches; by default ``SHAPES`` without the last three, which
+            take most of the time.
+    """
+    shapes = SHAPES[:-3] if shapes is None else shapes
+    cases = [cls(**setting) for setting in settings(cls)]
+    batches = [batch(kind, *shape) for kind in BATCHES for shape in shapes]
+    with_terms = [case for case in cases if case.has_terms]
+    forms = with_terms + [case.symmetric() for case in with_terms]
+    few = [batch("random", 24, 6), batch("clustered", 24, 6)]
+    reduced = _REDUCED if cls.batch_level else ""
+    return [
+        _entries("formula = components (autograd, float64)", double_entry, forms, batches),
+        _entries(
+            "the same with further negatives and groups", extended_entry, forms, few, _IGNORED
+        ),
+        _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, reduced),
+        *(_invariant(name, cases, batches) for name in INVARIANCES),
+        _coupled(cls),
+        _finite(cls),
+    ]
+
+
+def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Tensor]]) -> Check:
+    """Whether exactly what is declared leaves the value as it is."""
+    label = f"invariance: {name}"
+    declared = [case for case in cases if name in case.invariances]
+    others = [case for case in cases if name not in case.invariances]
+    try:
+        worst = largest(variance(c, name, a, b) for c in declared for a, b in batches)
+        # what is not declared must be seen to change
+        still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
+    except Exception as error:  # whatever somebody's formula raises is the finding
+        return raised(label, error)
+    evidence = f"{worst:.1e}" if declared else "not declared, and changes"
+    if still:
+        evidence = "not declared, but nothing changes"
+    return Check(label, len(cases), evidence, worst <= EXACT and not still)
+
+
+def _coupled(cls: type[Objective]) -> Check:
+    """Whether every way to the loss is the same one: it is decided by what the class declares."""
+    name = "backends and two processes = eager"
+    plain = [cls(**setting) for setting in settings(cls) if "preset" not in setting]
+    cases = [form for case in plain for form in (case, case.symmetric())]
+    batches = [batch(kind, n, 6) for kind in ("random", "clustered") for n in (24, 600)]
+    return _entries(name, agreement, cases, batches, _UNCOUPLED)
+
+
+def _entries(
+    name: str,
+    error: Callable[[Objective, Tensor, Tensor], float],
+    cases: list[Objective],
+    batches: list[tuple[Tensor, Tensor]],
+    means: str = "",
+) -> Check:
+    if not cases:
+        return Check(name, 0, "no components: not on the sphere, or not written", passed=True)
+    errors = []
+    for case, views in itertools.product(cases, batches):
+        try:
+            errors.append((error(case, *views), case, views[0]))
+        except WrongCoupling as wrong:
+            return Check(name, len(cases) * len(batches), str(wrong), passed=False)
+        except Exception as why:  # whatever somebody's formula raises is the finding
+            return raised(name, why, means) if means else raised(name, why)
+    worst = largest(error for error, *_ in errors)
+    if passed := worst <= EXACT:
+        means = ""
+    else:
+        wrong_cases = [(case, views) for error, case, views in errors if not error <= EXACT]
+        where = _where(wrong_cases, len(errors))
+        means = f"{means}; {where}" if means else where
+    return Check(name, len(errors), f"{worst:.1e}", passed, means)
+
+
+def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
+    """Say what the wrong ones have in common, which is where to look."""
+    case, views = wrong[0]
+    found = f"wrong in {len(wrong)} of {tried}, first in {case!r} at {_shape(views)}"
+    if all(isinstance(case, Symmetric) for case, _ in wrong):
+        return f"only in the symmetric form: {_ONE_SIDED}; {found}"
+    return found
+
+
+def _shape(views: Tensor) -> str:
+    return " x ".join(map(str, views.shape))
+
+
+def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
+    """Return the line of a check that a loss broke off.
+
+    Args:
+        name: of the check.
+        error: what was raised; the place in the user's file is added to what it means.
+        means: what that means.
+    """
+    lines = str(error).strip().splitlines() or [""]
+    libraries = [Path(file).parents[depth] for file, depth in ((__file__, 1), (torch.__file__, 0))]
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not any(Path(frame.filename).is_relative_to(library) for library in libraries)
+    ]
+    if frames:
+        means += f"; raised in {Path(frames[-1].filename).name}, line {frames[-1].lineno}"
+    return Check(
+        name, 0, f"{type(error).__name__}: {lines[-1].strip()}"[:80], passed=False, means=means
+    )
+
+
+def _finite(cls: type[Objective]) -> Check:
+    inputs = [(case, dtype) for case in DEGENERATE for dtype in DTYPES]
+    tried = [(setting, *where) for setting in settings(cls) for where in inputs]
+    # at the ends of the ranges a gradient divided by a norm of 1e-3 leaves float16
+    tried += [
+        (setting, case, dtype)
+        for setting in extremes(cls)
+        for case, dtype in inputs
+        if (case, dtype) != ("tiny norms", torch.float16)
+    ]
+    name, bad = "finite on degenerate input", []
+    for setting, case, dtype in tried:
+        where = f"at {case}, {dtype}, {setting or 'defaults'}"
+        try:
+            found = infinite(cls(**setting), *degenerate(case, dtype))
+        except Exception as error:  # whatever somebody's formula raises is the finding
+            return raised(name, error, f"training would stop here: {where}")
+        bad += [f"{what} {where}" for what in found]
+    return Check(name, len(tried), bad[0] if bad else "finite", not bad)
