@@ -25,6 +25,10 @@ def test_the_scores_are_those_of_the_features():
     parts = [knn(*features(data), name="sums"), linear_probe(*features(data), quick, name="sums")]
     assert (found.kind, found.name) == ("knn+linear", "sums")
     assert found.metrics == parts[0].metrics | parts[1].metrics
+    for given in found.details.values():  # these features come without their pictures
+        assert given.pop("repeated") == 0
+    for alone in (parts[0].details["knn"], parts[1].details["linear"]):
+        assert alone.pop("repeated") is None
     assert found.details == parts[0].details | parts[1].details
     assert found.items.keys() == parts[0].items.keys() | parts[1].items.keys()
     assert found.provenance["data"] == data.fingerprint

@@ -177,7 +177,7 @@ def raised(name: str, error: Exception, means: str = "training would stop here")
         means: what that means.
     """
     lines = str(error).strip().splitlines() or [""]
-    libraries = [Path(file).parents[depth] for file, depth in ((__file__, 1), (torch.__file__, 0))]
+    libraries = (Path(__file__).parent.parent, Path(torch.__file__).parent)
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -40,6 +40,7 @@ class _Unknown(Tensor):
         Tensor.shape.__get__,  # type: ignore[attr-defined]
         Tensor.dtype.__get__,  # type: ignore[attr-defined]
         Tensor.device.__get__,
+        Tensor.layout.__get__,  # type: ignore[attr-defined]
     )
     _NUMBERS = (Tensor.__bool__, Tensor.__float__, Tensor.__iter__, Tensor.item, Tensor.tolist)
 
