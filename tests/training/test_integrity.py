@@ -15,6 +15,7 @@ from isotrope.training.fit_text import fit
 from isotrope.training.run import checkpoint, read_checkpoint
 from tests.core.test_checksum import same
 from tests.training.conftest import QUICK, sentences
+from tests.training.interrupted import power_cut
 from tests.training.test_text import rows, weights
 
 
@@ -180,3 +181,17 @@ def test_a_run_does_not_go_on_with_other_text(runs: dict, stopped: dict) -> None
     corpus.write_text(whole)
     manifest.unlink()
     assert_same_run(fit(**stopped, resume=True).output, Path(runs["output"]))
+
+
+def test_a_run_does_not_go_on_with_another_dev_file(quick: dict, tmp_path: Path) -> None:
+    dev, texts = tmp_path / "dev.tsv", sentences(10)
+    scored = [f"{i % 5}\t{texts[i]}\t{texts[i - 1]}\n" for i in range(10)]
+    settings = {**quick, "dev": str(dev), "checkpoint_every": 2}
+    dev.write_text("".join(scored))
+    with power_cut(5):
+        fit(**settings)
+    dev.write_text("".join(scored[:8]))
+    with pytest.raises(CannotResume, match=r"what the dev STS Spearman \(dev.tsv\) is measured on"):
+        fit(**settings, resume=True)
+    dev.write_text("".join(scored))
+    assert fit(**settings, resume=True).result.metrics["steps"] == quick["max_steps"]

@@ -249,6 +249,8 @@ class Dev(L.Callback):
         patience: evaluations without a rise after which the run ends; None for no end but the last
             step.
         curves: measures what is held out, by column; None where nothing is.
+        data: the fingerprint of what is scored, with which alone a run goes on; None where the
+            training data have it, or there is nothing to score.
     """
 
     metrics: Metrics
@@ -268,8 +270,9 @@ class Dev(L.Callback):
         otherwise: str,
         patience: int | None = None,
         curves: Callable[[], Mapping[str, float]] | None = None,
+        data: str | None = None,
     ) -> None:
-        self.curves = curves
+        self.curves, self.data = curves, data
         self.score, self.name, self.column = score, name, column
         self.every, self.last, self.patience = every, last, patience
         self.keeps_best, self.otherwise = keeps_best, otherwise
@@ -360,10 +363,22 @@ class Dev(L.Callback):
             "items": {step: torch.from_numpy(e.items) for step, e in evaluations.items()},
             "gold": None if gold is None else torch.from_numpy(gold),
             "weights": self.weights,
+            "data": self.data,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from the scores of a checkpoint."""
+        """Continue from the scores of a checkpoint.
+
+        Raises:
+            CannotResume: the score is of other data now, and no change of it would mean anything.
+        """
+        before = state_dict.get("data", self.data)  # an older checkpoint does not have it
+        if before != self.data:
+            raise CannotResume(
+                f"cannot resume: what the {self.name} is measured on has changed since the "
+                f"checkpoint (fingerprint {before} then, {self.data} now); restore it, or start "
+                "again in another output folder"
+            )
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
         gold = state_dict.get("gold")

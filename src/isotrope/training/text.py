@@ -201,8 +201,8 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             patience=settings.patience,
             otherwise=_NOT_SCORED,
             curves=_held_out_curves(settings, module, stores),
+            data=None if watch is None else watch.fingerprint,
         ),
-        dev_data=None if watch is None else watch.fingerprint,
         batches=batches,
     )
 
@@ -530,7 +530,6 @@ class TextTask(TrainingTask):
 
     Attributes:
         batches: the records of every step, and the tokens of each data set.
-        dev_data: the fingerprint of what the dev score is measured on, if there is one.
     """
 
     kind = "train"
@@ -539,7 +538,6 @@ class TextTask(TrainingTask):
     settings: TrainSettings
     module: SimCSE
     batches: DatasetMixture | StreamedBatches
-    dev_data: str | None
 
     def loader(self, start: int) -> DataLoader[Batch]:
         """Return a loader of the batches from step ``start`` on."""
@@ -621,7 +619,7 @@ class TextTask(TrainingTask):
             },
             "dev": None
             if best is None
-            else {"name": dev.name, "kind": settings.dev, "data": self.dev_data},
+            else {"name": dev.name, "kind": settings.dev, "data": dev.data},
             "data": {
                 "files": list(settings.files),
                 "records": report.kept,
