@@ -190,7 +190,12 @@ def audit(
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
     from isotrope.diagnostics.audit.rows import embed_rows, read_rows
-    from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
+    from isotrope.diagnostics.audit.run import (
+        audit_rows,
+        check_negatives,
+        check_numbers,
+        checked_objective,
+    )
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.paradigm import registry
     from isotrope.training.dev_score import dev_metric_of_file
@@ -202,6 +207,7 @@ def audit(
     page = None if output is None else _audit_page()
     metric = None if dev in (None, "auto") else dev_metric_of_file(Path(str(dev)))
     rows = read_rows(data, columns=columns, groups=groups, views=views)
+    check_negatives(chosen, rows)
     if mine and rows.views == "dropout":
         raise InputError("hard negatives are of pairs; these are single texts: leave mine out")
     loaded = (

@@ -13,7 +13,7 @@ from isotrope.core.errors import InputError
 from isotrope.data.text.corpora import Record
 from isotrope.data.text.datasets import named_errors
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
-from isotrope.diagnostics.audit.run import checked_objective
+from isotrope.diagnostics.audit.run import check_negatives, checked_objective
 from isotrope.diagnostics.audit.settings import recommend, settings_table
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm import registry
@@ -126,6 +126,7 @@ def _recommended(
         most=max(_ROWS, settings.batch_size),
         seed=settings.seed,
     )
+    check_negatives(objective, rows)
     embedded = embed_rows(
         encoder,
         rows,

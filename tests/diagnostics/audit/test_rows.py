@@ -103,6 +103,21 @@ def test_pairs_are_the_plain_embeddings_and_dropout_makes_two_views(
     assert not any(module.training for module in encoder.modules())
 
 
+def test_hard_negatives_are_embedded_as_training_embeds_them(encoder: SentenceEncoder) -> None:
+    texts, hard = sentences(8), sentences(8, seed=3)
+    rows = read_rows([*zip(texts, texts[::-1], hard, strict=True)])
+    found = embed_rows(encoder, rows, max_length=16, prompts=("query ", "passage "))
+    expected = encoder.encode([f"passage {text}" for text in hard], max_length=16)
+    np.testing.assert_allclose(found.negatives, expected, atol=1e-6)
+    batch = found.batch(torch.tensor([5, 2]))
+    assert torch.equal(batch.negatives, found.negatives[[5, 2]])
+    assert found.lengths.shape == (8, 3)
+    audited = audit([*zip(texts, texts[::-1], hard, strict=True)], encoder=encoder, dev=None)
+    assert audited.title.startswith("8 pairs with a hard negative each of the data")
+    with pytest.raises(InputError, match="mhe takes no hard negatives, but the data has a third"):
+        audit([*zip(texts, texts, hard, strict=True)], objective="mhe", encoder=encoder)
+
+
 def test_rows_that_share_a_text_are_a_group(encoder: SentenceEncoder) -> None:
     rows = read_rows([("one text", "x y"), ("another", "X, y!"), ("third", "z")])
     groups = embed_rows(encoder, rows, max_length=8).groups

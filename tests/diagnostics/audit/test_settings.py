@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from isotrope.core.views import Views
 from isotrope.diagnostics.audit.settings import GRID, Setting, recommend, settings_table
 from isotrope.diagnostics.observe import measure
 from isotrope.objectives.dcl import DCL
@@ -26,6 +27,20 @@ def test_a_line_of_the_table_is_the_anatomy_of_its_batch(objective) -> None:
     for line in own:
         for name in ("dissipation", "dead", "hardest_share", "above_bound"):
             assert getattr(line, name) == pytest.approx(numbers[name], abs=1e-12)
+
+
+def test_the_hard_negatives_of_a_batch_are_in_it() -> None:
+    rows = embedded(32, noise=1.5)
+    hard = rows.anchors + 0.1 * rows.positives.flip(0)  # nearer than the positives
+    with_hard = of(rows.anchors, rows.positives, negatives=hard)
+    own = [line for line in settings_table(with_hard, InfoNCE(), batch_size=32) if line.own]
+    numbers = measure(InfoNCE(), Views(rows.anchors, rows.positives, hard))
+    (without,) = {
+        line.dissipation for line in settings_table(rows, InfoNCE(), batch_size=32) if line.own
+    }
+    for line in own:
+        assert line.dissipation == pytest.approx(numbers["dissipation"], abs=1e-5)
+        assert line.dissipation > without + 0.2
 
 
 def test_batch_sizes_stay_within_the_rows() -> None:

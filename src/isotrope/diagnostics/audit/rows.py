@@ -9,7 +9,7 @@ training does not push them apart, and nothing here counts a push between them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -67,6 +67,7 @@ class Embedded:
         anchors: n x d, raw.
         positives: n x d, raw.
         groups: int64 (n), equal for rows that are not negatives of each other.
+        negatives: n x d, raw, a hard negative of each row; None where the rows have none.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -75,11 +76,15 @@ class Embedded:
     anchors: Tensor
     positives: Tensor
     groups: Tensor
+    negatives: Tensor | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
             raise InputError(f"{len(self.anchors)} row is too few to compare; give at least 2")
-        for name, rows in (("anchor", self.anchors), ("positive", self.positives)):
+        views = {"anchor": self.anchors, "positive": self.positives}
+        if self.negatives is not None:
+            views["hard negative"] = self.negatives
+        for name, rows in views.items():
             broken = (~rows.isfinite()).any(dim=1).nonzero().flatten()
             if len(broken):
                 raise InputError(
@@ -92,7 +97,8 @@ class Embedded:
 
     def batch(self, rows: Tensor) -> Views:
         """Return the views of some rows (their numbers, b integers) as one batch."""
-        return Views(self.anchors[rows], self.positives[rows], groups=self.groups[rows])
+        negatives = None if self.negatives is None else self.negatives[rows]
+        return Views(self.anchors[rows], self.positives[rows], negatives, groups=self.groups[rows])
 
 
 @dataclass(frozen=True)
@@ -101,7 +107,7 @@ class EmbeddedTexts(Embedded):
 
     Attributes:
         cut: n booleans, whether a text of the row has more tokens than training reads.
-        lengths: int64 (n x 1 or 2), tokens of its texts, cut or not.
+        lengths: int64 (n x texts of a row), tokens of its texts, cut or not.
     """
 
     cut: NDArray[np.bool_]
@@ -205,13 +211,13 @@ def embed_rows(
     seed: int = 0,
     progress: bool = False,
 ) -> EmbeddedTexts:
-    """Embed both views of every row, cut as training cuts them.
+    """Embed both views of every row, and its hard negative, cut as training cuts them.
 
     Args:
         encoder: the encoder that training will begin with.
         rows: the records.
         max_length: the most tokens of a text, as ``isotrope train --max-length``.
-        prompts: put before anchors and positives.
+        prompts: put before anchors, and before positives and negatives.
         seed: of dropout.
         progress: show a bar on stderr.
 
@@ -232,13 +238,14 @@ def embed_rows(
         ]
     groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
     cut = np.asarray((lengths > limit).any(axis=1))
-    return EmbeddedTexts(views[0], views[1], groups, cut, lengths)
+    negatives = views[2] if len(views) > 2 else None
+    return EmbeddedTexts(views[0], views[1], groups, cut, lengths, negatives=negatives)
 
 
 def _prompted(rows: PairedRows, prompts: tuple[str, str]) -> list[list[str]]:
-    """Return the anchors, and the positives where they are texts of their own."""
-    columns = zip(prompts, zip(*rows.texts, strict=True), strict=False)
-    return [[prompt + text for text in column] for prompt, column in columns]
+    """Return the anchors, and the positives and hard negatives where they are texts."""
+    columns = enumerate(zip(*rows.texts, strict=True))
+    return [[prompts[min(number, 1)] + text for text in column] for number, column in columns]
 
 
 def _in_memory(data: object, columns: Sequence[str]) -> Iterator[Record]:

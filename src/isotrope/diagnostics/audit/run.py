@@ -17,7 +17,7 @@ from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["audit_pictures", "audit_rows", "check_numbers", "checked_objective"]
+__all__ = ["audit_pictures", "audit_rows", "check_negatives", "check_numbers", "checked_objective"]
 
 _PARTNERS = 16  # of a row in the ledger
 _MINED = 100  # hard negatives of a row, at most: memory grows with them
@@ -48,6 +48,19 @@ def checked_objective(
     except ValueError as error:  # one that needs more than a batch
         raise InputError(f"{objective.name} cannot be audited: {error}") from error
     return objective
+
+
+def check_negatives(objective: Objective, rows: PairedRows) -> None:
+    """Refuse hard negatives for which an objective has no place, as training does.
+
+    Raises:
+        InputError: rows with a hard negative, and an objective that takes none.
+    """
+    if objective.takes_negatives is False and len(rows.texts[0]) > 2:
+        raise InputError(
+            f"objective {objective.name} takes no hard negatives, but {rows.name} has a third "
+            "column: remove it, or choose infonce"
+        )
 
 
 def check_numbers(

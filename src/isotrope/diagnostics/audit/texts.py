@@ -73,6 +73,8 @@ class TextAudit(Audit):
     def title(self) -> str:
         """What was audited, in a line."""
         what = "texts" if self.rows.views == "dropout" else "pairs"
+        if len(self.rows.texts[0]) > 2:
+            what += " with a hard negative each"
         return (
             f"{len(self.rows):,} {what} of {self.rows.name}, {self.encoder}, "
             f"{self.objective.name}, batches of {self.batch_size}"
