@@ -10,7 +10,7 @@ from isotrope.cli.main import guarded
 from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images
 
-from .conftest import IMAGES
+from .conftest import IMAGES, sentences
 
 WARNING = "warning: without dropout the two views are the same; the positives teach nothing"
 
@@ -32,6 +32,26 @@ def test_no_progress_mutes_neither_warnings_nor_the_data(
     assert re.search(r"^\d+ texts \(\d+ duplicates dropped, \d+ held out\)", told[1])
     assert told[0].startswith("on cpu, precision 32")
     assert any(line.startswith("step 0 of 2: loss ") for line in told)
+
+
+def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
+    quick: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts, hard = sentences(200), sentences(200, seed=1)
+    rows = [(text, hard[i % 5], "" if i % 10 == 0 else hard[i]) for i, text in enumerate(texts)]
+    rows += [(f"{text} alone", "", "") for text in texts[:7]]
+    file = tmp_path / "triples.tsv"
+    file.write_text("".join("\t".join(row) + "\n" for row in rows))
+    settings = {**quick, "files": [str(file)], "max_steps": 2, "dev": "auto", "holdout": 0.3}
+    outcome = fit(**{**settings, "progress": True})
+    told = capsys.readouterr().err
+    data = outcome.result.details["data"]
+    count, held = data["empty_skipped"], data["holdout"]
+    assert count == 27
+    assert f"{held} held out, 27 with an empty text left out)" in told
+    assert "warning: 20 pairs without a hard negative are left out" in told
+    assert data["holdout_trained_on"] == held  # five answers, each of many rows
+    assert f"warning: {held} of {held} held-out records have a text that a record with" in told
 
 
 def test_without_a_terminal_a_line_for_each_logged_step_and_score(

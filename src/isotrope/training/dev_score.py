@@ -33,11 +33,15 @@ class DevMetric:
         name: the name.
         score: the function of an encoder; larger is better, out of 100.
         fingerprint: of the texts that are scored and of what is expected of them.
+        records: held-out records that it is measured on, if they are.
+        trained_on: those of them that have a text in common with a record that is trained on.
     """
 
     name: str
     score: Callable[[Encoder], DevEvaluation]
     fingerprint: str
+    records: int = 0
+    trained_on: int = 0
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:
@@ -94,7 +98,7 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
     Raises:
         InputError: too few records are held out.
     """
-    sets = []
+    sets, looked_at, met = [], 0, 0
     for name, store in stores.items():
         # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
@@ -102,6 +106,7 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
         with named_errors(name):
             records = list(islice(store.held_out(), 0, None, stride))
             chosen = None if groups is None else groups[::stride]
+            looked_at, met = looked_at + len(records), met + store.trained_on(records)
             sets.append(holdout_set(records, store.report.views, groups=chosen))
 
     def score(encoder: Encoder) -> DevEvaluation:
@@ -112,4 +117,5 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
         return DevEvaluation(100 * float(items.mean()), items)
 
     count = sum(len(data.queries) for data in sets)
-    return DevMetric(f"held-out MRR@10 of {count} queries", score, fingerprint(sets))
+    name = f"held-out MRR@10 of {count} queries"
+    return DevMetric(name, score, fingerprint(sets), looked_at, met)

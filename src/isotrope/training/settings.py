@@ -404,7 +404,7 @@ class TrainSettings(RunSettings):
         "risen above the best one; needs --dev",
     )
     holdout: float = Field(
-        0.0, ge=0, le=0.5, description="share of the text never trained on (dev auto: 0.1)"
+        0.0, ge=0, le=0.5, description="share of the records never trained on (dev auto: 0.1)"
     )
     batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
     epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")

@@ -204,6 +204,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             data=None if watch is None else watch.fingerprint,
         ),
         batches=batches,
+        watch=watch,
     )
 
 
@@ -530,6 +531,7 @@ class TextTask(TrainingTask):
 
     Attributes:
         batches: the records of every step, and the tokens of each data set.
+        watch: what the dev score is, if there is one.
     """
 
     kind = "train"
@@ -538,6 +540,7 @@ class TextTask(TrainingTask):
     settings: TrainSettings
     module: SimCSE
     batches: DatasetMixture | StreamedBatches
+    watch: DevMetric | None
 
     def loader(self, start: int) -> DataLoader[Batch]:
         """Return a loader of the batches from step ``start`` on."""
@@ -556,11 +559,19 @@ class TextTask(TrainingTask):
         for name, store in self.batches.stores.items():
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
+            empty = f", {own.empty_skipped:,} with an empty text left out"
             say(
                 f"{whose}{own.kept:,} {_unit(own)} "
-                f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out), "
+                f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out"
+                f"{empty if own.empty_skipped else ''}), "
                 f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
             )
+            if own.unopposed:
+                warn(
+                    f"warning: {own.unopposed:,} pairs without a hard negative are left out; to "
+                    "train on all pairs without hard negatives, leave the third column out "
+                    "(--columns anchor,positive)"
+                )
             if own.groups_dropped:
                 warn(
                     f"warning: the group ({settings.groups}) of {own.groups_dropped:,} duplicates "
@@ -568,6 +579,13 @@ class TextTask(TrainingTask):
                     "rows of that group; join groups that share a record, as `isotrope audit "
                     "--groups` does in grouped.jsonl"
                 )
+        if self.watch is not None and self.watch.trained_on:
+            warn(
+                f"warning: {self.watch.trained_on:,} of {self.watch.records:,} held-out records "
+                "have a text that a record with another anchor has, too, and is trained on (the "
+                "same answer, or the pair the other way round); the dev score is better there "
+                "than on new text"
+            )
         say(
             f"{self.module.steps:,} steps of {settings.batch_size}{pieces}; "
             f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"
@@ -625,8 +643,10 @@ class TextTask(TrainingTask):
                 "records": report.kept,
                 "unit": _unit(report),
                 "duplicates_dropped": report.duplicates_dropped,
+                "empty_skipped": report.empty_skipped,
                 "truncated_share": report.truncated_share,
                 "holdout": report.held_out,
+                "holdout_trained_on": None if self.watch is None else self.watch.trained_on,
                 "views": report.views,
                 **self._datasets(),
             },

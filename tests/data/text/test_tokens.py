@@ -116,6 +116,24 @@ def test_texts_without_tokens_are_left_out(make: Make) -> None:
     assert store.report.empty_skipped == 3
 
 
+def test_pairs_without_a_hard_negative_are_counted(make: Make) -> None:
+    store = make([("a", "b", "n"), ("c", "d", ""), ("e", "", "n"), ("f", "g", "n"), ("", "h", "")])
+    assert stored(store, 0) == [ids("a"), ids("f")]
+    assert (store.report.empty_skipped, store.report.unopposed) == (3, 1)
+
+
+def test_held_out_records_whose_texts_are_trained_on_are_counted(make: Make) -> None:
+    pairs = [(f"question {i}", f"answer {i}") for i in range(200)]
+    alone = make(pairs, holdout=0.2)
+    assert alone.report.held_out > 20
+    assert alone.trained_on([*alone.held_out()]) == 0
+    both = make([*pairs, *((answer, question) for question, answer in pairs)], holdout=0.2)
+    held = [*both.held_out()]
+    # the same pair the other way round is trained on, unless its answer was chosen, too
+    expected = sum((b, a) not in held for a, b in held)
+    assert both.trained_on([(a.upper(), f"{b}!", "other") for a, b in held]) == expected > 20
+
+
 def test_large_vocabularies_take_four_bytes(make: Make) -> None:
     def big(texts: list[str], max_length: int) -> tuple[list[list[int]], int]:
         return [[70_000 + len(text)] for text in texts], 0

@@ -65,7 +65,7 @@ class StoreReport:
         kept: records that are trained on.
         records: records formed, duplicates and held-out ones included.
         duplicates_dropped: exact repetitions of an earlier record.
-        empty_skipped: records with an empty text, or a text without any token.
+        empty_skipped: records left out for an empty text, or a text without any token.
         held_out: records in ``holdout.jsonl``.
         neighbours_dropped: adjacent pairs left out because they share a text with a held-out one.
         texts: texts tokenised.
@@ -76,6 +76,7 @@ class StoreReport:
         grouped: whether records have groups of their own.
         groups_dropped: repetitions of an earlier record that have another group, which is dropped
             with them.
+        unopposed: records of ``empty_skipped`` in which nothing but the hard negative is empty.
     """
 
     views: str
@@ -93,6 +94,7 @@ class StoreReport:
     fingerprint: str
     grouped: bool = False
     groups_dropped: int = 0
+    unopposed: int = 0
 
 
 class TooFewRecords(InputError):
@@ -110,7 +112,7 @@ def joined(reports: Sequence[StoreReport]) -> StoreReport:
         return first
     counts = (
         "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
-        "groups_dropped"
+        "groups_dropped unopposed"
     )
     totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
     return replace(
@@ -200,6 +202,19 @@ class TokenStore:
         with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
             for line in handle:
                 yield tuple(json.loads(line))
+
+    def trained_on(self, records: Sequence[Sequence[str]]) -> int:
+        """Return how many of these records have an anchor or a positive that is trained on.
+
+        Texts are the same up to case and punctuation, as everywhere.
+        """
+        marks = np.array(
+            [[hash64(near_identical(text)) for text in record[:2]] for record in records], np.uint64
+        )
+        met = np.zeros(marks.shape, dtype=bool)
+        for start in range(0, len(self._groups), CHUNK):
+            met |= np.isin(marks, self._groups[start : start + CHUNK])
+        return int(met.any(axis=1).sum())
 
     def held_out_groups(self) -> NDArray[np.int64] | None:
         """Return one hash per held-out record, equal for records of a group; None without groups.
@@ -426,6 +441,7 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         fingerprint=fingerprint.hexdigest(),
         grouped=writer.grouped,
         groups_dropped=_groups_dropped(folder, repeated_file) if writer.grouped else 0,
+        unopposed=former.unopposed,
     )
     if kept < 2:
         found = f"{duplicates} repeated, {held_out} held out, {former.empty} empty"
