@@ -3,7 +3,7 @@
 import csv
 import json
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -175,19 +175,29 @@ def json_rows(path: Path, choose: Choose) -> Iterator[Row]:
     A blank line is yielded as a row of missing values.
 
     Raises:
-        InputError: as :func:`json_objects`, or a key that is not there.
+        InputError: as :func:`json_objects`, a key that is not there, or keys of which others would
+            be chosen than of the first object's.
     """
-    names: Sequence[str] | None = None
+    names: list[str] | None = None
+    before: Collection[str] = ()
     for number, value in json_objects(path):
         if names is None:
             if not value:
                 continue
-            names = choose(path, list(value))
+            names, before = list(choose(path, list(value))), value.keys()
         if value and (missing := next((n for n in names if n not in value), None)) is not None:
             raise InputError(
                 f"{place(path, number)}: no key {missing!r}{nearest(missing, value)}; "
                 f"found {', '.join(map(repr, value))}"
             )
+        if value and value.keys() != before:
+            before = value.keys()
+            if (others := list(choose(path, list(value)))) != names:
+                raise InputError(
+                    f"{place(path, number)}: by its keys {', '.join(map(repr, others))} would be "
+                    f"read, by those of the first object {', '.join(map(repr, names))}; give all "
+                    "the same keys, or choose columns by name"
+                )
         yield number, tuple(value.get(name) for name in names)
 
 

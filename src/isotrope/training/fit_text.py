@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cas
 
 from isotrope.core.errors import InputError, LostProcess
 from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
-from isotrope.data.text.in_memory import is_in_memory, named_datasets, write_records
+from isotrope.data.text.in_memory import is_in_memory, named_datasets, unread_columns, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import RunSettings, TrainSettings
@@ -104,7 +104,7 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
-    from isotrope.training.text import train
+    from isotrope.training.text import train, warn_unread
 
     with python_messages(TrainSettings):
         options: dict[str, Any] = by_name({**settings})
@@ -128,6 +128,9 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
         stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
         written = {**options, "files": _files(sources, stored), "columns": []}
         tables = {stored[name]: memory[name] for name in stored}
+        for name, data in memory.items():
+            if left := unread_columns(data, checked.columns, checked.groups):
+                warn_unread(f"the data {name}".strip(), left)
         with _written(tables, checked.columns, checked.groups, output):
             return train(TrainSettings.read(written, python=True), resume=resume)
 

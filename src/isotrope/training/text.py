@@ -78,6 +78,7 @@ __all__ = [
     "store_of",
     "summary",
     "train",
+    "warn_unread",
 ]
 
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
@@ -135,7 +136,7 @@ def check(
         try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
     for name in settings.datasets:  # the first record: what is wrong with the files shows early
-        next(_records(settings, name))
+        next(_records(settings, name, unread=warn_unread))
     return encoder_of(settings), objectives, watch
 
 
@@ -403,11 +404,27 @@ def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
                 yield module, name
 
 
-def _records(settings: TrainSettings, name: str) -> Iterator[Record]:
+def _records(
+    settings: TrainSettings,
+    name: str,
+    unread: Callable[[Path, Sequence[str]], None] | None = None,
+) -> Iterator[Record]:
     with named_errors(name):
-        files = [Path(file) for file in settings.datasets[name]]
-        columns, streaming = settings.columns or None, settings.streaming is not None
-        yield from read(files, columns=columns, groups=settings.groups, streaming=streaming)
+        yield from read(
+            [Path(file) for file in settings.datasets[name]],
+            columns=settings.columns or None,
+            groups=settings.groups,
+            streaming=settings.streaming is not None,
+            unread=unread,
+        )
+
+
+def warn_unread(path: object, names: Sequence[str]) -> None:
+    """Say which columns of a table are not trained on."""
+    warn(
+        f"warning: {path}: the columns {', '.join(map(repr, names))} are not read; those of the "
+        "texts are chosen by --columns, one of groups by --groups"
+    )
 
 
 def store_of(
@@ -455,6 +472,7 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
             "--query-prompt and --passage-prompt out, or remove default_prompt_name from its "
             "config_sentence_transformers.json"
         )
+    encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 

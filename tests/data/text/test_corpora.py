@@ -94,11 +94,57 @@ def test_the_usual_columns(tmp_path: Path, names: list[str]) -> None:
     assert texts_of([path]) == [(row[0],) for row in rows]
 
 
+@pytest.mark.parametrize(
+    ("names", "left"),
+    [
+        (["anchor", "positive", "negative_1"], "'negative_1' would not be read"),
+        (["anchor", "positive", "negative", "negatives"], "'negatives' would not be read"),
+        (["text", "text_pair"], "say which are meant: --columns text,text_pair or text"),
+        (["sentence2", "sentence", "idx"], "--columns sentence,sentence2 or sentence"),
+        (["text", "positive"], "'positive' would not be read"),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_further_texts_of_a_record_are_not_left_out(
+    tmp_path: Path, names: list[str], left: str, suffix: str
+) -> None:
+    path = write(tmp_path / f"a{suffix}", [tuple(f"{n} {i}" for n in names) for i in "01"], names)
+    with pytest.raises(InputError, match=left):
+        texts_of([path])
+    assert texts_of([path], columns=names[:1]) == [(f"{names[0]} {i}",) for i in "01"]
+
+
+def test_columns_that_nobody_named_are_told(tmp_path: Path) -> None:
+    rows = [("a", "b", "0", "x"), ("c", "d", "1", "y")]
+    path = write(tmp_path / "a.csv", rows, ["anchor", "positive", "label", "id"])
+    told: list[tuple[Path, list[str]]] = []
+    found = [*read([path], unread=lambda file, names: told.append((file, [*names])))]
+    assert [record.texts for record in found] == [("a", "b"), ("c", "d")]
+    assert told == [(path, ["label", "id"])]
+    list(read([path], groups="label", unread=lambda file, names: told.append((file, [*names]))))
+    assert told[1:] == [(path, ["id"])]
+    columns = ["anchor", "positive"]
+    list(read([path], columns=columns, unread=lambda *_: pytest.fail("they were named")))
+
+
+def test_a_later_object_with_a_hard_negative_is_not_read_as_a_pair(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    first = '{"anchor": "a", "positive": "b"}\n'
+    path.write_text(f'{first}{{"positive": "d", "anchor": "c", "id": 1}}\n{first}')
+    assert texts_of([path]) == [("a", "b"), ("c", "d"), ("a", "b")]
+    path.write_text(f'{first}{{"anchor": "c", "positive": "d", "negative": "e"}}\n')
+    with pytest.raises(InputError, match=r"line 2: by its keys 'anchor', 'positive', 'negative'"):
+        texts_of([path])
+
+
 def test_a_tab_in_txt_is_text_and_tsv_knows_no_quotes(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ttwo\n")
     (tmp_path / "a.tsv").write_text('"one\t"two" three\n')
     assert texts_of([tmp_path / "a.txt"]) == [("one\ttwo",)]
     assert texts_of([tmp_path / "a.tsv"]) == [('"one', '"two" three')]
+    (tmp_path / "a.tsv").write_text('"one"\t"two, three"\n"four"\t"five"\n')
+    with pytest.raises(InputError, match="fields in quotes, which a .tsv keeps as text"):
+        texts_of([tmp_path / "a.tsv"])
 
 
 def test_byte_order_mark_windows_line_ends_and_blank_lines(tmp_path: Path) -> None:

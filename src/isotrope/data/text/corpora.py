@@ -7,7 +7,9 @@ record decide which:
 - ``.tsv``: ``anchor<TAB>positive[<TAB>hard negative]`` without header or quoting, or one field of
   text; with ``columns`` the first line is a header;
 - ``.csv`` (with header), ``.jsonl``, ``.parquet``: the columns ``anchor, positive[, negative]``,
-  or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
+  or ``text``, or ``sentence``, or the only one, or those named by ``columns``; unless they are
+  named, further columns that look like texts of a record (``negative_1``, ``text_pair``) are an
+  error;
 - each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if the
   names of its parquet files say which split they are, only those of the training split;
 - a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above;
@@ -22,7 +24,7 @@ or CR LF and nowhere else.
 import functools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -51,6 +53,9 @@ HEADER = frozenset({
     "passage", "context", "response", "score", "label", "id",
 })  # fmt: skip
 """Names of columns: a first line of nothing else is a header, which would be trained on."""
+_HARD = re.compile(r"^(hard[_ ]?)?negatives?([_ ]?\d+)?$")  # columns of hard negatives
+_SECOND = re.compile(r"^(anchor|positive|(text|sentence)[_ ]?(2|b|pair))$")  # beside a first text
+_QUOTED = re.compile(r'"[^"]*"')
 _WHOLE = re.compile(r"^(-?\d+)\.0+$")  # of a group: beside missing numbers, 1 is written as 1.0
 _HUB = "hub"  # in place of a suffix
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
@@ -83,6 +88,7 @@ def read(
     limit: int | None = None,
     streaming: bool = False,
     by_name: bool = True,
+    unread: Callable[[Path, Sequence[str]], object] | None = None,
 ) -> Iterator[Record]:
     """Yield the records of files and folders in order, in constant memory.
 
@@ -94,6 +100,7 @@ def read(
         limit: the largest number of records.
         streaming: keep no copy of a data set of the hub.
         by_name: whether the user can name columns, as messages then propose.
+        unread: called with each table of which columns are left out that nobody named.
 
     Raises:
         InputError: anything wrong with the input, naming file and line: see
@@ -121,7 +128,8 @@ def read(
             f"{place(files[0])}: has no columns to choose ({', '.join(columns)}): every line of a "
             ".txt file is one text; leave the columns out"
         )
-    return islice(_records(files, columns, groups, streaming, by_name=by_name), limit)
+    found = _records(files, columns, groups, streaming, by_name=by_name, unread=unread)
+    return islice(found, limit)
 
 
 def _records(
@@ -131,11 +139,13 @@ def _records(
     streaming: bool,
     *,
     by_name: bool,
+    unread: Callable[[Path, Sequence[str]], object] | None,
 ) -> Iterator[Record]:
     first: Record | None = None
     for path in files:
         opens, has_text = True, False
-        for line, cells in _file_rows(path, columns, groups, streaming, by_name=by_name):
+        rows = _file_rows(path, columns, groups, streaming, by_name=by_name, unread=unread)
+        for line, cells in rows:
             texts = tuple(map(visible, cells if groups is None else cells[:-1]))
             if not any(texts):
                 opens = True
@@ -166,6 +176,7 @@ def _file_rows(
     streaming: bool,
     *,
     by_name: bool,
+    unread: Callable[[Path, Sequence[str]], object] | None,
 ) -> Iterator[tuple[int, tuple[str, ...]]]:
     """Yield the line and the texts of each row; the group comes last, if there are any."""
     suffix, last = _format(path), () if groups is None else (groups,)
@@ -178,8 +189,12 @@ def _file_rows(
 
     def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
         chosen = (named(columns) if columns else usual)(path, header)
-        names[:] = [*chosen, *named(last)(path, header)]
-        return names
+        chosen = [*chosen, *named(last)(path, header)]
+        left = [name for name in header if name not in chosen]
+        if unread is not None and left and columns is None and not names:
+            unread(path, left)
+        names[:] = chosen
+        return chosen
 
     def cell(value: object, line: int, place: int) -> str:
         if place == len(names) - len(last) and (number := whole(value)) is not None:
@@ -214,6 +229,11 @@ def _tab_separated(
                 ) from error
             width = len(cells)
             continue
+        if width is None and len(cells) > 1 and all(map(_QUOTED.fullmatch, cells)):
+            raise InputError(
+                f"{place(path, line)}: {quoted(text)} has its fields in quotes, which a .tsv keeps "
+                "as text; write it without them, or as .csv"
+            )
         if width is None and len(cells) > 1 and {cell.lower() for cell in cells} <= HEADER:
             choose = f"choose columns by name (--columns {','.join(cells[:2])}) or "
             raise InputError(
@@ -239,12 +259,16 @@ def usual_columns(path: Path, header: Sequence[str], *, by_name: bool = True) ->
     """Choose the columns of a table if the user named none; ``by_name`` is that of ``read``.
 
     Raises:
-        InputError: the table has none of the usual columns.
+        InputError: the table has none of the usual columns, or more than these that look like
+            texts of a record.
     """
     if {"anchor", "positive"} <= set(header):
-        return named(PAIR if "negative" in header else PAIR[:2])(path, header)
+        chosen = PAIR if "negative" in header else PAIR[:2]
+        _refuse_others(path, header, chosen, _HARD, by_name=by_name)
+        return named(chosen)(path, header)
     for name in TEXT:
         if name in header:
+            _refuse_others(path, header, (name,), _SECOND, by_name=by_name)
             return named((name,))(path, header)
     if len(header) == 1 and not any(separator in header[0] for separator in ";\t"):
         return header
@@ -258,6 +282,25 @@ def usual_columns(path: Path, header: Sequence[str], *, by_name: bool = True) ->
         f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; "
         f"{choose}{separated}"
     )
+
+
+def _refuse_others(
+    path: Path,
+    header: Sequence[str],
+    chosen: Sequence[str],
+    like: re.Pattern[str],
+    *,
+    by_name: bool,
+) -> None:
+    """Refuse a table with further columns that look like texts of the record."""
+    others = [name for name in header if name not in chosen and like.match(name.lower())]
+    if others:
+        both = f"--columns {','.join([*chosen, *others][: len(PAIR)])} or {','.join(chosen)}"
+        raise InputError(
+            f"{place(path)}: has the columns {', '.join(map(repr, [*chosen, *others]))}, of which "
+            f"{', '.join(map(repr, others))} would not be read; "
+            f"{f'say which are meant: {both}' if by_name else 'keep the columns that are meant'}"
+        )
 
 
 def _format(path: Path) -> str:

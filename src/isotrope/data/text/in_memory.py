@@ -24,6 +24,7 @@ __all__ = [
     "named_datasets",
     "record_line",
     "text_records",
+    "unread_columns",
     "write_records",
 ]
 
@@ -140,6 +141,17 @@ def write_records(
     with atomic_replace(file) as temporary, temporary.open("w", encoding="utf-8") as handle:
         handle.writelines(chain([first], lines))
     return True
+
+
+def unread_columns(data: object, columns: Sequence[str], groups: str | None) -> list[str]:
+    """Return which columns of a table :func:`write_records` leaves out that nobody named."""
+    if isinstance(data, Mapping):
+        return unread_columns(data.get("train"), columns, groups)
+    if columns or not _is_table(data):
+        return []
+    header = _header(data)
+    read = {*usual_columns(_DATA, header), groups}
+    return [name for name in header if name not in read]
 
 
 def record_line(record: Sequence[str | None], more: Mapping[str, object] | None = None) -> str:
