@@ -88,6 +88,13 @@ def test_a_temperature_that_is_a_parameter_is_trained(
     assert loss.get_config_dict()["temperature"] == temperature.item()
 
 
+def test_a_tensor_that_no_optimiser_finds_is_refused() -> None:
+    temperature = torch.tensor(0.05, requires_grad=True)
+    for kind in (ObjectiveLoss, CachedObjectiveLoss):
+        with pytest.raises(InputError, match="temperature requires a gradient, but is no nn.Para"):
+            kind(scratch(width=16, layers=1), InfoNCE(temperature=temperature))
+
+
 @pytest.mark.parametrize("factor", [1.0, 0.25, 65536.0])
 def test_a_factor_of_the_loss_reaches_a_temperature_that_is_trained(factor: float) -> None:
     """As gradient accumulation, float16 scaling and weights of several losses have it."""

@@ -425,12 +425,36 @@ class TestModelsThatDoNotFit:
         with pytest.raises(InputError, match=r"several types \(token_type_ids \[1, 0, .*are all 0"):
             SentenceEncoder.load(folder)
 
-    def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch):
-        monkeypatch.setattr(tiny.model, "prompts", {"query": "find: "})
-        monkeypatch.setattr(tiny.model, "default_prompt_name", "query")
+    @pytest.mark.parametrize("default", ["query", None])
+    def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch, default):
         monkeypatch.setattr(tiny.model[1], "include_prompt", False)
-        with pytest.raises(InputError, match="x leaves its prompt out of the pooling"):
+        bare = SentenceEncoder(tiny.model, "x")
+        bare.check_prompts("", "")
+        with pytest.raises(InputError, match="x leaves its prompts out of the pooling"):
+            bare.check_prompts("", "passage: ")
+        monkeypatch.setattr(tiny.model, "prompts", {"query": "find: "})
+        monkeypatch.setattr(tiny.model, "default_prompt_name", default)
+        with pytest.raises(InputError, match="x leaves its prompts out of the pooling"):
             SentenceEncoder(tiny.model, "x")
+
+
+def test_a_saved_tokenizer_does_not_cut_as_its_last_call_did(tmp_path):
+    texts = ["a small boat on a wide river", "the mill by the river"]
+    encoder = SentenceEncoder.scratch(texts, vocabulary=100)
+    backend = encoder.tokenizer.backend_tokenizer
+    encoder.tokenize(texts, max_length=4)
+    encoder.save(tmp_path / "first")
+    saved = json.loads((tmp_path / "first" / "tokenizer.json").read_text())
+    assert (saved["truncation"], saved["padding"]) == (None, None)
+    backend.enable_truncation(7, strategy="only_first")
+    backend.enable_padding(pad_id=0, pad_token="[PAD]", length=9)
+    encoder = SentenceEncoder(encoder.model, "x")  # as a file may have it
+    encoder.encode(["a small boat " * 200])
+    encoder.save(tmp_path / "second")
+    saved = json.loads((tmp_path / "second" / "tokenizer.json").read_text())
+    assert saved["truncation"]["max_length"] == 7
+    assert saved["truncation"]["strategy"] == "OnlyFirst"
+    assert saved["padding"]["strategy"] == {"Fixed": 9}
 
 
 def test_a_fingerprint_is_of_what_decides_the_embeddings(tmp_path):

@@ -114,11 +114,14 @@ class SentenceEncoder(nn.Module):
         if not poolings and first.module_output_name != "sentence_embedding":
             raise InputError(f"{name} has no pooling: it gives one vector per token, not per text")
         self.prompt = model.prompts.get(model.default_prompt_name or "") or ""
-        if self.prompt and not all(pooling.include_prompt for pooling in poolings):
-            raise InputError(f"{name} leaves its prompt out of the pooling, which is not supported")
+        self._pools_prompts = all(pooling.include_prompt for pooling in poolings)
         self.name = name
         self.model = model
+        self.check_prompts(self.prompt, *saved_prompts(model))
         self.tokenizer = cast("PreTrainedTokenizerFast", first.tokenizer)
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        # of the file: every call of the tokenizer leaves its own there
+        self._cut = None if backend is None else (backend.truncation, backend.padding)
         rows = first.model.get_input_embeddings().num_embeddings
         if len(self.tokenizer) > rows:
             raise InputError(
@@ -430,6 +433,27 @@ class SentenceEncoder(nn.Module):
         modules = [repr(self.model), self.pooling, self.normalizes, self.prompt, self.max_length]
         return fingerprint(settings, json.dumps(tokenizer, sort_keys=True), weights, modules)
 
+    def check_prompts(self, *prompts: str) -> None:
+        """Refuse prompts where the model leaves their tokens out of the pooling.
+
+        Here a prompt is a part of its text, as it is where a model pools all tokens.
+
+        Raises:
+            InputError: such a model, and a prompt that is not empty.
+        """
+        if any(prompts) and not self._pools_prompts:
+            raise InputError(
+                f"{self.name} leaves its prompts out of the pooling (include_prompt), which is not "
+                "supported: leave them out, or set include_prompt to true in its pooling"
+            )
+
+    def _restore_tokenizer(self) -> None:
+        """Undo how the last call cut and padded texts: the tokenizer is saved with it."""
+        if self._cut is not None:
+            backend, (truncation, padding) = self.tokenizer.backend_tokenizer, self._cut
+            backend.enable_truncation(**truncation) if truncation else backend.no_truncation()
+            backend.enable_padding(**padding) if padding else backend.no_padding()
+
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that plain sentence-transformers loads, whole or not at all.
 
@@ -446,6 +470,7 @@ class SentenceEncoder(nn.Module):
 
         with atomic_replace(folder) as temporary, quiet_loading():
             try:
+                self._restore_tokenizer()
                 with merged_weights(self):
                     self.model.save_pretrained(str(temporary), create_model_card=False)
                 save_adapter(self, temporary / "adapter")

@@ -264,6 +264,7 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
                 f"{encoder.name} puts its own prompt before every text ({encoder.prompt!r}); leave "
                 "the prompts out"
             )
+        encoder.check_prompts(query or "", passage or "")
         own = own_prompts(encoder)
         query = own[0] if query is None else query
         passage = own[1] if passage is None else passage

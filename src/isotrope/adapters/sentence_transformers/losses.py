@@ -39,7 +39,9 @@ class ObjectiveLoss(nn.Module):
     Args:
         model: whose embeddings are trained.
         objective: any, or the name of a registered one. A hyperparameter of it that is an
-            ``nn.Parameter`` (a temperature) is trained too.
+            ``nn.Parameter`` (a temperature) is trained too. The checkpoints of their trainer have
+            the parameters of the model only: in a training that is resumed it begins again from
+            the value that it is given here.
         gather_across_devices: compute the loss of the rows of all processes together, as one
             process with the whole batch would; else each process has a batch of its own.
         groups: the column ``label`` (or ``score``) of the data holds integers, and rows of one
@@ -48,7 +50,8 @@ class ObjectiveLoss(nn.Module):
         settings: hyperparameters, where the objective is a name.
 
     Raises:
-        InputError: no such objective, or no such setting of it.
+        InputError: no such objective, no such setting of it, or a hyperparameter that requires a
+            gradient and is no ``nn.Parameter``, so that no optimiser would find it.
     """
 
     def __init__(
@@ -74,6 +77,11 @@ class ObjectiveLoss(nn.Module):
         for key, value in objective.hyperparameters().items():
             if isinstance(value, nn.Parameter):  # the optimiser finds it here
                 self.register_parameter(f"objective_{key}", value)
+            elif isinstance(value, Tensor) and value.requires_grad:
+                raise InputError(
+                    f"{key} requires a gradient, but is no nn.Parameter, so it would not be "
+                    f"trained: {key}=nn.Parameter(torch.tensor(...)), or without requires_grad"
+                )
         self.gather_across_devices = gather_across_devices
         self.groups = groups
         self.backend = backend

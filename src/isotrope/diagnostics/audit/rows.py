@@ -222,8 +222,9 @@ def embed_rows(
         progress: show a bar on stderr.
 
     Raises:
-        InputError: a length that the encoder cannot take, or weights that are broken.
+        InputError: a length or prompts that the encoder cannot take, or weights that are broken.
     """
+    encoder.check_prompts(*prompts)
     limit = min(encoder.max_length, max_length)
     # encode() puts the encoder's own prompt there itself
     columns = [[encoder.prompt + text for text in c] for c in _prompted(rows, prompts)]
