@@ -91,7 +91,7 @@ def test_a_temperature_that_is_a_parameter_is_trained(
 def test_a_tensor_that_no_optimiser_finds_is_refused() -> None:
     temperature = torch.tensor(0.05, requires_grad=True)
     for kind in (ObjectiveLoss, CachedObjectiveLoss):
-        with pytest.raises(InputError, match="temperature requires a gradient, but is no nn.Para"):
+        with pytest.raises(InputError, match="temperature requires a gradient, but is no"):
             kind(scratch(width=16, layers=1), InfoNCE(temperature=temperature))
 
 

@@ -95,6 +95,26 @@ def test_a_table_without_names(options: dict[str, Any]) -> None:
     assert read_rows(pandas.DataFrame(PAIRS), columns=["0", "1"]).texts == PAIRS
 
 
+def test_what_is_not_read_of_the_data_is_told(
+    options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(PAIRS, columns=["anchor", "positive"]).assign(label=1, id=2)
+    fit(table, **{**options, "output": tmp_path / "memory"}, groups="label")
+    assert "the data: the columns 'id' are not read" in capsys.readouterr().err
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    table.to_csv(folder / "train.csv", index=False)
+    table.to_csv(folder / "test.csv", index=False)
+    outcome = fit(folder, **{**options, "output": tmp_path / "run"})
+    told = capsys.readouterr().err
+    assert f"warning: {folder / 'train.csv'}: the columns 'label', 'id' are not read" in told
+    assert f"warning: {folder / 'test.csv'}: by its name of another split than train" in told
+    assert outcome.result.details["data"]["duplicates_dropped"] == len(PAIRS) - len({*PAIRS})
+    fit(table, **{**options, "output": tmp_path / "named"}, columns=["anchor", "positive"])
+    assert "not read" not in capsys.readouterr().err
+
+
 def test_a_streamed_data_set_is_written_once(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     columns = {"anchor": [a for a, _ in PAIRS], "positive": [b for _, b in PAIRS]}

@@ -429,6 +429,23 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
     assert outcome.result.details["dev"]["name"] == "dev retrieval MRR@10"
 
 
+def test_a_file_is_of_scored_pairs_if_it_has_their_column(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    rows = pandas.DataFrame({"anchor": ["the score", "a score of 3"], "positive": ["2:1", "three"]})
+    scored = rows.set_axis(["sentence1", "sentence2"], axis=1).assign(score=[0.5, 4.0])
+    for table, kind in ((rows, "dev retrieval MRR@10"), (scored, "dev STS Spearman")):
+        table.to_csv(tmp_path / "dev.csv", index=False)
+        table.to_json(tmp_path / "dev.jsonl", orient="records", lines=True)
+        table.to_parquet(tmp_path / "dev.parquet")
+        for suffix in ("csv", "jsonl", "parquet"):
+            assert dev_metric_of_file(tmp_path / f"dev.{suffix}").name.startswith(kind)
+
+
+def test_single_texts_are_not_trained_on_the_prompt_of_passages(quick: dict, capsys) -> None:
+    fit(**{**quick, "max_steps": 1}, passage_prompt="passage: ")
+    assert "--passage-prompt is saved with the model, and nothing is" in capsys.readouterr().err
+
+
 def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path) -> None:
     """Paths and names of files do not: one name is of two files, and one file has two names."""
     pairs = [f"{first}\t{second}" for first, second in pairwise(sentences(8, seed=1))]

@@ -1,7 +1,7 @@
 """Computes the dev score: an evaluation of the encoder on held-out data (``--dev``)."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -10,6 +10,7 @@ import numpy as np
 
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.lines import lines
+from isotrope.data.tables import TABLE_READERS, plain_suffix
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import COLUMNS, load_sts_file
@@ -63,18 +64,22 @@ def dev_metric_of_file(path: Path) -> DevMetric:
 
 
 def _is_sts(path: Path) -> bool:
-    """Tell by the first line whether a file holds scored pairs: a number and two texts.
+    """Tell whether a file holds scored pairs: a column of that name, or a number and two texts.
 
     Of a .tsv the first line may also be their header.
     """
     if path.is_dir():
         return False
-    name = path.name.removesuffix(".gz")
-    if name.endswith(".parquet"):
-        return True  # pairs in a retrieval set have no reason to be in parquet
+    if (suffix := plain_suffix(path)) in TABLE_READERS:
+        header: list[str] = []
+
+        def choose(path: Path, names: Sequence[str]) -> Sequence[str]:
+            header.extend(names)
+            return names[:1]
+
+        next(iter(TABLE_READERS[suffix](path, choose)), None)
+        return COLUMNS[0] in header
     first = next((line for _, line in lines(path) if line.strip()), "")
-    if name.endswith((".csv", ".jsonl")):
-        return "score" in first
     fields = first.split("\t")
     if tuple(fields) == COLUMNS:
         return True

@@ -25,11 +25,12 @@ from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
 from isotrope.core.result import Result
 from isotrope.data.text.batches import Batch, collate
-from isotrope.data.text.corpora import Record, read
+from isotrope.data.text.corpora import Record, other_splits, read
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreReport, TokenStore, build
+from isotrope.data.text.views import resolve
 from isotrope.diagnostics.observe import MEASURED, loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device, pass_overhead
@@ -135,8 +136,20 @@ def check(
             )
         try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
+    formed: list[str] = []
     for name in settings.datasets:  # the first record: what is wrong with the files shows early
-        next(_records(settings, name, unread=warn_unread))
+        if left := other_splits(settings.datasets[name]):
+            warn(
+                f"warning: {', '.join(map(str, left[:3]))}{' and more' if len(left) > 3 else ''}: "
+                "by its name of another split than train, and not read; name it as a file to do so"
+            )
+        first = next(_records(settings, name, unread=warn_unread))
+        formed.append(resolve(settings.views, first))
+    if settings.passage_prompt and {*formed} == {"dropout"}:
+        warn(
+            "warning: both views of a single text have --query-prompt before them; "
+            "--passage-prompt is saved with the model, and nothing is trained on it"
+        )
     return encoder_of(settings), objectives, watch
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.lines import MAX_CHARACTERS, lines, visible
-from isotrope.data.text.corpora import SUFFIXES, Record, corpus_files, read
+from isotrope.data.text.corpora import SUFFIXES, Record, corpus_files, other_splits, read
 
 TEXTS = [("the kettle sings",), ("rain, on a tin roof",), ('she said "no"',)]
 PAIRS = [("how warm", "it is 20 degrees"), ("who, then", 'the "baker"'), ("where", "in town")]
@@ -143,7 +143,7 @@ def test_a_tab_in_txt_is_text_and_tsv_knows_no_quotes(tmp_path: Path) -> None:
     assert texts_of([tmp_path / "a.txt"]) == [("one\ttwo",)]
     assert texts_of([tmp_path / "a.tsv"]) == [('"one', '"two" three')]
     (tmp_path / "a.tsv").write_text('"one"\t"two, three"\n"four"\t"five"\n')
-    with pytest.raises(InputError, match="fields in quotes, which a .tsv keeps as text"):
+    with pytest.raises(InputError, match=r"fields in quotes, which a .tsv keeps"):
         texts_of([tmp_path / "a.tsv"])
 
 
@@ -311,6 +311,22 @@ def test_of_a_dataset_in_parquet_the_split_to_train_on_is_read(tmp_path: Path, f
     for name in names:
         (place / name).unlink()
     assert len(corpus_files([root])) == 1 + len(others), "no file says that it is to train on"
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv.gz", ".txt"])
+def test_files_called_train_and_test_are_told_apart(tmp_path: Path, suffix: str) -> None:
+    for name in ("train", "train_2", "test", "val", "training-manual", "notes", "dev/notes"):
+        path = tmp_path / f"{name}{suffix}"
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(b"one\n")
+    names = [path.relative_to(tmp_path).as_posix() for path in corpus_files([tmp_path])]
+    assert names == [f"{n}{suffix}" for n in ("notes", "train", "train_2", "training-manual")]
+    left = [path.name for path in other_splits([tmp_path, tmp_path / f"test{suffix}"])]
+    assert left == [f"{n}{suffix}" for n in ("notes", "test", "val")]
+    for name in ("train", "train_2"):
+        (tmp_path / f"{name}{suffix}").unlink()
+    assert len(corpus_files([tmp_path])) == 5, "no file says that it is to train on"
+    assert other_splits([tmp_path]) == []
 
 
 def test_a_header_of_a_tsv_is_not_read_as_a_record(tmp_path: Path) -> None:

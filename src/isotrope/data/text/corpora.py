@@ -10,8 +10,9 @@ record decide which:
   or ``text``, or ``sentence``, or the only one, or those named by ``columns``; unless they are
   named, further columns that look like texts of a record (``negative_1``, ``text_pair``) are an
   error;
-- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if the
-  names of its parquet files say which split they are, only those of the training split;
+- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if a
+  name says which split it is (of a parquet file a word of it, as on the hub, else all of it, as of
+  ``train.jsonl``), only the training split, where there is one;
 - a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above;
 - ``user/dataset``: the training split of a data set of the Hugging Face hub, columns as above.
 
@@ -36,7 +37,17 @@ from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix, 
 from isotrope.data.text.hub import hub_rows, is_hub_name
 from isotrope.data.text.saved_dataset import arrow_rows, is_saved, shards
 
-__all__ = ["HEADER", "PAIR", "SUFFIXES", "TEXT", "Record", "corpus_files", "read", "usual_columns"]
+__all__ = [
+    "HEADER",
+    "PAIR",
+    "SUFFIXES",
+    "TEXT",
+    "Record",
+    "corpus_files",
+    "other_splits",
+    "read",
+    "usual_columns",
+]
 
 SUFFIXES = (".txt", ".tsv", *TABLE_READERS)
 """The formats that can be read, each also with ``.gz`` appended."""
@@ -332,12 +343,33 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
         if is_hub_name(path):
             files.append(path)
         elif is_folder(path):
-            files += shards(path) if is_saved(path) else _folder_files(path)
+            files += shards(path) if is_saved(path) else _to_train_on(path)[0]
         else:
             check_file(path)
             _format(path)
             files.append(path)
     return files
+
+
+def other_splits(paths: Sequence[Path | str]) -> list[Path]:
+    """Return the files that :func:`corpus_files` leaves out of folders as of other splits."""
+    folders = [p for p in map(Path, paths) if not is_hub_name(p) and is_folder(p)]
+    return [file for p in folders if not is_saved(p) for file in _to_train_on(p)[1]]
+
+
+def _to_train_on(folder: Path) -> tuple[list[Path], list[Path]]:
+    """Return the files of the training split, with those of none, and those of other splits.
+
+    All are of the former where no name says that it is to train on.
+    """
+    files = _folder_files(folder)
+    splits = {
+        path: named_split(path, folder, alone=plain_suffix(path) != ".parquet") for path in files
+    }
+    if TRAIN not in splits.values():
+        return files, []
+    others = [path for path in files if splits[path] not in (None, TRAIN)]
+    return [path for path in files if path not in others], others
 
 
 def _folder_files(folder: Path) -> list[Path]:
@@ -359,16 +391,7 @@ def _folder_files(folder: Path) -> list[Path]:
             f"{place(folder)}: no file with text in this folder; known kinds are "
             f"{', '.join(SUFFIXES)}, and each of them with .gz"
         )
-    return sorted(_to_train_on(files, folder), key=lambda path: path.parts)
-
-
-def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Leave out the other splits of a dataset in parquet files, named as on the hub."""
-    tables = {path for path in files if path.name.lower().endswith((".parquet", ".parquet.gz"))}
-    splits = {path: named_split(path, folder) for path in tables}
-    if TRAIN not in splits.values():
-        return list(files)
-    return [path for path in files if splits.get(path) in (None, TRAIN)]
+    return sorted(files, key=lambda path: path.parts)
 
 
 def _unreadable(error: OSError) -> None:
