@@ -29,7 +29,7 @@ def tables(encoder: str, find: Find) -> str:
         "transfer the average of the seven tasks of classification (prototyping mode). Whitened is "
         "the encoder before training, by the statistics of 2,000 Wikipedia sentences.",
         "",
-        f"## Final: five seeds, each loss as it was tuned{elsewhere}",
+        f"## Final: the first five seeds, each loss as it was tuned{elsewhere}",
         "",
         *table(HEADER, final_rows(encoder, find)),
         "",

@@ -30,8 +30,6 @@ __all__ = [
     "write_replication_page",
 ]
 
-Judged = Sequence[tuple[Claim, ClaimJudgement]]
-
 ROOT = Path(__file__).parents[2]
 _TEXT = ROOT / "papers" / "results" / "text"
 _IMAGES = ROOT / "docs" / "results" / "reproduce" / "cells"
@@ -43,44 +41,54 @@ _TABLES = {
 _REASONS: dict[str, str] = {
     "undecided": "the interval holds both no effect and one that matters",
     "contradicted": "the effect that matters is outside the interval",
-    "same direction, weaker": "less than a quarter of the paper's effect is within the interval",
-    "replicated": "at least a quarter of the paper's effect",
+    "same direction, weaker": "less than {least} is within the interval",
+    "replicated": "at least {least}",
 }
 
 _LOST = f"{RAW}-seed0"
 _UNMEASURED = "not measured yet"
 _NEVER_FELL = "in no seed does it fall in every training, so no share of a fall can be lost again"
 
+_SHORT: dict[str, str] = {
+    "Li et al. 2024": "Exchanging all [components](notation.md) of a loss gains {li-table3-mhe}, "
+    "{li-table3-barlowtwins} and {li-table3-vicreg} STS points for MHE, Barlow Twins and VICReg "
+    "(paper: 15.8, 12.7, 12.7), all of it by the weight, and {li-table3-mhs} for MHS (5.5). How "
+    "much, and for MHS whether anything, depends on the [encoder](#on-other-encoders).",
+    "Nie et al. 2023": "InfoNCE ends above DCL and above alignment and uniformity. MET and MAT do "
+    "not end above InfoNCE; most of what else a margin or a cut-off adds is too small to tell.",
+    "Manna et al. 2023": "MIOv3 is ahead of its earlier versions and of four other losses, and not "
+    "clearly of SimCLR.",
+    "Draganov et al. 2024": "Cut weights learn faster for SimCLR and BYOL, at a thirtieth of their "
+    "learning rates.",
+}
 _PAGE = """# Do the papers replicate?
+
+In part. {counts}
+
+{short}
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
-{counts}
+The {shown} claims that the papers are read for (effective: InfoNCE, ArcCon, MPT, MET; †: images):
 
 {headline}
 
-A difference is over n paired seeds, in points out of 100, and has Student's 90% interval (95% of 15
-seeds, on which claims are judged again that five left undecided). It is *replicated* where the
-whole interval is at a quarter of the paper's effect or more; *same direction, weaker* where it is
-all above 0, but not above that quarter; *contradicted* where it is all below the quarter, not all
-above 0; else *undecided* ([rule](../papers/machinery/rule.py), [claims](../papers/claims.toml)).
-Rows about text were committed before their trainings, those about images (†) after them.{waiting}
+Differences are over n paired seeds, in points out of 100, with Student's 90% interval (95% where n
+is 15). An effect *matters* from a quarter of the paper's; *weaker* is above 0, but perhaps not
+above that quarter ([all of the rule](results/claims.md#how-a-verdict-is-reached)).{waiting}
 
 ## What it was measured on
 
-- **Text**: BERTs made from scratch by `python -m papers encoder`, which have never seen a pair of
-  sentences, with [the same tuning budget](reproduce.md#sentence-embeddings-on-raw-encoders) for
-  every loss; verdicts are of `{encoder}` ({whitening}).
+- **Text**: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders), every loss
+  tuned as much; verdicts are of `{encoder}` ({whitening}).
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 {others}
 ## Behind it
 
 - [All {total} claims](results/claims.md) that trainings decide.
 - [Errata](errata.md): {errata} places where a paper, or its code, is proven wrong; not counted.
-- [Tables and figures](results/reproduce/verdicts.md): claims on formulas, simulations and small
-  image trainings, and the checks of this software.
-- `python -m papers bench my_loss.py`:
-  [a loss of your own](reproduce.md#sentence-embeddings-on-raw-encoders) beside those of the papers.
+- [Tables and figures](results/reproduce/verdicts.md): simulations, small trainings, self-checks.
+- `python -m papers bench my_loss.py`: a loss of your own beside those of the papers.
 """
 _ALL = """# All claims that trainings decide
 
@@ -88,7 +96,23 @@ Written by `make docs`; [the claims that the papers are read for](../replication
 screen. {counts}{waiting}
 
 {every}
+
+## How a verdict is reached
+
+A difference is over n paired seeds and has Student's 90% interval. Claims about text that five
+seeds leave undecided are judged once more, on 15 seeds with the 95% interval; linked tables have
+the first five. Differences are in points out of 100, but for cosines (*positives end closer*) and
+shares of a fall (*rises again*, *stays down*).
+
+An effect matters from a quarter of the paper's; where the paper prints no number, from the smallest
+effect that was set beforehand. A claim is *replicated* where the whole interval is at that or more;
+*same direction, weaker* where it is all above 0, but not above that; *contradicted* where it is all
+below that, and not all above 0; else *undecided* ([rule](../../papers/machinery/rule.py),
+[claims](../../papers/claims.toml)). Rows about text were committed before their trainings, those
+about images (†) after them.
 """
+
+Judged = Sequence[tuple[Claim, ClaimJudgement]]
 
 
 def judged_claims() -> Judged:
@@ -135,7 +159,9 @@ def _described(encoder: str) -> str:
     """An encoder and what its trainings are tuned on."""
     if (tuned := text_protocol.tuned_on(encoder)) != encoder:
         return f"{encoder} (settings of {tuned}: nothing was chosen on it)"
-    return f"{encoder} (tuned by itself; its weights are lost)" if encoder == _LOST else encoder
+    if encoder == _LOST:
+        return f"{encoder} (an earlier one, tuned by itself; its weights were not kept)"
+    return encoder
 
 
 def replication_page(judged: Judged) -> str:
@@ -147,9 +173,22 @@ def replication_page(judged: Judged) -> str:
         encoder=reference_encoder(),
         errata=len(errata()),
         others=other_encoders(_TEXT),
+        short=_short(judged),
+        shown=sum(bool(claim.headline) for claim, _ in judged),
         waiting=missing_trainings(_TEXT),
         whitening=_whitening(),
     )
+
+
+def _short(judged: Judged) -> str:
+    """Say of each paper what became of it, in a line; test_replication.py holds the words to it."""
+    means = {claim.id: judgement.change.mean for claim, judgement in judged if judgement.change}
+    numbers = {name: f"{mean:.1f}" for name, mean in means.items()}
+    lines = []
+    for paper, says in _SHORT.items():
+        of = [judgement for claim, judgement in judged if claim.paper == paper]
+        lines.append(f"- **{paper}** ({_words(of)}): {says.format(**numbers)}")
+    return "\n".join(lines)
 
 
 def _whitening() -> str:
@@ -164,7 +203,8 @@ def _whitening() -> str:
 def claims_page(judged: Judged) -> str:
     """Return the page of all claims in Markdown."""
     every = _table(judged, "../")
-    return _ALL.format(counts=_counts(judged), waiting=missing_trainings(_TEXT), every=every)
+    waiting = missing_trainings(_TEXT)
+    return _ALL.format(counts=_counts(judged), waiting=waiting, every=every)
 
 
 def missing_trainings(results: Path) -> str:
@@ -191,11 +231,15 @@ def missing_trainings(results: Path) -> str:
 
 
 def _counts(judged: Judged) -> str:
-    words = Counter(judgement.word for _, judgement in judged)
     open_ = sum(_why(c, j) == _UNMEASURED for c, j in judged)
-    counted = ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
+    counted = _words([judgement for _, judgement in judged])
     waiting = f" ({open_} of these not measured yet)" if open_ else ""
     return f"Of {len(judged)} claims: {counted.replace('undecided', f'undecided{waiting}')}."
+
+
+def _words(judgements: Sequence[ClaimJudgement]) -> str:
+    words = Counter(judgement.word for judgement in judgements)
+    return ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
 
 
 def _table(judged: Judged, up: str = "") -> str:
@@ -211,9 +255,9 @@ def _row(claim: Claim, judgement: ClaimJudgement, up: str) -> list[str]:
         link = f"../papers/results/text/{reference_encoder()}/tables.md"
     return [
         claim.says + " †" * (claim.on == "images"),
-        f"[{where}]({up}{link})" if link else where,
+        where,
         f"{claim.effect:+.2f}" if claim.printed and claim.effect is not None else "-",
-        _measured(judgement),
+        f"[{_measured(judgement)}]({up}{link})" if link and change else _measured(judgement),
         str(change.count if change is not None else 0),
         judgement.word,
         _why(claim, judgement),
@@ -248,7 +292,10 @@ def _why(claim: Claim, judgement: ClaimJudgement) -> str:
     if claim.margin is not None:
         side = "above" if claim.above else "behind"
         return f"{'not ' * (judgement.word == 'replicated')}{side} by more than {claim.margin:g}"
-    return _REASONS[judgement.word]
+    least = f"{abs(judgement.interest):g}, the smallest effect that was set beforehand"
+    return _REASONS[judgement.word].format(
+        least="a quarter of the paper's effect" if claim.printed else least
+    )
 
 
 def _is_trained(claim: Claim) -> bool:

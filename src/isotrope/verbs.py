@@ -165,7 +165,7 @@ def audit(
         batch_size: rows of a batch in training.
         max_length: tokens that a text is cut to in training.
         query_prompt: put before every anchor.
-        passage_prompt: put before every positive.
+        passage_prompt: put before every positive and hard negative.
         dev: what to score whitening on: an STS file or a retrieval set; ``auto`` is a part of the
             data, whose positives have to be found; None leaves it out.
         suspect: reciprocal push from which two rows are likely false negatives, of all the push

@@ -36,6 +36,31 @@ def test_the_pages_are_generated() -> None:
     assert len(replication_page(judged).splitlines()) < 60, "one screen"
 
 
+def test_the_words_on_top_are_those_of_the_verdicts() -> None:
+    judged = {claim.id: judgement for claim, judgement in judged_claims()}
+    words: dict[str, set[str]] = {}
+    for name, judgement in judged.items():
+        words.setdefault(judgement.word, set()).add(name)
+    gained = {f"li-table3-{name}" for name in ("mhe", "barlowtwins", "vicreg")}
+    assert gained <= words["replicated"]
+    for name in ("mhe", "barlowtwins", "vicreg"):  # all of it by the weight
+        steps = {
+            step: judged[f"li-table5-{name}-{step}"].change.mean
+            for step in ("dissipation", "weight", "ratio")
+        }
+        whole = judged[f"li-table3-{name}"].change.mean
+        assert steps["weight"] > whole > 0.5 > max(steps["dissipation"], steps["ratio"])
+    assert {"nie-table1-infonce-dcl", "nie-table1-infonce-alignuniform"} <= words["replicated"]
+    assert {"nie-table1-met-infonce", "nie-table1-mat-infonce"} <= words["contradicted"]
+    nie = {claim.id for claim in claims() if claim.paper == "Nie et al. 2023"}
+    assert 2 * len(nie & words["undecided"]) > len(nie - words["not testable here"])
+    manna = {claim.id for claim in claims() if claim.paper == "Manna et al. 2023"}
+    assert len(manna & words["replicated"]) == 6
+    assert "manna-table2-simclr" in words["undecided"]
+    assert "draganov-table3-simclr" in words["replicated"]
+    assert "draganov-table3-byol" in words["same direction, weaker"]
+
+
 def test_a_row_says_what_was_measured_and_why() -> None:
     claim = replace(
         next(c for c in claims() if c.printed and not c.untestable), headline="a short name"

@@ -206,7 +206,7 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     )
     add("--max-length", type=int, metavar="N", help="tokens a text is cut to [32]")
     add("--query-prompt", metavar="TEXT", help="put before every anchor")
-    add("--passage-prompt", metavar="TEXT", help="put before every positive")
+    add("--passage-prompt", metavar="TEXT", help="put before every positive and hard negative")
     add(
         "--dev",
         metavar="auto|none|PATH",

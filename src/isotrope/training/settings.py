@@ -374,8 +374,8 @@ class TrainSettings(RunSettings):
     )
     columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = Field(
         default_factory=list,
-        description="columns of .csv, .jsonl and .parquet that hold the text, or anchor, positive "
-        "and hard negative: --columns question,answer",
+        description="columns of .csv, .jsonl, .parquet, or .tsv with a header, that hold the text, "
+        "or anchor, positive and hard negative: --columns question,answer",
     )
     groups: str | None = Field(
         None,
