@@ -350,6 +350,7 @@ def diagnose(
     rows = read_rows(Path(data), columns=columns, views="auto")
     encoder = SentenceEncoder.load(os.fspath(target))
     prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
+    encoder.check_prompts(*prompts)
     found = uncover_records(encoder, rows.texts, rows.views, prompts=prompts)
     return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
 

@@ -93,6 +93,8 @@ def test_a_tensor_that_no_optimiser_finds_is_refused() -> None:
     for kind in (ObjectiveLoss, CachedObjectiveLoss):
         with pytest.raises(InputError, match="temperature requires a gradient, but is no"):
             kind(scratch(width=16, layers=1), InfoNCE(temperature=temperature))
+        with pytest.raises(InputError, match="temperature is learnt, and an objective given by"):
+            kind(scratch(width=16, layers=1), "infonce", temperature=temperature)
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.25, 65536.0])

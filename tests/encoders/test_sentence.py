@@ -11,7 +11,9 @@ from sentence_transformers.base.modules import Dense, Normalize
 from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
 
 from isotrope.core.errors import InputError
+from isotrope.data.text.retrieval_sets import from_pairs
 from isotrope.encoders.sentence import POOLINGS, SentenceEncoder
+from isotrope.evaluation.retrieval import retrieval
 
 from .conftest import TEXTS
 
@@ -425,15 +427,19 @@ class TestModelsThatDoNotFit:
         with pytest.raises(InputError, match=r"several types \(token_type_ids \[1, 0, .*are all 0"):
             SentenceEncoder.load(folder)
 
-    @pytest.mark.parametrize("default", ["query", None])
-    def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch, default):
+    def test_a_prompt_outside_the_pooling(self, tiny, monkeypatch):
         monkeypatch.setattr(tiny.model[1], "include_prompt", False)
         bare = SentenceEncoder(tiny.model, "x")
         bare.check_prompts("", "")
         with pytest.raises(InputError, match="x leaves its prompts out of the pooling"):
             bare.check_prompts("", "passage: ")
         monkeypatch.setattr(tiny.model, "prompts", {"query": "find: "})
-        monkeypatch.setattr(tiny.model, "default_prompt_name", default)
+        asked = SentenceEncoder(tiny.model, "x")
+        data = from_pairs([("one", "two"), ("three", "four")])
+        assert retrieval(asked, data, prompts=("", "")).metrics
+        with pytest.raises(InputError, match="x leaves its prompts out of the pooling"):
+            retrieval(asked, data)  # which puts the prompt of queries there
+        monkeypatch.setattr(tiny.model, "default_prompt_name", "query")
         with pytest.raises(InputError, match="x leaves its prompts out of the pooling"):
             SentenceEncoder(tiny.model, "x")
 

@@ -49,7 +49,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     count, held = data["empty_skipped"], data["holdout"]
     assert count == 27
     assert f"{held} held out, 27 with an empty text left out)" in told
-    assert "warning: 20 pairs without a hard negative are left out" in told
+    assert "warning: 20 pairs without a hard negative are left out; leave the third col" in told
     assert data["holdout_trained_on"] == held  # five answers, each of many rows
     assert f"warning: {held} of {held} held-out records have a text that a record with" in told
 

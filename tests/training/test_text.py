@@ -444,6 +444,25 @@ def test_a_file_is_of_scored_pairs_if_it_has_their_column(tmp_path: Path) -> Non
 def test_single_texts_are_not_trained_on_the_prompt_of_passages(quick: dict, capsys) -> None:
     fit(**{**quick, "max_steps": 1}, passage_prompt="passage: ")
     assert "--passage-prompt is saved with the model, and nothing is" in capsys.readouterr().err
+    same = {"query_prompt": "text: ", "passage_prompt": "text: "}
+    fit(**{**quick, "max_steps": 1, "output": quick["output"] + "-same"}, **same)
+    assert "--passage-prompt" not in capsys.readouterr().err
+
+
+def test_held_out_text_that_another_data_set_has_is_counted(quick: dict, tmp_path: Path) -> None:
+    pairs = [*zip(sentences(120, seed=1), sentences(120, seed=2), strict=True)]
+    data = {"a": pairs, "b": [(b, a) for a, b in pairs]}
+    own = {key: value for key, value in quick.items() if key != "files"} | {"max_steps": 1}
+    both = fit(data, **own, dev="auto", holdout=0.3).result.details["data"]
+    assert both["holdout_trained_on"] > 20
+    one = fit(pairs, **{**own, "output": tmp_path / "one"}, dev="auto", holdout=0.3)
+    assert one.result.details["data"]["holdout_trained_on"] == 0
+
+
+def test_dev_auto_with_nothing_held_out_is_an_error(quick: dict) -> None:
+    own = {key: value for key, value in quick.items() if key != "files"}
+    with pytest.raises(InputError, match="needs at least 20 held-out pairs that differ; found 0"):
+        fit([(f"a {i}", f"b {i}") for i in range(2)], **{**own, "batch_size": 2}, dev="auto")
 
 
 def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path) -> None:

@@ -14,18 +14,12 @@ _WORDS = {
 }
 
 
-def named_split(path: Path, folder: Path, *, alone: bool = False) -> str | None:
+def named_split(path: Path, folder: Path) -> str | None:
     """Return ``train``, ``test`` or ``validation``; None if no word says it.
 
     Args:
         path: the path of a file below the folder, in folders or with a name of several words.
         folder: the folder, whose own name is not considered.
-        alone: whether the word has to be the whole name of the file or of a folder, but for a
-            number and the suffixes: of ``train_1.csv``, not of ``training-manual.txt``.
     """
-    inner = path.relative_to(folder)
-    if alone:
-        words = {re.split(r"[\W\d_]*(?:\.|$)", part.lower())[0] for part in inner.parts}
-    else:
-        words = set(re.split(r"[\W\d_]+", inner.as_posix().lower()))
+    words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
     return next((split for split, names in _WORDS.items() if words & set(names)), None)

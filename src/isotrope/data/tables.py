@@ -4,6 +4,7 @@ import csv
 import json
 import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import suppress
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -191,8 +192,10 @@ def json_rows(path: Path, choose: Choose) -> Iterator[Row]:
                 f"found {', '.join(map(repr, value))}"
             )
         if value and value.keys() != before:
-            before = value.keys()
-            if (others := list(choose(path, list(value)))) != names:
+            before, others = value.keys(), names
+            with suppress(InputError):  # what is read is there, and nothing else would be chosen
+                others = list(choose(path, list(value)))
+            if others != names:
                 raise InputError(
                     f"{place(path, number)}: by its keys {', '.join(map(repr, others))} would be "
                     f"read, by those of the first object {', '.join(map(repr, names))}; give all "

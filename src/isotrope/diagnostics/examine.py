@@ -99,6 +99,7 @@ def _of_model(
     assert isinstance(encoder, SentenceEncoder)
     if texts.views == "pairs":
         query, document = saved_prompts(encoder.model)
+        encoder.check_prompts(query, document)
         records = [(query + anchor, document + positive) for anchor, positive in texts.records]
         texts = replace(texts, records=records)
     views, plain = embed_views(encoder, texts, max_length=_TOKENS)

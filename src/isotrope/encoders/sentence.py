@@ -117,7 +117,7 @@ class SentenceEncoder(nn.Module):
         self._pools_prompts = all(pooling.include_prompt for pooling in poolings)
         self.name = name
         self.model = model
-        self.check_prompts(self.prompt, *saved_prompts(model))
+        self.check_prompts(self.prompt)
         self.tokenizer = cast("PreTrainedTokenizerFast", first.tokenizer)
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         # of the file: every call of the tokenizer leaves its own there

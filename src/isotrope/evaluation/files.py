@@ -96,7 +96,7 @@ def encode_file(
         )
     count = sum(1 for _ in _records(file, columns))
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
-    _, before = _prompts(encoder, None, prompt)
+    _, before = _prompts(encoder, "", prompt)
     texts = (before + record.texts[0] for record in _records(file, columns))
     shape = (count, encoder.dimension)
     with atomic_replace(Path(output)) as temporary:
@@ -264,10 +264,10 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
                 f"{encoder.name} puts its own prompt before every text ({encoder.prompt!r}); leave "
                 "the prompts out"
             )
-        encoder.check_prompts(query or "", passage or "")
         own = own_prompts(encoder)
         query = own[0] if query is None else query
         passage = own[1] if passage is None else passage
+        encoder.check_prompts(query, passage)
     return query or "", passage or ""
 
 

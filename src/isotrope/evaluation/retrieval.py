@@ -56,6 +56,8 @@ def retrieval(
     """
     _check(data, ks, depths)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
+    if isinstance(encoder, SentenceEncoder):
+        encoder.check_prompts(before_query, before_document)
     texts = [before_query + query for query in data.queries]
     texts += [before_document + document for document in data.corpus]
     vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)

@@ -11,6 +11,7 @@ import numpy as np
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.lines import lines
 from isotrope.data.tables import TABLE_READERS, plain_suffix
+from isotrope.data.text.corpora import PAIR
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.data.text.sts_sets import COLUMNS, load_sts_file
@@ -35,14 +36,15 @@ class DevMetric:
         score: the function of an encoder; larger is better, out of 100.
         fingerprint: of the texts that are scored and of what is expected of them.
         records: held-out records that it is measured on, if they are.
-        trained_on: those of them that have a text in common with a record that is trained on.
+        trained_on: those of them that have a text in common with a record that is trained on; None
+            where that is not known.
     """
 
     name: str
     score: Callable[[Encoder], DevEvaluation]
     fingerprint: str
     records: int = 0
-    trained_on: int = 0
+    trained_on: int | None = None
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:
@@ -78,7 +80,8 @@ def _is_sts(path: Path) -> bool:
             return names[:1]
 
         next(iter(TABLE_READERS[suffix](path, choose)), None)
-        return COLUMNS[0] in header
+        score, *texts = COLUMNS
+        return {*texts} <= {*header} or (score in header and not {*PAIR[:2]} <= {*header})
     first = next((line for _, line in lines(path) if line.strip()), "")
     fields = first.split("\t")
     if tuple(fields) == COLUMNS:
@@ -111,7 +114,10 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
         with named_errors(name):
             records = list(islice(store.held_out(), 0, None, stride))
             chosen = None if groups is None else groups[::stride]
-            looked_at, met = looked_at + len(records), met + store.trained_on(records)
+            looked_at += len(records)
+            met += int(
+                np.any([other.trained_on(records) for other in stores.values()], axis=0).sum()
+            )
             sets.append(holdout_set(records, store.report.views, groups=chosen))
 
     def score(encoder: Encoder) -> DevEvaluation:

@@ -141,14 +141,15 @@ def check(
         if left := other_splits(settings.datasets[name]):
             warn(
                 f"warning: {', '.join(map(str, left[:3]))}{' and more' if len(left) > 3 else ''}: "
-                "by its name of another split than train, and not read; name it as a file to do so"
+                "by name no part to train on, and trained on with the rest of the folder; name the "
+                "files that are meant"
             )
         first = next(_records(settings, name, unread=warn_unread))
         formed.append(resolve(settings.views, first))
-    if settings.passage_prompt and {*formed} == {"dropout"}:
+    if {*formed} == {"dropout"} and settings.passage_prompt not in ("", settings.query_prompt):
         warn(
-            "warning: both views of a single text have --query-prompt before them; "
-            "--passage-prompt is saved with the model, and nothing is trained on it"
+            "warning: both views of a single text are anchors, so --passage-prompt is saved with "
+            "the model, and nothing is trained on it"
         )
     return encoder_of(settings), objectives, watch
 
@@ -176,6 +177,8 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             watch = dev_metric_held_out(
                 stores, prompts=(settings.query_prompt, settings.passage_prompt)
             )
+            if settings.streaming is not None:  # later buffers may have texts of the first
+                watch = replace(watch, trained_on=None)
         for name, store in stores.items():
             with named_errors(name):
                 _check_negatives(objectives[name], store)
@@ -598,10 +601,11 @@ class TextTask(TrainingTask):
                 f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
             )
             if own.unopposed:
+                two = ",".join(settings.columns[:2])
                 warn(
-                    f"warning: {own.unopposed:,} pairs without a hard negative are left out; to "
-                    "train on all pairs without hard negatives, leave the third column out "
-                    "(--columns anchor,positive)"
+                    f"warning: {own.unopposed:,} pairs without a hard negative are left out; leave "
+                    f"the third column out{two and f' (--columns {two})'} to train on all pairs, "
+                    "without hard negatives"
                 )
             if own.groups_dropped:
                 warn(

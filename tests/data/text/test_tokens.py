@@ -126,12 +126,17 @@ def test_held_out_records_whose_texts_are_trained_on_are_counted(make: Make) -> 
     pairs = [(f"question {i}", f"answer {i}") for i in range(200)]
     alone = make(pairs, holdout=0.2)
     assert alone.report.held_out > 20
-    assert alone.trained_on([*alone.held_out()]) == 0
+    assert not alone.trained_on([*alone.held_out()]).any()
+    assert len(alone.trained_on([])) == 0
     both = make([*pairs, *((answer, question) for question, answer in pairs)], holdout=0.2)
     held = [*both.held_out()]
     # the same pair the other way round is trained on, unless its answer was chosen, too
     expected = sum((b, a) not in held for a, b in held)
-    assert both.trained_on([(a.upper(), f"{b}!", "other") for a, b in held]) == expected > 20
+    asked = [(a.upper(), f"{b}!", "other") for a, b in held]
+    assert both.trained_on(asked).sum() == expected > 20
+    # what is a hard negative is pushed away
+    third = make([("a", "b", "c"), ("d", "e", "f")])
+    assert third.trained_on([("x", "c"), ("x", "e"), ("d", "x")]).tolist() == [False, True, True]
 
 
 def test_large_vocabularies_take_four_bytes(make: Make) -> None:

@@ -112,6 +112,12 @@ def test_hard_negatives_are_embedded_as_training_embeds_them(encoder: SentenceEn
     batch = found.batch(torch.tensor([5, 2]))
     assert torch.equal(batch.negatives, found.negatives[[5, 2]])
     assert found.lengths.shape == (8, 3)
+    # left out where the batch has them already: as a positive, twice, and equal after the cut
+    same = [("a b", "c", "x y"), ("d", "X, Y!", "z"), ("e", "f", "z"), ("g", "a " * 30, "a " * 31)]
+    few = embed_rows(encoder, read_rows(same), max_length=16)
+    assert torch.equal(few.batch(torch.arange(4)).negatives, few.negatives[[1]])
+    assert torch.equal(few.batch(torch.tensor([0, 2])).negatives, few.negatives[[0, 2]])
+    assert few.batch(torch.tensor([3])).negatives is None
     audited = audit([*zip(texts, texts[::-1], hard, strict=True)], encoder=encoder, dev=None)
     assert audited.title.startswith("8 pairs with a hard negative each of the data")
     with pytest.raises(InputError, match="mhe takes no hard negatives, but the data has a third"):

@@ -66,6 +66,12 @@ class ObjectiveLoss(nn.Module):
     ) -> None:
         super().__init__()
         if isinstance(objective, str):
+            learnt = [k for k, v in settings.items() if isinstance(v, Tensor) and v.requires_grad]
+            if learnt:
+                raise InputError(
+                    f"{learnt[0]} is learnt, and an objective given by its name has numbers: give "
+                    f"the objective, as InfoNCE({learnt[0]}=nn.Parameter(torch.tensor(0.05)))"
+                )
             objective = registry.build(objective, settings)
         elif settings:
             raise InputError(

@@ -18,7 +18,7 @@ from isotrope.data.order import Order
 from isotrope.data.text.repeats import hash64
 from isotrope.data.text.tokens import TokenStore
 
-__all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups"]
+__all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups", "unseen"]
 
 
 class Batches:
@@ -137,7 +137,7 @@ def collate(
     if store.columns == 1:
         views *= 2
     if store.columns == 3:
-        new = _unseen(store.groups(indices, 2), groups) & _unseen(inputs.pop(), inputs[:2])
+        new = unseen(store.groups(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
         views[2] = [row for row, wanted in zip(views[2], new[part], strict=True) if wanted]
     rows = [row for view in views for row in view]
     lengths = np.array([len(row) for row in rows])
@@ -156,7 +156,7 @@ def collate(
     )
 
 
-def _unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
+def unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
     """Return which marks occur for the first time, here and in the other columns."""
     new = np.zeros(len(marks), bool)
     new[np.unique(marks, return_index=True)[1]] = True

@@ -7,12 +7,9 @@ record decide which:
 - ``.tsv``: ``anchor<TAB>positive[<TAB>hard negative]`` without header or quoting, or one field of
   text; with ``columns`` the first line is a header;
 - ``.csv`` (with header), ``.jsonl``, ``.parquet``: the columns ``anchor, positive[, negative]``,
-  or ``text``, or ``sentence``, or the only one, or those named by ``columns``; unless they are
-  named, further columns that look like texts of a record (``negative_1``, ``text_pair``) are an
-  error;
-- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if a
-  name says which split it is (of a parquet file a word of it, as on the hub, else all of it, as of
-  ``train.jsonl``), only the training split, where there is one;
+  or ``text``, or ``sentence``, or the only one, or those named by ``columns``;
+- each of these with ``.gz`` appended; a folder: every such file below it, in sorted order; if the
+  names of its parquet files say which split they are, only those of the training split;
 - a folder that ``save_to_disk`` of Hugging Face's ``datasets`` wrote, columns as above;
 - ``user/dataset``: the training split of a data set of the Hugging Face hub, columns as above.
 
@@ -64,9 +61,6 @@ HEADER = frozenset({
     "passage", "context", "response", "score", "label", "id",
 })  # fmt: skip
 """Names of columns: a first line of nothing else is a header, which would be trained on."""
-_HARD = re.compile(r"^(hard[_ ]?)?negatives?([_ ]?\d+)?$")  # columns of hard negatives
-_SECOND = re.compile(r"^(anchor|positive|(text|sentence)[_ ]?(2|b|pair))$")  # beside a first text
-_QUOTED = re.compile(r'"[^"]*"')
 _WHOLE = re.compile(r"^(-?\d+)\.0+$")  # of a group: beside missing numbers, 1 is written as 1.0
 _HUB = "hub"  # in place of a suffix
 _KINDS = {1: "single texts", 2: "pairs", 3: "pairs with a hard negative"}
@@ -240,12 +234,7 @@ def _tab_separated(
                 ) from error
             width = len(cells)
             continue
-        if width is None and len(cells) > 1 and all(map(_QUOTED.fullmatch, cells)):
-            raise InputError(
-                f"{place(path, line)}: {quoted(text)} has its fields in quotes, which a .tsv keeps "
-                "as text; write it without them, or as .csv"
-            )
-        if width is None and len(cells) > 1 and {cell.lower() for cell in cells} <= HEADER:
+        if width is None and len(cells) > 1 and {c.lower().strip('"') for c in cells} <= HEADER:
             choose = f"choose columns by name (--columns {','.join(cells[:2])}) or "
             raise InputError(
                 f"{place(path, line)}: {quoted(text)} is a header, which would be read as a "
@@ -270,16 +259,12 @@ def usual_columns(path: Path, header: Sequence[str], *, by_name: bool = True) ->
     """Choose the columns of a table if the user named none; ``by_name`` is that of ``read``.
 
     Raises:
-        InputError: the table has none of the usual columns, or more than these that look like
-            texts of a record.
+        InputError: the table has none of the usual columns.
     """
     if {"anchor", "positive"} <= set(header):
-        chosen = PAIR if "negative" in header else PAIR[:2]
-        _refuse_others(path, header, chosen, _HARD, by_name=by_name)
-        return named(chosen)(path, header)
+        return named(PAIR if "negative" in header else PAIR[:2])(path, header)
     for name in TEXT:
         if name in header:
-            _refuse_others(path, header, (name,), _SECOND, by_name=by_name)
             return named((name,))(path, header)
     if len(header) == 1 and not any(separator in header[0] for separator in ";\t"):
         return header
@@ -293,25 +278,6 @@ def usual_columns(path: Path, header: Sequence[str], *, by_name: bool = True) ->
         f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; "
         f"{choose}{separated}"
     )
-
-
-def _refuse_others(
-    path: Path,
-    header: Sequence[str],
-    chosen: Sequence[str],
-    like: re.Pattern[str],
-    *,
-    by_name: bool,
-) -> None:
-    """Refuse a table with further columns that look like texts of the record."""
-    others = [name for name in header if name not in chosen and like.match(name.lower())]
-    if others:
-        both = f"--columns {','.join([*chosen, *others][: len(PAIR)])} or {','.join(chosen)}"
-        raise InputError(
-            f"{place(path)}: has the columns {', '.join(map(repr, [*chosen, *others]))}, of which "
-            f"{', '.join(map(repr, others))} would not be read; "
-            f"{f'say which are meant: {both}' if by_name else 'keep the columns that are meant'}"
-        )
 
 
 def _format(path: Path) -> str:
@@ -343,7 +309,7 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
         if is_hub_name(path):
             files.append(path)
         elif is_folder(path):
-            files += shards(path) if is_saved(path) else _to_train_on(path)[0]
+            files += shards(path) if is_saved(path) else _folder_files(path)
         else:
             check_file(path)
             _format(path)
@@ -352,24 +318,17 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
 
 
 def other_splits(paths: Sequence[Path | str]) -> list[Path]:
-    """Return the files that :func:`corpus_files` leaves out of folders as of other splits."""
-    folders = [p for p in map(Path, paths) if not is_hub_name(p) and is_folder(p)]
-    return [file for p in folders if not is_saved(p) for file in _to_train_on(p)[1]]
+    """Return the files that are read of folders although a name calls them a test or a dev part.
 
-
-def _to_train_on(folder: Path) -> tuple[list[Path], list[Path]]:
-    """Return the files of the training split, with those of none, and those of other splits.
-
-    All are of the former where no name says that it is to train on.
+    None are where no other name says that its file is to train on.
     """
-    files = _folder_files(folder)
-    splits = {
-        path: named_split(path, folder, alone=plain_suffix(path) != ".parquet") for path in files
-    }
-    if TRAIN not in splits.values():
-        return files, []
-    others = [path for path in files if splits[path] not in (None, TRAIN)]
-    return [path for path in files if path not in others], others
+    found: list[Path] = []
+    for folder in map(Path, paths):
+        if not is_hub_name(folder) and is_folder(folder) and not is_saved(folder):
+            splits = {path: named_split(path, folder) for path in _folder_files(folder)}
+            if TRAIN in splits.values():
+                found += [path for path, split in splits.items() if split not in (None, TRAIN)]
+    return found
 
 
 def _folder_files(folder: Path) -> list[Path]:
@@ -391,7 +350,16 @@ def _folder_files(folder: Path) -> list[Path]:
             f"{place(folder)}: no file with text in this folder; known kinds are "
             f"{', '.join(SUFFIXES)}, and each of them with .gz"
         )
-    return sorted(files, key=lambda path: path.parts)
+    return sorted(_to_train_on(files, folder), key=lambda path: path.parts)
+
+
+def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Leave out the other splits of a dataset in parquet files, named as on the hub."""
+    tables = {path for path in files if path.name.lower().endswith((".parquet", ".parquet.gz"))}
+    splits = {path: named_split(path, folder) for path in tables}
+    if TRAIN not in splits.values():
+        return list(files)
+    return [path for path in files if splits.get(path) in (None, TRAIN)]
 
 
 def _unreadable(error: OSError) -> None:

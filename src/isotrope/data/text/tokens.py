@@ -203,18 +203,18 @@ class TokenStore:
             for line in handle:
                 yield tuple(json.loads(line))
 
-    def trained_on(self, records: Sequence[Sequence[str]]) -> int:
-        """Return how many of these records have an anchor or a positive that is trained on.
+    def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
+        """Return which of these records have an anchor or a positive that is one here.
 
         Texts are the same up to case and punctuation, as everywhere.
         """
-        marks = np.array(
-            [[hash64(near_identical(text)) for text in record[:2]] for record in records], np.uint64
-        )
-        met = np.zeros(marks.shape, dtype=bool)
-        for start in range(0, len(self._groups), CHUNK):
-            met |= np.isin(marks, self._groups[start : start + CHUNK])
-        return int(met.any(axis=1).sum())
+        marks = [[hash64(near_identical(text)) for text in record[:2]] for record in records]
+        asked = np.array(marks, np.uint64).reshape(len(records), len(marks[0]) if marks else 1)
+        met = np.zeros(asked.shape, dtype=bool)
+        for start in range(0, len(self), CHUNK):
+            texts = self._rows[start : start + CHUNK, : min(self.columns, 2)]
+            met |= np.isin(asked, self._groups[texts])
+        return np.asarray(met.any(axis=1))
 
     def held_out_groups(self) -> NDArray[np.int64] | None:
         """Return one hash per held-out record, equal for records of a group; None without groups.

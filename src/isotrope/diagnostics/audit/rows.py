@@ -11,6 +11,7 @@ training does not push them apart, and nothing here counts a push between them.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.data.text.batches import joined_groups
+from isotrope.data.text.batches import joined_groups, unseen
 from isotrope.data.text.corpora import Record, read
 from isotrope.data.text.in_memory import is_in_memory, text_records
 from isotrope.data.text.repeats import group_mark, hash64, near_identical
@@ -68,6 +69,8 @@ class Embedded:
         positives: n x d, raw.
         groups: int64 (n), equal for rows that are not negatives of each other.
         negatives: n x d, raw, a hard negative of each row; None where the rows have none.
+        same: uint64 (2 x n x 3), equal for texts that are near-identical, and for texts that are
+            equal as they are cut; needed beside hard negatives.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -77,6 +80,7 @@ class Embedded:
     positives: Tensor
     groups: Tensor
     negatives: Tensor | None = field(default=None, kw_only=True)
+    same: NDArray[np.uint64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
@@ -96,9 +100,16 @@ class Embedded:
         return len(self.anchors)
 
     def batch(self, rows: Tensor) -> Views:
-        """Return the views of some rows (their numbers, b integers) as one batch."""
-        negatives = None if self.negatives is None else self.negatives[rows]
-        return Views(self.anchors[rows], self.positives[rows], negatives, groups=self.groups[rows])
+        """Return the views of some rows (their numbers, b integers) as one batch.
+
+        A hard negative that is a text of the batch already is left out, as in training.
+        """
+        groups, negatives = self.groups[rows], None
+        if self.negatives is not None and self.same is not None:
+            marks = self.same[:, rows.numpy()].transpose(0, 2, 1)
+            new = np.all([unseen(hard, [a, p]) for a, p, hard in marks], axis=0)
+            negatives = self.negatives[rows[torch.from_numpy(new)]] if new.any() else None
+        return Views(self.anchors[rows], self.positives[rows], negatives, groups=groups)
 
 
 @dataclass(frozen=True)
@@ -239,8 +250,16 @@ def embed_rows(
         ]
     groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
     cut = np.asarray((lengths > limit).any(axis=1))
-    negatives = views[2] if len(views) > 2 else None
-    return EmbeddedTexts(views[0], views[1], groups, cut, lengths, negatives=negatives)
+    hard: dict[str, Any] = {}
+    if len(views) > 2:
+        inputs = [
+            [hash64(str(row).encode()) for row in encoder.tokenize(c, limit)[0]] for c in columns
+        ]
+        hard = {
+            "negatives": views[2],
+            "same": np.stack([rows.marks, np.array(inputs, np.uint64).T]),
+        }
+    return EmbeddedTexts(views[0], views[1], groups, cut, lengths, **hard)
 
 
 def _prompted(rows: PairedRows, prompts: tuple[str, str]) -> list[list[str]]:
