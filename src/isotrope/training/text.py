@@ -145,7 +145,8 @@ def check(
                 "files that are meant"
             )
         first = next(_records(settings, name, unread=warn_unread))
-        formed.append(resolve(settings.views, first))
+        with named_errors(name):
+            formed.append(resolve(settings.views, first))
     if {*formed} == {"dropout"} and settings.passage_prompt not in ("", settings.query_prompt):
         warn(
             "warning: both views of a single text are anchors, so --passage-prompt is saved with "
