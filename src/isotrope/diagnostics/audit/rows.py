@@ -70,7 +70,7 @@ class Embedded:
         groups: int64 (n), equal for rows that are not negatives of each other.
         negatives: n x d, raw, a hard negative of each row; None where the rows have none.
         same: uint64 (2 x n x 3), equal for texts that are near-identical, and for texts that are
-            equal as they are cut; needed beside hard negatives.
+            equal as they are cut; None where no hard negative is a text of the batch already.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -104,12 +104,15 @@ class Embedded:
 
         A hard negative that is a text of the batch already is left out, as in training.
         """
-        groups, negatives = self.groups[rows], None
-        if self.negatives is not None and self.same is not None:
-            marks = self.same[:, rows.numpy()].transpose(0, 2, 1)
-            new = np.all([unseen(hard, [a, p]) for a, p, hard in marks], axis=0)
-            negatives = self.negatives[rows[torch.from_numpy(new)]] if new.any() else None
-        return Views(self.anchors[rows], self.positives[rows], negatives, groups=groups)
+        negatives = None
+        if self.negatives is not None:
+            hard = rows
+            if self.same is not None:
+                marks = self.same[:, rows.numpy()].transpose(0, 2, 1)
+                new = np.all([unseen(own, [a, p]) for a, p, own in marks], axis=0)
+                hard = rows[torch.from_numpy(new)]
+            negatives = self.negatives[hard] if len(hard) else None
+        return Views(self.anchors[rows], self.positives[rows], negatives, groups=self.groups[rows])
 
 
 @dataclass(frozen=True)
