@@ -48,6 +48,7 @@ class ToyLoss(Objective, paper=Paper("No paper", "nobody, never", "paper 00x, eq
     force: Annotated[float, Hyper("p", "pull of the positive", above=0)] = 1.0
 
     takes_negatives = False
+    pairwise = False
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 
     def formula(self, pairs: Pairs) -> Tensor:

@@ -105,7 +105,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("encode", ["--columns", "x"], "has no columns to choose"),
     ("evaluate", [], "nothing to evaluate"),
     ("evaluate", ["--knn"], "need the labelled texts"),
-    ("evaluate", ["--compare", "x"], "stands before --compare"),
+    ("evaluate", ["--compare", "x"], "is before --compare; name all models after it"),
     ("evaluate", ["--corpus", "SENTENCES", "--device", "tpu"], "tpu"),
     ("audit", ["--batch-size", "0"], "a batch of 0 has no negatives"),
     ("audit", ["--suspect", "nan"], "suspect is a push above 0"),

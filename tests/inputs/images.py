@@ -130,7 +130,7 @@ RAW: dict[str, tuple[Made, str]] = {
         lambda path: content(path, header_only("(0,)")),
         "not an .npz file of pictures",
     ),
-    "a pickle": (lambda path: content(path, pickle.dumps({"images": 1})), "no .npz file"),
+    "a pickle": (lambda path: content(path, pickle.dumps({"images": 1})), "not an .npz file"),
     "a pickle inside": (
         lambda path: zipped(path, **{"images.npy": pickle.dumps([1])}),
         "cannot be read",
@@ -370,7 +370,7 @@ def _tables() -> Iterator[Case]:
         return train(_table(room, text=["a"]))
 
     yield Case("hugging face/no pictures", words, "no column of pictures; found text")
-    yield Case("hugging face/pictures of numbers", numbers, "no encoded pictures")
+    yield Case("hugging face/pictures of numbers", numbers, "not encoded pictures")
     yield Case("hugging face/pictures of words", no_pictures, "none of 3 files can be read")
     yield Case("hugging face/pictures elsewhere", elsewhere, "none of 3 files can be read")
     yield Case("hugging face/labels of lists", labels, "labels that are not numbers")

@@ -31,7 +31,11 @@ STS: list[tuple[str, bytes | str, str]] = [
     ),
     ("list.jsonl", '{"score": [1], "sentence1": "a", "sentence2": "b"}\n', "not a finite number"),
     ("bool.jsonl", '{"score": 1, "sentence1": true, "sentence2": "b"}\n', "not text"),
-    ("half.jsonl", '{"score": 1, "sentence1": "\\ud800", "sentence2": "b"}\n', "no text"),
+    (
+        "half.jsonl",
+        '{"score": 1, "sentence1": "\\ud800", "sentence2": "b"}\n',
+        "a character that is not text",
+    ),
     ("broken.tsv.gz", b"no gzip", "not valid gzip"),
     ("cut.tsv.gz", gzip.compress(os.urandom(500))[:200], "broken gzip"),
     ("broken.parquet", b"PAR1", "not a parquet file"),

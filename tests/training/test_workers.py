@@ -13,6 +13,7 @@ import pytest
 
 from isotrope.core.errors import InputError, LostProcess, MissingExtra
 from isotrope.training import launch
+from isotrope.training.callbacks import worker_gone
 from isotrope.training.launch import each
 
 SCRIPT = """
@@ -251,3 +252,21 @@ def ctrl_c_twice(item: int) -> tuple[int, int]:
 def test_ctrl_c_twice() -> None:
     with pytest.raises(KeyboardInterrupt):
         launch.launch(1, ctrl_c_twice, 0)
+
+
+def test_a_worker_that_dies_while_a_batch_is_handed_over_has_gone() -> None:
+    def _try_get_data(error: Exception) -> None:
+        raise error
+
+    def found(error: Exception) -> bool:
+        try:
+            _try_get_data(error)
+        except Exception as raised:
+            return worker_gone(raised)
+        return False
+
+    assert found(ConnectionResetError(104, "Connection reset by peer"))
+    assert found(EOFError())
+    assert not found(ValueError())
+    assert not worker_gone(ConnectionResetError(104, "of something else"))
+    assert worker_gone(RuntimeError("DataLoader worker (pid 5) is killed by signal: Killed."))

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import time
+import traceback
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -396,7 +397,13 @@ def worker_gone(error: BaseException) -> bool:
 
     It may come at any moment of a step, whose end is then not to be saved.
     """
-    return isinstance(error, RuntimeError) and str(error).startswith("DataLoader worker")
+    if isinstance(error, RuntimeError):
+        return str(error).startswith("DataLoader worker")
+    # between handing a batch over and its being read
+    frames = traceback.extract_tb(error.__traceback__)
+    return isinstance(error, (ConnectionError, EOFError)) and any(
+        frame.name == "_try_get_data" for frame in frames
+    )
 
 
 class DirectCheckpointIO(TorchCheckpointIO):

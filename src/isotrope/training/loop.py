@@ -288,12 +288,17 @@ def make_steps(
         except InputError as error:
             # a worker of the loader sends its traceback along
             raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
-        except RuntimeError as error:
+        except (RuntimeError, ConnectionError, EOFError) as error:
             if not worker_gone(error):
                 raise
+            why = (
+                str(error).strip().rstrip(".")
+                if isinstance(error, RuntimeError)
+                else (f"DataLoader worker: {error or type(error).__name__}")
+            )
             raise LostProcess(
-                f"a process that reads data has gone ({str(error).strip().rstrip('.')}; often for "
-                "want of memory: fewer --workers need less)"
+                f"a process that reads data has gone ({why}; often for want of memory: fewer "
+                "--workers need less)"
             ) from error
         finally:
             stop.restore()
