@@ -79,8 +79,8 @@ above that quarter ([all of the rule](results/claims.md#how-a-verdict-is-reached
 
 ## What it was measured on
 
-- **Text**: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders), every loss
-  tuned as much; verdicts are of `{encoder}` ({whitening}).
+- **Text**: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders), with one
+  tuning budget for every loss; verdicts are of `{encoder}` ({whitening}).
 - **Images**: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 {others}
 ## Behind it

@@ -207,7 +207,7 @@ def audit(
     page = None if output is None else _audit_page()
     metric = None if dev in (None, "auto") else dev_metric_of_file(Path(str(dev)))
     rows = read_rows(data, columns=columns, groups=groups, views=views)
-    check_negatives(chosen, rows)
+    check_negatives(chosen, len(rows.texts[0]), rows.name)
     if mine and rows.views == "dropout":
         raise InputError("hard negatives are of pairs; these are single texts: leave mine out")
     loaded = (

@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from isotrope.core.errors import InputError, LostProcess, MissingExtra
 from isotrope.training import launch
@@ -265,6 +266,7 @@ def test_a_worker_that_dies_while_a_batch_is_handed_over_has_gone() -> None:
             return worker_gone(raised)
         return False
 
+    assert hasattr(_MultiProcessingDataLoaderIter, "_try_get_data"), "torch calls it otherwise"
     assert found(ConnectionResetError(104, "Connection reset by peer"))
     assert found(EOFError())
     assert not found(ValueError())

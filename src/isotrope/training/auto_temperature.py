@@ -126,7 +126,7 @@ def _recommended(
         most=max(_ROWS, settings.batch_size),
         seed=settings.seed,
     )
-    check_negatives(objective, rows)
+    check_negatives(objective, len(rows.texts[0]))
     embedded = embed_rows(
         encoder,
         rows,

@@ -399,7 +399,7 @@ def worker_gone(error: BaseException) -> bool:
     """
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
-    # between handing a batch over and its being read
+    # between handing a batch over and its being read, which this method of torch's loader does
     frames = traceback.extract_tb(error.__traceback__)
     return isinstance(error, (ConnectionError, EOFError)) and any(
         frame.name == "_try_get_data" for frame in frames

@@ -291,11 +291,9 @@ def make_steps(
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not worker_gone(error):
                 raise
-            why = (
-                str(error).strip().rstrip(".")
-                if isinstance(error, RuntimeError)
-                else (f"DataLoader worker: {error or type(error).__name__}")
-            )
+            why = str(error).strip().rstrip(".") or type(error).__name__
+            if not isinstance(error, RuntimeError):
+                why = f"DataLoader worker: {why}"
             raise LostProcess(
                 f"a process that reads data has gone ({why}; often for want of memory: fewer "
                 "--workers need less)"

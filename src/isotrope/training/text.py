@@ -31,6 +31,7 @@ from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreReport, TokenStore, build
 from isotrope.data.text.views import resolve
+from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.diagnostics.observe import MEASURED, loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device, pass_overhead
@@ -250,11 +251,7 @@ def _batches(
 
 def _check_negatives(objective: Objective, store: TokenStore) -> None:
     """Refuse hard negatives for which an objective has no place."""
-    if objective.takes_negatives is False and store.columns == 3:
-        raise InputError(
-            f"objective {objective.name} takes no hard negatives, but the file has a third column: "
-            "remove it, or choose infonce"
-        )
+    check_negatives(objective, store.columns)
     try_objective(objective, negatives=store.columns == 3)
 
 
@@ -601,12 +598,12 @@ class TextTask(TrainingTask):
                 f"{empty if own.empty_skipped else ''}), "
                 f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
             )
-            if own.unopposed:
+            if own.without_negative:
                 two = ",".join(settings.columns[:2])
                 warn(
-                    f"warning: {own.unopposed:,} pairs without a hard negative are left out; leave "
-                    f"the third column out{two and f' (--columns {two})'} to train on all pairs, "
-                    "without hard negatives"
+                    f"warning: {own.without_negative:,} pairs without a hard negative are left "
+                    f"out; leave the third column out{two and f' (--columns {two})'} to train on all "
+                    "pairs, without hard negatives"
                 )
             if own.groups_dropped:
                 warn(

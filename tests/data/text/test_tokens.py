@@ -119,7 +119,7 @@ def test_texts_without_tokens_are_left_out(make: Make) -> None:
 def test_pairs_without_a_hard_negative_are_counted(make: Make) -> None:
     store = make([("a", "b", "n"), ("c", "d", ""), ("e", "", "n"), ("f", "g", "n"), ("", "h", "")])
     assert stored(store, 0) == [ids("a"), ids("f")]
-    assert (store.report.empty_skipped, store.report.unopposed) == (3, 1)
+    assert (store.report.empty_skipped, store.report.without_negative) == (3, 1)
 
 
 def test_held_out_records_whose_texts_are_trained_on_are_counted(make: Make) -> None:

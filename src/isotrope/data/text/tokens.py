@@ -76,7 +76,7 @@ class StoreReport:
         grouped: whether records have groups of their own.
         groups_dropped: repetitions of an earlier record that have another group, which is dropped
             with them.
-        unopposed: records of ``empty_skipped`` in which nothing but the hard negative is empty.
+        without_negative: records of ``empty_skipped`` in which the hard negative alone is empty.
     """
 
     views: str
@@ -94,7 +94,7 @@ class StoreReport:
     fingerprint: str
     grouped: bool = False
     groups_dropped: int = 0
-    unopposed: int = 0
+    without_negative: int = 0
 
 
 class TooFewRecords(InputError):
@@ -112,7 +112,7 @@ def joined(reports: Sequence[StoreReport]) -> StoreReport:
         return first
     counts = (
         "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
-        "groups_dropped unopposed"
+        "groups_dropped without_negative"
     )
     totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
     return replace(
@@ -441,7 +441,7 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         fingerprint=fingerprint.hexdigest(),
         grouped=writer.grouped,
         groups_dropped=_groups_dropped(folder, repeated_file) if writer.grouped else 0,
-        unopposed=former.unopposed,
+        without_negative=former.without_negative,
     )
     if kept < 2:
         found = f"{duplicates} repeated, {held_out} held out, {former.empty} empty"

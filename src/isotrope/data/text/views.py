@@ -68,7 +68,7 @@ class Former:
         holdout: share that is never trained on.
         seed: the seed of the choice.
         empty: records left out so far because a text is empty.
-        unopposed: those of them in which nothing but the hard negative is.
+        without_negative: those of them in which nothing but the hard negative is.
         neighbours: adjacent pairs left out so far because they share a text with a held-out pair,
             or may: the text before the first is not known where that does not open a document.
     """
@@ -77,7 +77,7 @@ class Former:
     holdout: float
     seed: int
     empty: int = 0
-    unopposed: int = 0
+    without_negative: int = 0
     neighbours: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
@@ -93,7 +93,7 @@ class Former:
     def _complete(self, record: Record) -> bool:
         complete = all(record.texts)
         self.empty += not complete
-        self.unopposed += not complete and len(record.texts) == 3 and all(record.texts[:2])
+        self.without_negative += not complete and len(record.texts) == 3 and all(record.texts[:2])
         return complete
 
     def _chooser(self) -> Callable[[str], bool]:

@@ -69,8 +69,8 @@ class Embedded:
         positives: n x d, raw.
         groups: int64 (n), equal for rows that are not negatives of each other.
         negatives: n x d, raw, a hard negative of each row; None where the rows have none.
-        same: uint64 (2 x n x 3), equal for texts that are near-identical, and for texts that are
-            equal as they are cut; None where no hard negative is a text of the batch already.
+        text_marks: uint64 (2 x n x 3), equal for texts that are near-identical, and for texts
+            that are equal as they are cut; None keeps every hard negative in its batch.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -80,7 +80,7 @@ class Embedded:
     positives: Tensor
     groups: Tensor
     negatives: Tensor | None = field(default=None, kw_only=True)
-    same: NDArray[np.uint64] | None = field(default=None, kw_only=True)
+    text_marks: NDArray[np.uint64] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
@@ -107,8 +107,8 @@ class Embedded:
         negatives = None
         if self.negatives is not None:
             hard = rows
-            if self.same is not None:
-                marks = self.same[:, rows.numpy()].transpose(0, 2, 1)
+            if self.text_marks is not None:
+                marks = self.text_marks[:, rows.numpy()].transpose(0, 2, 1)
                 new = np.all([unseen(own, [a, p]) for a, p, own in marks], axis=0)
                 hard = rows[torch.from_numpy(new)]
             negatives = self.negatives[hard] if len(hard) else None
@@ -260,7 +260,7 @@ def embed_rows(
         ]
         hard = {
             "negatives": views[2],
-            "same": np.stack([rows.marks, np.array(inputs, np.uint64).T]),
+            "text_marks": np.stack([rows.marks, np.array(inputs, np.uint64).T]),
         }
     return EmbeddedTexts(views[0], views[1], groups, cut, lengths, **hard)
 

@@ -50,16 +50,21 @@ def checked_objective(
     return objective
 
 
-def check_negatives(objective: Objective, rows: PairedRows) -> None:
-    """Refuse hard negatives for which an objective has no place, as training does.
+def check_negatives(objective: Objective, columns: int, name: str = "the file") -> None:
+    """Refuse hard negatives for which an objective has no place, before an audit or a training.
+
+    Args:
+        objective: to train with.
+        columns: texts of a record.
+        name: of the data.
 
     Raises:
-        InputError: rows with a hard negative, and an objective that takes none.
+        InputError: a hard negative in each record, and an objective that takes none.
     """
-    if objective.takes_negatives is False and len(rows.texts[0]) > 2:
+    if objective.takes_negatives is False and columns == 3:
         raise InputError(
-            f"objective {objective.name} takes no hard negatives, but {rows.name} has a third "
-            "column: remove it, or choose infonce"
+            f"objective {objective.name} takes no hard negatives, but {name} has a third column: "
+            "remove it, or choose infonce"
         )
 
 
