@@ -602,8 +602,8 @@ class TextTask(TrainingTask):
                 two = ",".join(settings.columns[:2])
                 warn(
                     f"warning: {own.without_negative:,} pairs without a hard negative are left "
-                    f"out; leave the third column out{two and f' (--columns {two})'} to train on all "
-                    "pairs, without hard negatives"
+                    f"out; leave the third column out{two and f' (--columns {two})'} to train on "
+                    "all pairs, without hard negatives"
                 )
             if own.groups_dropped:
                 warn(
