@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from isotrope.diagnostics.findings import Diagnosis
     from isotrope.encoders.image import ImageEncoder
     from isotrope.encoders.sentence import SentenceEncoder
+    from isotrope.evaluation.dev_score import DevMetric
     from isotrope.evaluation.embed import Encoder
     from isotrope.paradigm.objective import Objective
-    from isotrope.training.dev_score import DevMetric
     from isotrope.training.images.settings import ImageSettings
     from isotrope.training.settings import RunSettings
 
@@ -197,8 +197,8 @@ def audit(
         checked_objective,
     )
     from isotrope.encoders.sentence import SentenceEncoder
+    from isotrope.evaluation.dev_score import dev_metric_of_file
     from isotrope.paradigm import registry
-    from isotrope.training.dev_score import dev_metric_of_file
 
     check_numbers(batch_size, suspect, mine, hardness, seed)
     for plugin in plugins:
@@ -386,9 +386,9 @@ def _uncovered(
     grouped: bool,
 ) -> dict[str, Any]:
     """Return what whitening uncovers, as plain values."""
+    from isotrope.evaluation.dev_score import DevMetric
     from isotrope.evaluation.embed import CachedEncoder
     from isotrope.evaluation.uncover import Uncovered, uncover, uncover_records
-    from isotrope.training.dev_score import DevMetric
 
     if dev is None:
         found = Uncovered("unknown", "not measured: dev is left out")

@@ -14,9 +14,9 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.text.batches import Batches
 from isotrope.data.text.corpora import read
+from isotrope.evaluation.dev_score import dev_metric_held_out
 from isotrope.paradigm import registry
 from isotrope.training import simcse
-from isotrope.training.dev_score import dev_metric_held_out
 from isotrope.training.early_checks import check_early
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings

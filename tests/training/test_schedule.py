@@ -18,7 +18,7 @@ from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, summary
 from tests.training.interrupted import power_cut
 
-RETRIEVAL = "isotrope.training.dev_score.retrieval_evaluation"
+RETRIEVAL = "isotrope.evaluation.dev_score.retrieval_evaluation"
 
 
 def rows(folder: Path) -> list[dict[str, str]]:

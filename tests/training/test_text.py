@@ -15,16 +15,16 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.dev_score import dev_metric_of_file
 from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import simcse
 from isotrope.training.callbacks import COLUMNS, Dev
-from isotrope.training.dev_score import dev_metric_of_file
 from isotrope.training.fit_text import fit
 from isotrope.training.text import summary
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 
-RETRIEVAL = "isotrope.training.dev_score.retrieval_evaluation"
+RETRIEVAL = "isotrope.evaluation.dev_score.retrieval_evaluation"
 
 
 def hits(score: float) -> DevEvaluation:

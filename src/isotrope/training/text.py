@@ -39,6 +39,7 @@ from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.lora import add_lora, lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
+from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
@@ -47,7 +48,6 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
-from isotrope.training.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.training.early_checks import as_begun
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.held_out import MOST_HELD_OUT, Tokens, held_out_losses
