@@ -11,8 +11,8 @@ import pytest
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.compare import EvaluationOptions
 from isotrope.training.history import History
-from isotrope.verbs import EvaluationOptions
 from tests.training.conftest import sentences
 
 TEXTS = sentences(120)

@@ -13,16 +13,16 @@ _HOME = {
     "Doctor": "isotrope.adapters.doctor",
     "audit": "isotrope.verbs",
     "audit_images": "isotrope.verbs",
-    "compare": "isotrope.verbs",
+    "compare": "isotrope.evaluation.compare",
     "decompose": "isotrope.paradigm.decompose",
-    "diagnose": "isotrope.verbs",
+    "diagnose": "isotrope.diagnostics.target",
     "evaluate": "isotrope.evaluation",
     "fit": "isotrope.training",
     "fit_images": "isotrope.training",
     "load": "isotrope.encoders",
     "report": "isotrope.verbs",
     "search": "isotrope.evaluation",
-    "sweep": "isotrope.verbs",
+    "sweep": "isotrope.sweeps.from_python",
     # what the author of an objective needs
     "Hyper": "isotrope.core.hyper",
     "Objective": "isotrope.paradigm.objective",
@@ -75,9 +75,11 @@ if TYPE_CHECKING:
     from isotrope.core.softplus import softplus as softplus
     from isotrope.core.terms import Terms as Terms
     from isotrope.core.views import Views as Views
+    from isotrope.diagnostics.target import diagnose as diagnose
     from isotrope.encoders import load as load
     from isotrope.evaluation import evaluate as evaluate
     from isotrope.evaluation import search as search
+    from isotrope.evaluation.compare import compare as compare
     from isotrope.kernels.pairs import Pairs as Pairs
     from isotrope.paradigm import parts as parts
     from isotrope.paradigm.compose import Paradigm as Paradigm
@@ -85,14 +87,12 @@ if TYPE_CHECKING:
     from isotrope.paradigm.objective import Objective as Objective
     from isotrope.paradigm.objective import Paper as Paper
     from isotrope.paradigm.objective import Preset as Preset
+    from isotrope.sweeps.from_python import sweep as sweep
     from isotrope.training import fit as fit
     from isotrope.training import fit_images as fit_images
     from isotrope.verbs import audit as audit
     from isotrope.verbs import audit_images as audit_images
-    from isotrope.verbs import compare as compare
-    from isotrope.verbs import diagnose as diagnose
     from isotrope.verbs import report as report
-    from isotrope.verbs import sweep as sweep
 
 
 def __getattr__(name: str) -> object:

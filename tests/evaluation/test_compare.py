@@ -7,7 +7,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.evaluation.compare import compare
+from isotrope.evaluation.compare import compare_results
 from isotrope.evaluation.sts import spearman
 from isotrope.measures.bootstrap import bootstrap_spearman, holm
 
@@ -48,7 +48,7 @@ def test_ranks_of_a_resample_are_those_of_the_repeated_pairs() -> None:
 
 
 def test_a_clear_difference_and_no_difference() -> None:
-    result = compare([scored("a", 1), scored("a again", 1), scored("b", 4)], resamples=400)
+    result = compare_results([scored("a", 1), scored("a again", 1), scored("b", 4)], resamples=400)
     columns = result.details["columns"]
     assert list(columns) == ["STS12", "STS13", "average", "MR", "knn_top1"]
     assert result.details["comparisons"] == 10
@@ -63,9 +63,9 @@ def test_a_clear_difference_and_no_difference() -> None:
             assert model["low"] <= model["value"] <= model["high"]
     assert [columns[name]["percent"] for name in columns] == [True, True, True, True, False]
     assert (result.kind, result.details["models"]) == ("comparison", ["a", "a again", "b"])
-    assert compare([scored("b", 4), scored("a", 1)], resamples=400).details["columns"]["MR"][
-        "differences"
-    ][0]["verdict"] == ("higher")
+    assert compare_results([scored("b", 4), scored("a", 1)], resamples=400).details["columns"][
+        "MR"
+    ]["differences"][0]["verdict"] == ("higher")
 
 
 def test_the_direction_of_a_difference_below_the_rounding_of_scores() -> None:
@@ -87,7 +87,7 @@ def test_the_direction_of_a_difference_below_the_rounding_of_scores() -> None:
         )
         for name, x in (("a", cosines), ("b", better))
     ]
-    (cell,) = compare(results).details["columns"]["mine"]["differences"]
+    (cell,) = compare_results(results).details["columns"]["mine"]["differences"]
     assert cell["value"] == 0
     assert cell["low"] > 0
     assert cell["verdict"] == "higher"
@@ -95,7 +95,9 @@ def test_the_direction_of_a_difference_below_the_rounding_of_scores() -> None:
 
 def test_the_interval_of_a_mean_is_that_of_theory() -> None:
     """The interval of an accuracy p over n: 1.96 sqrt(p (1 - p)/n) to both sides."""
-    found = compare([scored("a", 3, size=2000), scored("b", 3, seed=2, size=2000)], resamples=2000)
+    found = compare_results(
+        [scored("a", 3, size=2000), scored("b", 3, seed=2, size=2000)], resamples=2000
+    )
     model = found.details["columns"]["MR"]["models"][0]
     p = model["value"] / 100
     width = 196 * np.sqrt(p * (1 - p) / 2000)
@@ -110,7 +112,7 @@ def test_pairing_is_what_makes_small_differences_seen() -> None:
     right[np.flatnonzero(~right)[:20]] = True
     second.items["MR"] = right
     second.metrics["MR"] = round(100 * right.mean(), 2)
-    column = compare([first, second], resamples=1000).details["columns"]["MR"]
+    column = compare_results([first, second], resamples=1000).details["columns"]["MR"]
     (difference,) = column["differences"]
     assert difference["value"] == pytest.approx(2)
     assert difference["verdict"] == "higher"
@@ -130,7 +132,7 @@ def test_a_handful_of_examples_shows_nothing() -> None:
             result.metrics.update({"MR": accuracy, "average": None, "knn_top1": None})
             result.details["tasks"] = {"MR": {"accuracy": accuracy}}
         del first.metrics["average"], second.metrics["average"]
-        column = compare([first, second], resamples=2000).details["columns"]["MR"]
+        column = compare_results([first, second], resamples=2000).details["columns"]["MR"]
         (difference,) = column["differences"]
         # where there are equal examples, a resample may hold none of the others
         assert difference["p"] >= max(2 / 2001, 2 ** (1 - size))
@@ -143,26 +145,28 @@ def test_noise_is_seldom_called_a_difference() -> None:
     called = 0
     for seed in range(20):
         pair = [scored("a", 3, seed=100 + seed, size=100), scored("b", 3, seed=seed, size=100)]
-        columns = compare(pair, resamples=200).details["columns"]
+        columns = compare_results(pair, resamples=200).details["columns"]
         called += any(column["differences"][0]["verdict"] != "noise" for column in columns.values())
     assert called <= 4
 
 
 def test_the_seed_decides_and_columns_do_not_disturb_each_other() -> None:
     models = [scored("a", 1), scored("b", 2)]
-    first, again = (compare(models, resamples=50).details["columns"] for _ in range(2))
+    first, again = (compare_results(models, resamples=50).details["columns"] for _ in range(2))
     assert first == again
-    assert compare(models, resamples=50, seed=1).details["columns"] != first
+    assert compare_results(models, resamples=50, seed=1).details["columns"] != first
     for model in models:
         del model.items["STS12/cosine"], model.items["STS12/gold"]
         del model.details["tasks"]["STS12"], model.metrics["average"]
-    alone = compare(models, resamples=50).details["columns"]
+    alone = compare_results(models, resamples=50).details["columns"]
     assert alone["STS13"]["models"] == first["STS13"]["models"]
 
 
 def test_many_comparisons_can_still_find_something() -> None:
     """With 5,000 resamples the least p-value of 130 comparisons would be 0.052."""
-    result = compare([scored("a", 1, size=50), *(scored("b", 40, size=50) for _ in range(26))])
+    result = compare_results(
+        [scored("a", 1, size=50), *(scored("b", 40, size=50) for _ in range(26))]
+    )
     assert result.details["comparisons"] == 130
     assert result.details["resamples"] == 13_000
     for column in result.details["columns"].values():
@@ -171,7 +175,7 @@ def test_many_comparisons_can_still_find_something() -> None:
 
 def test_measures_of_a_corpus_have_no_best() -> None:
     models = [scored("a", 1, corpus={"knn_top1": 1}), scored("b", 2, corpus={"knn_top1": 1})]
-    columns = compare(models, resamples=50).details["columns"]
+    columns = compare_results(models, resamples=50).details["columns"]
     assert not any(model["best"] for model in columns["knn_top1"]["models"])
     assert any(model["best"] for model in columns["MR"]["models"])
 
@@ -183,7 +187,7 @@ def test_the_tasks_of_transfer_alone() -> None:
         for task in NAMES:
             del model.items[f"{task}/cosine"], model.items[f"{task}/gold"]
             del model.details["tasks"][task], model.metrics[task]
-    assert list(compare(models, resamples=50).details["columns"]) == ["MR", "knn_top1"]
+    assert list(compare_results(models, resamples=50).details["columns"]) == ["MR", "knn_top1"]
 
 
 def test_holm() -> None:
@@ -195,15 +199,15 @@ def test_holm() -> None:
 def test_what_cannot_be_compared() -> None:
     first = scored("a", 1)
     with pytest.raises(InputError, match="at least two models; found 1"):
-        compare([first])
+        compare_results([first])
     for what in ("data", "protocol"):
         with pytest.raises(InputError, match=f"b was scored on other {what} than a; evaluate both"):
-            compare([first, scored("b", 1, **{what: {"STS12": "other"}})])
+            compare_results([first, scored("b", 1, **{what: {"STS12": "other"}})])
     with pytest.raises(InputError, match="b was scored in another mode than a; evaluate both"):
-        compare([scored("a", 1, mode="full"), scored("b", 1, mode="prototyping")])
+        compare_results([scored("a", 1, mode="full"), scored("b", 1, mode="prototyping")])
     for items in ({}, {"MR": np.ones(3)}):
         broken = scored("b", 1)
         broken.items.clear()
         broken.items.update(items)
         with pytest.raises(InputError, match="results of a and b do not hold the same items"):
-            compare([first, broken])
+            compare_results([first, broken])

@@ -6,7 +6,7 @@ import pytest
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.data.text import transfer_sets
-from isotrope.evaluation.compare import compare
+from isotrope.evaluation.compare import compare_results
 from isotrope.evaluation.transfer import transfer
 
 from .conftest import Table
@@ -61,7 +61,7 @@ def test_transfer_goes_on_where_it_stopped(tasks, cache):
     assert result.details["mode"] == "prototyping"
     for name, right in whole.items.items():
         assert np.array_equal(result.items[name], right)
-    columns = compare([result, result], resamples=20).details["columns"]
+    columns = compare_results([result, result], resamples=20).details["columns"]
     assert list(columns) == [*tasks, "transfer_average"]
     assert all(column["percent"] for column in columns.values())
 

@@ -40,7 +40,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parsed(others, settings)
     if not Path(options.target).exists():  # else a run, a model, or what another trainer wrote
         resolve(options.target)
-    from isotrope.verbs import diagnose
+    from isotrope.diagnostics.target import diagnose
 
     columns = [name.strip() for c in options.columns for name in c.split(",") if name.strip()]
     diagnosis = diagnose(

@@ -3,14 +3,18 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics import doctor
+from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.evidence import datasets_of, is_run
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import Diagnosis, together
+from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
+from isotrope.evaluation.uncover import Uncovered, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
@@ -26,7 +30,25 @@ def diagnose(
     objective_settings: Mapping[str, float | str] | None = None,
     plugins: Sequence[str | Path] = (),
 ) -> Diagnosis:
-    """Return the diagnosis of a run or a model; see :func:`isotrope.verbs.diagnose`."""
+    """Return what is wrong with a run or a model, the root cause first, and what to change.
+
+    Of a run its log, dev scores, settings and saved model are examined, and the diagnosis is also
+    written to ``diagnosis.json`` in its folder, where ``isotrope.report`` finds it. Of a model
+    there is what its embeddings of some data show, and of a model of text with ``data`` also what
+    Li et al. (2024) measure and what whitening uncovers (``Diagnosis.model``).
+
+    Args:
+        target: run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
+        data: text, pairs or images to embed, instead of a run's own; of a model without data, pairs
+            of docstrings of Python's own library.
+        columns: of tables of text.
+        objective: whose components are examined, for a model; a run has its own.
+        objective_settings: of an objective that is given by its name.
+        plugins: Python files with objectives of your own. Code that only a run names is not run.
+
+    Raises:
+        InputError: no run and no model there, or data that cannot be read.
+    """
     for plugin in plugins:
         registry.load_plugin(Path(plugin))
     if isinstance(objective, str):
@@ -45,7 +67,19 @@ def diagnose(
     diagnosis = parts[""] if "" in parts else together(parts)
     if run:
         _keep(diagnosis, Path(name) / "diagnosis.json")
-    return diagnosis
+    if not diagnosis.model or data is None:
+        return diagnosis
+    found = _uncovered(name, Path(data), columns)
+    return replace(diagnosis, model={**diagnosis.model, "uncovered": asdict(found)})
+
+
+def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncovered:
+    """Return the gain that whitening the model has on some data."""
+    rows = read_rows(data, columns=columns, views="auto")
+    encoder = SentenceEncoder.load(model)
+    prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
+    encoder.check_prompts(*prompts)
+    return uncover_records(encoder, rows.texts, rows.views, prompts=prompts)
 
 
 def _keep(diagnosis: Diagnosis, path: Path) -> None:

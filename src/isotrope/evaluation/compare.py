@@ -10,14 +10,18 @@ The p-value of a difference is two-sided, twice the share of resamples on the ot
 Holm's correction makes it hold for all comparisons of a table together.
 """
 
+import os
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, TypedDict, Unpack
 
 import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
+from isotrope.evaluation.dispatch import evaluate
+from isotrope.evaluation.embed import Encoder
 from isotrope.measures.bootstrap import (
     LEVEL,
     RESAMPLES,
@@ -29,7 +33,7 @@ from isotrope.measures.bootstrap import (
     resampled,
 )
 
-__all__ = ["compare"]
+__all__ = ["EvaluationOptions", "compare", "compare_results"]
 
 _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
 """What the tasks of an average have a score of."""
@@ -37,7 +41,62 @@ _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to numbers of all models (m x b)
 
 
-def compare(results: Sequence[Result], *, resamples: int | None = None, seed: int = 0) -> Result:
+class EvaluationOptions(TypedDict, total=False):
+    """The keywords of ``isotrope.evaluate``, where each is described."""
+
+    sts: str | Path | None
+    transfer: str | Path | None
+    retrieval: str | Path | None
+    labels: str | Path | None
+    labels_test: str | Path | None
+    knn: bool
+    linear: bool
+    corpus: str | Path | None
+    mode: Literal["full", "prototyping"]
+    pooling: str | None
+    truncate_dim: int | None
+    only: Sequence[str] | None
+    device: str
+    batch_size: int
+    results: str | Path | None
+    again: bool
+    progress: bool
+
+
+def compare(
+    models: Sequence[str | os.PathLike[str] | Encoder | Result],
+    **options: Unpack[EvaluationOptions],
+) -> Result:
+    """Score models on the same data, and say which differ from the first by more than noise.
+
+    Every number is compared by a paired bootstrap over what was scored; the p-values are corrected
+    for the number of comparisons. What another training seed would change they do not say.
+
+    Args:
+        models: two or more names, folders, outcomes or encoders; or what ``isotrope.evaluate``
+            returned for each, without options.
+        options: what to score on, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
+
+    Returns:
+        A Result of kind ``comparison``; its ``details["columns"]`` hold, for each task, the models'
+        scores with their intervals and each difference, ``higher``, ``lower`` or ``noise``.
+
+    Raises:
+        InputError: fewer than two models, nothing to score on, or anything that evaluation refuses.
+    """
+    results = [model for model in models if isinstance(model, Result)]
+    if results and (options or len(results) < len(models)):
+        raise InputError("give models with what to score them on, or results without anything else")
+    if not results:
+        if len(models) < 2:
+            raise InputError(f"a comparison needs two models or more; found {len(models)}")
+        results = [evaluate(m, **options) for m in models if not isinstance(m, Result)]
+    return compare_results(results)
+
+
+def compare_results(
+    results: Sequence[Result], *, resamples: int | None = None, seed: int = 0
+) -> Result:
     """Compare models with the first of them.
 
     Args:

@@ -1,0 +1,151 @@
+"""The function ``isotrope.sweep``: a sweep whose settings are Python values."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from isotrope.core.errors import InputError, needs_extra
+from isotrope.core.result import Result
+
+if TYPE_CHECKING:
+    from isotrope.training.settings import RunSettings
+
+__all__ = ["sweep"]
+
+
+def sweep(
+    data: str | Path | Sequence[str | Path],
+    *,
+    vary: Mapping[str, Sequence[Any] | str] | Sequence[Mapping[str, Sequence[Any] | str]],
+    output: str | Path,
+    images: bool = False,
+    sampler: Literal["grid", "random", "tpe"] | None = None,
+    trials: int | None = None,
+    seeds: Sequence[int] = (0, 1, 2),
+    metric: str | None = None,
+    highest: bool | None = None,
+    jobs: int | None = None,
+    draws: int = 0,
+    keep: Literal["all", "best"] = "all",
+    report: Callable[[str], None] = lambda line: None,
+    **settings: Any,
+) -> Result:
+    """Train with many settings, each with several seeds, and find the best.
+
+    The same call continues where it was stopped, and trains nothing twice. Table, picture and
+    result are written to ``output``, each run to a folder in ``output/runs``.
+
+    Args:
+        data: as for ``isotrope.fit``, or ``isotrope.fit_images``.
+        vary: by setting the values to try, ``{"learning_rate": [1e-5, 3e-5],
+            "objective.temperature": "0.03..0.1"}``, where a text is a range, as ``isotrope sweep``
+            takes it; several of these are stages, each with the best of the one before.
+        output: folder of the sweep.
+        images: train on images.
+        sampler: of values: ``grid``, ``random`` or ``tpe`` (Optuna's); None is a grid for listed
+            values, ``random`` where there is a range.
+        trials: settings that random and tpe try [20].
+        seeds: every setting is trained with each.
+        metric: of a run's result to compare by [``dev_best``; of images ``knn_final``].
+        highest: whether higher is better; None: but for losses and seconds.
+        jobs: runs at a time [one for each GPU, or 1].
+        draws: seed of what is drawn.
+        keep: models that stay on disk.
+        report: takes a line when a stage begins, and for each run that ends.
+        settings: of every run, as for ``isotrope.fit``.
+
+    Returns:
+        A Result of kind ``sweep``: ``details["best"]`` are the best values,
+        ``details["best_command"]`` is the command that trains with them.
+
+    Raises:
+        InputError: any error, before anything is trained; or no trial has a score.
+        MissingExtra: optuna or matplotlib is not installed.
+    """
+    with needs_extra("sweep", "optuna", "matplotlib"):
+        from isotrope.sweeps.plan import plan
+        from isotrope.sweeps.sweep import sweep as run
+        from isotrope.sweeps.tables import as_result, best_command, write
+    from isotrope.training.fit_text import by_name, python_messages
+
+    positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())
+    varied = [_stage(values) for values in ([vary] if isinstance(vary, Mapping) else vary)]
+    base = by_name({positional: _paths(data), **settings})
+    with python_messages(cls):
+        spec = plan(
+            cls,
+            base,
+            stages=varied,
+            output=Path(output),
+            sampler=sampler,
+            trials=trials,
+            seeds=seeds,
+            metric=metric,
+            highest=highest,
+            jobs=jobs,
+            draws=draws,
+            keep=keep,
+        )
+        stages = run(spec, report)
+        best = best_command(spec, stages, positional)
+        failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
+        if best is None:
+            raise InputError(
+                f"no trial of stage {len(stages)} has a score{'; ' * bool(failures)}"
+                f"{''.join(failures[:1])}"
+            )
+    again = _command(images, base, positional, varied, spec.output)
+    write(spec, stages, again, best)
+    return as_result(spec, stages, again, best)
+
+
+def _settings(*, images: bool = False) -> "type[RunSettings]":
+    if images:
+        from isotrope.training.images.settings import ImageSettings
+
+        return ImageSettings
+    from isotrope.training.settings import TrainSettings
+
+    return TrainSettings
+
+
+def _paths(data: str | Path | Sequence[str | Path]) -> str | list[str]:
+    return str(data) if isinstance(data, (str, Path)) else [str(path) for path in data]
+
+
+def _stage(vary: Mapping[str, Sequence[Any] | str]) -> list[str]:
+    """Return what a stage varies, as ``--vary`` takes it."""
+    words = []
+    for name, values in vary.items():
+        spelled = name if "." in name else name.replace("_", "-")
+        listed = values if isinstance(values, str) else ",".join(map(_word, values))
+        words.append(f"{spelled}={listed}")
+    return words
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _command(
+    images: bool, base: Mapping[str, Any], positional: str, stages: list[list[str]], output: Path
+) -> str:
+    """Return the command line that does the same, but for what a sweep has by default."""
+    paths = base[positional]
+    words = ["isotrope", "sweep", "train-images" if images else "train"]
+    words += paths if isinstance(paths, list) else [paths]
+    for name, value in base.items():
+        if name == positional:
+            continue
+        if isinstance(value, Mapping):
+            prefix = name.removesuffix("_settings")
+            words += [w for k, v in value.items() for w in (f"--{prefix}.{k}", _word(v))]
+        else:
+            flag = f"--{name.replace('_', '-')}"
+            many = value if isinstance(value, (list, tuple)) else [value]
+            words += [word for item in many for word in (flag, _word(item))]
+    for place, stage in enumerate(stages):
+        words += ["--then"] * (place > 0)
+        words += [word for item in stage for word in ("--vary", item)]
+    return shlex.join([*words, "--output", str(output)])
