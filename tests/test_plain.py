@@ -115,16 +115,16 @@ def test_every_module_of_the_lower_floors_can_be_imported() -> None:
 
 
 def test_importing_costs_next_to_nothing() -> None:
-    """At most 60 ms beyond torch; of processor time, since other work shares the cores."""
+    """It loads nothing but the package itself."""
     shown = subprocess.run(
         [
             sys.executable,
             "-c",
-            "import time, torch; start = time.process_time(); import isotrope; "
-            "print(time.process_time() - start)",
+            "import sys, torch; before = set(sys.modules); import isotrope; "
+            "print(*sorted(set(sys.modules) - before))",
         ],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    assert float(shown) < 0.06
+    assert shown.split() == ["isotrope"]

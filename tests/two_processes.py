@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+from tests.patience import MINUTES
+
 
 def on_two(work: Callable[..., object], folder: Path, *given: object) -> list[Any]:
     """Return what ``work(rank, *given)`` returns on either rank; it is imported there by name."""
@@ -29,7 +31,7 @@ def _joined(
         init_method=f"tcp://127.0.0.1:{port}",
         rank=rank,
         world_size=2,
-        timeout=timedelta(seconds=60),
+        timeout=timedelta(seconds=MINUTES),
     )
     torch.save(work(rank, *given), folder / f"{rank}.pt")
     dist.destroy_process_group()

@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from isotrope.sweeps.checks import METRICS
+from tests.patience import MINUTES
 from tests.sweeps.pretended import pretend, score
 from tests.training.conftest import sentences
 
@@ -355,7 +356,7 @@ def test_two_at_a_time_and_ctrl_c(texts: Path, tmp_path: Path) -> None:
         assert said
     time.sleep(0.5)
     os.killpg(started.pid, signal.SIGINT)
-    _, err = started.communicate(timeout=120)
+    _, err = started.communicate(timeout=MINUTES)
     assert started.returncode == 130
     assert "Traceback" not in err
     finished = list(Path("out/runs").glob("*/result.json"))

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import pytest
 import torch
 
 from isotrope.paradigm.objective import Objective
+from tests.patience import MINUTES, wait_until
 from tests.training.conftest import sentences
 
 QUICK = ["--encoder", "scratch", "--batch-size", "16", "--no-progress", "--seed", "7"]
@@ -283,13 +283,10 @@ def test_sigterm_while_reading_starts_anew(trained: Path, tmp_path: Path) -> Non
     ]
     command += ["--encoder", str(trained / "run"), "--no-progress", "--max-steps", "1"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 120
-    while not list(tmp_path.glob("r/.tokens.*")):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: process.poll() is not None or list(tmp_path.glob("r/.tokens.*")))
+    assert process.poll() is None, process.stderr.read()
     process.terminate()
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=MINUTES)
     assert process.returncode == 75, err
     assert not (tmp_path / "r").exists()
 
@@ -332,13 +329,15 @@ def test_being_stopped_leaves_a_checkpoint_to_resume(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
     )
     metrics = output / "metrics.csv"
-    deadline = time.monotonic() + 120
-    while not (metrics.is_file() and len(metrics.read_text().splitlines()) > 3):
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(
+        lambda: (
+            process.poll() is not None
+            or (metrics.is_file() and len(metrics.read_text().splitlines()) > 3)
+        )
+    )
+    assert process.poll() is None, process.stderr.read()
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=MINUTES)
     assert process.returncode == code, err
     assert "run the same command with --resume" in out
     assert "Traceback" not in err

@@ -22,6 +22,7 @@ from isotrope.core.lock import (
     exclusive_lock,
     is_effectively_empty,
 )
+from tests.patience import MINUTES
 
 HOLDS = """
 import os, sys, time
@@ -143,7 +144,7 @@ def test_no_two_of_many_are_in_at_once(tmp_path: Path) -> None:
     for process in processes:
         process.start()
     for process in processes:
-        process.join(60)
+        process.join(MINUTES)
     assert [process.exitcode for process in processes] == [0] * 4
 
 

@@ -146,12 +146,14 @@ def test_two_runs_on_one_store(tmp_path: Path) -> None:
 
 SLOWLY = """
 import sys, time
+from pathlib import Path
 from isotrope.evaluation import evaluate
 class Slow:
     name = "slow"
     def fingerprint(self): return "slow"
     def encode(self, texts):
-        time.sleep(0.2)
+        if sys.argv[3:] and len(list(Path(sys.argv[2]).glob("STS*.json"))) >= 2:
+            time.sleep(600)  # to be killed
         return [[len(t), t.count("i") + 1.0, t.count("o") + 1.0, hash(t[-1]) % 7] for t in texts]
 found = evaluate(Slow(), sts=sys.argv[1], results=sys.argv[2], progress=True)
 print(found.to_json())
@@ -163,7 +165,7 @@ def test_a_killed_run_goes_on(sts_folder: Path, tmp_path: Path) -> None:
     """SIGKILL between two tasks: what was finished is not scored again."""
     command = [sys.executable, "-c", SLOWLY, str(sts_folder), str(tmp_path / "kept")]
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
-    running = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+    running = subprocess.Popen([*command, "stop"], env=environment, stdout=subprocess.DEVNULL)
     while len(list((tmp_path / "kept").glob("STS*.json"))) < 2 and running.poll() is None:
         time.sleep(0.02)
     running.send_signal(signal.SIGKILL)

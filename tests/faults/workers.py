@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from tests.faults.trials import Server, Whole, command, differences, ends, leftovers, torn
+from tests.patience import MINUTES
 
 __all__ = ["RANK", "WORKER", "kill_child"]
 
@@ -35,7 +36,7 @@ def kill_child(
     output = folder / "run"
     arguments = command(whole.name, corpus, output)
     process = server.begin(arguments, folder)
-    until = time.monotonic() + 120
+    until = time.monotonic() + MINUTES
     while not (output / "checkpoints" / "last.ckpt").exists() and time.monotonic() < until:
         time.sleep(0.002)
     children = (Path("/proc") / f"{process}/task/{process}/children").read_text().split()

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.patience import MINUTES
+
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
@@ -130,6 +132,6 @@ def chromium(path: str, home: Path) -> Iterator[Tab]:
         yield Tab(to, out)
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=MINUTES)
         os.close(to)
         os.close(out)

@@ -22,6 +22,7 @@ from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
 from isotrope.training.step import step_seed
 from isotrope.training.text import summary, train
+from tests.patience import MINUTES
 from tests.training.conftest import sentences
 
 # an objective that obeys: it fails where and when the environment says
@@ -42,7 +43,7 @@ class Obeys(InfoNCE, paper=Paper("none", "none", "none")):
             if what == "die":
                 os.kill(os.getpid(), signal.SIGKILL)
             if what == "await SIGTERM":  # which the callback of its handler has then noted
-                until = time.monotonic() + 120
+                until = time.monotonic() + 600
                 while signal.getsignal(signal.SIGTERM).__self__.signal is None:
                     assert time.monotonic() < until, "no SIGTERM came"
                     time.sleep(0.01)
@@ -167,7 +168,7 @@ def test_a_lost_process_and_a_scheduler_end_a_run_that_goes_on_exactly(
 
 def _terminate_us_after_the_next(checkpoint: Path, told: threading.Event) -> None:
     """As a scheduler does, again and again."""
-    before, until = checkpoint.stat().st_mtime_ns, time.monotonic() + 120
+    before, until = checkpoint.stat().st_mtime_ns, time.monotonic() + MINUTES
     while checkpoint.stat().st_mtime_ns == before and time.monotonic() < until:
         time.sleep(0.02)
     while not told.is_set():

@@ -16,6 +16,7 @@ from isotrope.core.errors import InputError, LostProcess, MissingExtra
 from isotrope.training import launch
 from isotrope.training.callbacks import worker_gone
 from isotrope.training.launch import each
+from tests.patience import MINUTES, wait_until
 
 SCRIPT = """
 import signal, sys, time
@@ -52,23 +53,35 @@ def square(number: int) -> int:
     return number * number
 
 
-def process(item: int) -> int:
-    time.sleep(0.3)  # so that the other one gets a turn
+def process(folder: Path) -> int:
+    (folder / str(os.getpid())).touch()
+    wait_until(lambda: len(list(folder.iterdir())) == 2)  # so that the other one gets a turn
     return os.getpid()
 
 
-def killed(item: str) -> str:
-    if item == "killed":
-        time.sleep(0.2)
+def killed(item: Path) -> str:
+    if item.name == "killed":
+        wait_until((item.parent / "slow").exists)
+        item.write_text(str(os.getpid()))
         os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(1.0)
-    return item
+    item.touch()
+    other = item.parent / "killed"
+    wait_until(lambda: other.exists() and other.read_text() and _awaited(int(other.read_text())))
+    return item.name
+
+
+def _awaited(pid: int) -> bool:
+    """Return whether the first process knows that one of its processes has ended."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
 
 
 def broken(item: str) -> str:
     if item == "broken":
         raise ZeroDivisionError("of our own")
-    time.sleep(0.5)
     return item
 
 
@@ -82,7 +95,7 @@ def long(path: Path) -> str:
     if path.name == "quick":
         return "done"
     try:
-        time.sleep(60)
+        time.sleep(MINUTES)
     finally:
         path.with_suffix(".left").write_text("a checkpoint")
     return "too late"
@@ -96,8 +109,8 @@ def test_every_item_is_done_and_what_cannot_be_says_why(jobs: int) -> None:
     assert found == {0: 0, 1: 1, 2: 4, 4: 16}
 
 
-def test_several_processes_work_side_by_side_and_go_on() -> None:
-    found = [pid for _, pid in each(process, range(6), 2)]
+def test_several_processes_work_side_by_side_and_go_on(tmp_path: Path) -> None:
+    found = [pid for _, pid in each(process, [tmp_path] * 6, 2)]
     assert len(set(found)) == 2
     assert os.getpid() not in found
     for pid in set(found):
@@ -119,10 +132,11 @@ def test_what_is_finished_is_known_before_the_next_is_taken(jobs: int) -> None:
     assert sorted(known) == [0, 1, 2, 4]
 
 
-def test_a_killed_process_is_told_and_the_other_one_finishes() -> None:
+def test_a_killed_process_is_told_and_the_other_one_finishes(tmp_path: Path) -> None:
     found: list[str] = []
+    items = [tmp_path / name for name in ("slow", "killed", "never", "nor")]
     with pytest.raises(LostProcess, match=r"SIGKILL, often for lack of memory: try fewer --jobs"):
-        found.extend(item for item, _ in each(killed, ["slow", "killed", "never", "nor"], 2))
+        found.extend(item.name for item, _ in each(killed, items, 2))
     assert found == ["slow"]
 
 
@@ -130,8 +144,11 @@ def test_a_killed_process_is_told_and_the_other_one_finishes() -> None:
 def test_a_bug_is_raised_after_what_was_running(jobs: int) -> None:
     found: list[str] = []
     with pytest.raises((RuntimeError, ZeroDivisionError), match="of our own"):
-        found.extend(item for item, _ in each(broken, ["slow", "broken", "never"], jobs))
-    assert found == ["slow"]
+        found.extend(item for item, _ in each(broken, ["fine", "broken", "never", "nor"], jobs))
+    # a process that is not the broken one may finish more before the other breaks
+    assert found == ["fine", "never", "nor"][: len(found)]
+    assert found
+    assert jobs == 2 or len(found) == 1
 
 
 def test_a_process_has_its_share_of_cores_and_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,24 +188,19 @@ def _started(tmp_path: Path, jobs: int) -> "subprocess.Popen[str]":
 def _running(tmp_path: Path, names: tuple[str, ...]) -> list[int]:
     """Wait until these have begun; return their processes."""
     files = [tmp_path / name for name in names]
-    until = time.monotonic() + 120
-    while not all(file.is_file() and file.read_text() for file in files):
-        assert time.monotonic() < until, "they do not begin"
-        time.sleep(0.05)
+    wait_until(
+        lambda: all(file.is_file() and file.read_text() for file in files), "they do not begin"
+    )
     return [int(file.read_text()) for file in files]
 
 
 def _gone(pid: int) -> bool:
-    """Whether a process has ended, within a few seconds."""
-    for _ in range(200):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        if "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text():
-            return True
-        time.sleep(0.05)
-    return False
+    """Return whether a process has ended."""
+    try:
+        os.kill(pid, 0)
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return True
 
 
 @pytest.mark.parametrize(
@@ -203,11 +215,11 @@ def test_asked_to_stop_all_leave_a_checkpoint_and_none_is_left(
     names = ("a", "b")[:jobs]
     busy = _running(tmp_path, names)
     (os.killpg if everyone else os.kill)(started.pid, number)
-    out, err = started.communicate(timeout=60)
+    out, err = started.communicate(timeout=MINUTES)
     assert started.returncode == (130 if number == signal.SIGINT else 75), err
     assert out == "quick done\n"
     assert err == ""
-    assert all(_gone(pid) for pid in busy)
+    wait_until(lambda: all(_gone(pid) for pid in busy))
     assert all((tmp_path / name).with_suffix(".left").is_file() for name in names)
     assert not (tmp_path / "never").exists()
 
@@ -216,8 +228,8 @@ def test_when_the_first_process_is_killed_the_others_end_with_a_checkpoint(tmp_p
     started = _started(tmp_path, 2)
     busy = _running(tmp_path, ("a", "b"))
     started.kill()
-    started.communicate(timeout=60)
-    assert all(_gone(pid) for pid in busy)
+    started.communicate(timeout=MINUTES)
+    wait_until(lambda: all(_gone(pid) for pid in busy))
     assert all((tmp_path / name).with_suffix(".left").is_file() for name in ("a", "b"))
 
 
@@ -227,18 +239,18 @@ def test_when_the_first_process_is_killed_the_others_end_with_a_checkpoint(tmp_p
 def hangs_or_fails(item: str) -> tuple[int, str]:
     if os.environ["RANK"] == "1":
         raise InputError("a bad file")
-    time.sleep(600)
+    time.sleep(MINUTES)
+    Path(item).touch()
     return 0, item
 
 
 def test_a_process_that_hangs_when_another_has_failed_is_not_waited_for(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch, "_HANGS", 0.2)
-    start = time.monotonic()
     with pytest.raises(InputError, match="a bad file"):
-        launch.launch(2, hangs_or_fails, "")
-    assert time.monotonic() - start < 300
+        launch.launch(2, hangs_or_fails, str(tmp_path / "end"))
+    assert not (tmp_path / "end").exists()
 
 
 def ctrl_c_twice(item: int) -> tuple[int, int]:
@@ -246,7 +258,7 @@ def ctrl_c_twice(item: int) -> tuple[int, int]:
     for _ in range(2):
         with suppress(KeyboardInterrupt):
             os.kill(os.getppid(), signal.SIGINT)
-            time.sleep(60)
+            time.sleep(MINUTES)
     return 0, item
 
 

@@ -13,6 +13,7 @@ from isotrope.core.pictures import square
 from isotrope.data.images.folder import EncodedImages, load_folder
 from isotrope.data.images.records import RecognisedSet
 from isotrope.data.images.sets import load_images
+from tests.patience import MINUTES
 
 from ..pictures import folders, ramp, save
 
@@ -293,6 +294,6 @@ def test_worker_processes_tell_what_broke(tmp_path: Path) -> None:
     images = TestBroken.images(tmp_path, "c1/1.png")
     process = torch.multiprocessing.get_context("fork").Process(target=images.read, args=([5],))
     process.start()
-    process.join(60)
+    process.join(MINUTES)
     assert process.exitcode == 0
     assert images.replaced == ("c1/1.png",)

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,6 @@ import pytest
 from papers.machinery.artifact import PAPERS, SCALES, artifacts
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.runner import missing_data
-
-BUDGET = 5 * 60 * 2  # seconds of two cores
 
 
 def test_each_is_a_line_that_says_what_it_is() -> None:
@@ -41,7 +38,6 @@ def test_every_name_in_them_resolves(scale, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_of_it_runs_to_its_end(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "papers", "--all", "--smoke", "--jobs", "2"]
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(
         [*command, "--json", "--output", str(tmp_path)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
@@ -49,7 +45,6 @@ def test_all_of_it_runs_to_its_end(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert done.returncode == 0, done.stderr[-3000:]
     shown = {(one["paper"], one["name"]): one for one in json.loads(done.stdout)}
     assert set(shown) == {(one.paper, one.name) for one in artifacts()}
@@ -65,5 +60,3 @@ def test_all_of_it_runs_to_its_end(tmp_path: Path) -> None:
         assert one["verdicts"] or reasons, name
     page = (tmp_path / "verdicts.md").read_text(encoding="utf-8")
     assert all(f"[{paper} {name}]" in page for paper, name in shown)
-    used = (after.ru_utime + after.ru_stime) - (before.ru_utime + before.ru_stime)
-    assert used < BUDGET, f"{used:.0f} s of processor time"
