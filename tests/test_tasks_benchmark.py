@@ -1,0 +1,90 @@
+"""`benchmarks/tasks.py` makes each cell once, and scores as `isotrope.evaluate` does."""
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import isotrope
+from benchmarks import tasks
+
+
+def cell(by: str, rate: float, epochs: int, seed: int, *, dev: float = 0.0) -> tasks.Cell:
+    key = dict(zip(tasks.KEY, (by, rate, epochs, seed), strict=True))
+    return {**key, "dev": dev, "test": 50.0, "queries": "500 500"}
+
+
+def test_the_seeds_of_the_best_setting_follow_when_the_grid_is_full() -> None:
+    cells: list[tasks.Cell] = []
+    while wanted := tasks.missing("wikiqa", ["A", "B", "C"], cells):
+        cells.append(wanted | {"dev": wanted["rate"] * wanted["epochs"], "queries": ""})
+    assert tasks.chosen("wikiqa", cells) == (3e-4, 8)
+    assert len(cells) == 1 + 2 + len(tasks.GRID) + 2  # A; B's two other seeds; the grid; C's two
+    assert len({tuple(made[key] for key in tasks.KEY) for made in cells}) == len(cells)
+
+
+def test_a_compared_cell_without_scores_by_query_is_made_again(tmp_path: Path) -> None:
+    cells = [cell(tasks.THEIRS, *setting, 0) for setting in tasks.GRID]
+    cells[3]["dev"] = 90.0
+    tasks.write(tmp_path / "wikiqa.jsonl", "wikiqa", cells)
+    stored = tasks.stored(tmp_path / "wikiqa.jsonl")
+    with_scores = [(made["rate"], made["epochs"]) for made in stored if "queries" in made]
+    assert with_scores == [tasks.DOCUMENTED, tasks.GRID[3]]
+    del stored[3]["queries"]
+    assert tasks.missing("wikiqa", ["C"], stored) == dict(
+        zip(tasks.KEY, (tasks.THEIRS, *tasks.GRID[3], 0), strict=True)
+    )
+
+
+def test_a_setting_is_the_mean_of_its_seeds_query_by_query() -> None:
+    cells = [cell(tasks.OURS, 0, 0, seed) for seed in tasks.SEEDS]
+    cells[0]["queries"] = "1000 200"
+    keys = tasks.compared("wikiqa", cells)
+    np.testing.assert_allclose(tasks.by_query(cells, keys["D"]), [200 / 3, 40])
+    assert tasks.by_query(cells, keys["B"]) is None
+    assert tasks.by_query(cells, keys["C"]) is None
+
+
+def test_the_interval_of_a_difference_holds_it() -> None:
+    gap, low, high = tasks.difference(np.array([1.0, 0.0, 1.0, 0.5]), np.zeros(4))
+    assert gap == pytest.approx(0.625)
+    assert 0 <= low < gap < high <= 1
+
+
+def test_scores_are_those_of_evaluate(tmp_path: Path) -> None:
+    words = ["red apple", "green pear", "loud drum", "quiet flute", "fast car", "slow cart"]
+    grades = [("q0", "d0", 1), ("q0", "d1", 2), ("q1", "d3", 1), ("q2", "d0", 1)]
+    queries, corpus = ["a fruit", "an instrument", "a vehicle"], words
+    folder = tmp_path / "tasks" / "small"
+    for part in ("", "dev_"):
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, texts in ((f"{part}queries", queries), (f"{part}corpus", corpus)):
+            lines = "".join(
+                f"{name.removeprefix('dev_')[0].replace('c', 'd')}{i}\t{text}\n"
+                for i, text in enumerate(texts)
+            )
+            (folder / f"{name}.tsv.gz").write_bytes(gzip.compress(lines.encode()))
+        (folder / f"{part}qrels.tsv").write_text("".join(f"{q}\t{d}\t{g}\n" for q, d, g in grades))
+    stsb = tmp_path / "sts" / "stsb"
+    stsb.mkdir(parents=True)
+    scored = zip(range(3), words[:3], words[3:], strict=True)
+    (stsb / "test.tsv").write_text("".join(f"{s}\t{a}\t{b}\n" for s, a, b in scored))
+
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(tasks.weights("all-MiniLM-L6-v2"), device="cpu")
+    scores = tasks.Judge(tmp_path, "small")(model)
+
+    beir = tmp_path / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    for name, mark, texts in (("queries", "q", queries), ("corpus", "d", corpus)):
+        lines = (json.dumps({"_id": f"{mark}{i}", "text": text}) for i, text in enumerate(texts))
+        (beir / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    table = "".join(f"{q}\t{d}\t{g}\n" for q, d, g in grades)
+    (beir / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + table)
+    result = isotrope.evaluate("all-MiniLM-L6-v2", retrieval=beir)
+    name = next(name for name in result.metrics if "ndcg" in name.lower() and "10" in name)
+    assert scores["test"] == pytest.approx(100 * result.metrics[name], abs=0.05)
+    assert len(scores["queries"].split()) == len(queries)
