@@ -86,11 +86,16 @@ def barrier() -> None:
     all_reduce_max(0)
 
 
-def all_reduce_max(value: int) -> int:
-    """Return the largest of all processes' values, on each of them."""
+def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:
+    """Return the largest of all processes' values, on each of them.
+
+    Args:
+        value: the value of this process.
+        device: a device that the process group can send from; a group of NCCL alone has no CPU.
+    """
     if world_size() == 1:
         return value
-    shared = torch.tensor(value)
+    shared = torch.tensor(value, device=device)
     dist.all_reduce(shared, dist.ReduceOp.MAX)
     return int(shared)
 

@@ -18,7 +18,7 @@ from isotrope.data.order import Order
 from isotrope.data.text.repeats import hash64
 from isotrope.data.text.tokens import TokenStore
 
-__all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "joined_groups", "unseen"]
+__all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "fewer", "joined_groups", "unseen"]
 
 
 class Batches:
@@ -208,6 +208,27 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = Non
     starts = [int(ends[j]) for j in reversed(bounds)]
     pieces = [range(start, end, most or end - start) for start, end in pairwise(starts)]
     return [*chain(*pieces), starts[-1]]
+
+
+def fewer(bounds: Sequence[int], lengths: NDArray[np.integer[Any]], most: int) -> list[int]:
+    """Return the cuts of at most ``most`` chunks: those are joined whose padding grows least.
+
+    >>> fewer([0, 3, 4, 5], np.array([3, 3, 3, 9, 10]), most=2)
+    [0, 3, 5]
+
+    Args:
+        bounds: the first row of each chunk, and the number of rows, as :func:`cut` returns them.
+        lengths: ascending, in tokens.
+        most: the largest number of chunks.
+    """
+    bounds = list(bounds)
+    while len(bounds) - 1 > most:
+        padding = [
+            (middle - start) * int(lengths[end - 1] - lengths[middle - 1])
+            for start, middle, end in zip(bounds, bounds[1:], bounds[2:], strict=False)
+        ]
+        del bounds[1 + int(np.argmin(padding))]
+    return bounds
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:

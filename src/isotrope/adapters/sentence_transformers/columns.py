@@ -1,0 +1,75 @@
+"""Embeds the columns of a batch together, in chunks of texts of similar length.
+
+A forward pass over a column pads every text of it to the longest. Here all columns become one list
+of texts, sorted by length and cut where that saves most (``isotrope.data.text.batches.cut``): a
+short text is never padded to a long one. Which rows are negatives of each other is a matter of the
+batch, not of the chunks.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers.base.losses.merged_forward import merge_feature_batches
+from torch import Tensor, nn
+
+from isotrope.core.distributed import all_reduce_max, world_size
+from isotrope.data.text.batches import cut, fewer
+from isotrope.encoders.device import pass_overhead
+
+__all__ = ["embed_sorted"]
+
+
+def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
+    """Return the embeddings of each column, n x d.
+
+    Columns that cannot be one list of rows have a forward pass each: images whose patches are not
+    rows, inputs without padding, routes that differ, columns of different sizes, and wrappers that
+    read what the model left in a column (``AdaptiveLayerLoss``). sentence-transformers decides it.
+
+    Every process makes the same number of forward passes, as DDP, FSDP and ZeRO-3 need it.
+
+    Args:
+        model: the encoder, wrapped or not.
+        columns: the inputs of each column, as the data collator of sentence-transformers makes
+            them.
+    """
+    merged = merge_feature_batches(list(columns)) if len(columns) > 1 else None
+    mask = None if merged is None else merged.get("attention_mask")
+    if merged is None or mask is None:
+        return [model(column)["sentence_embedding"] for column in columns]
+    # padding in front stays, so that the end of a text padded there is the width of its column
+    ends = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
+    lengths = ends.cpu().numpy()
+    order = np.argsort(lengths, kind="stable")
+    lengths = np.maximum(lengths[order], 1)  # a text without a token
+    bounds = cut(lengths, pass_overhead(mask.device))
+    if world_size() > 1:
+        # without gradients other processes need not be here; then one pass serves all wrappers
+        own = len(bounds) - 1
+        fewest = -all_reduce_max(-own, mask.device) if torch.is_grad_enabled() else 1
+        bounds = fewer(bounds, lengths, fewest)
+    rows = torch.from_numpy(order).to(mask.device)
+    # the longest first: the allocator then finds room for the shorter in what they leave
+    parts = [
+        model(_rows(merged, rows[start:end], int(lengths[end - 1])))["sentence_embedding"]
+        for start, end in reversed(list(pairwise(bounds)))
+    ]
+    embeddings = torch.cat(parts[::-1])[torch.argsort(rows)]
+    return list(embeddings.split(len(embeddings) // len(columns)))
+
+
+def _rows(merged: Mapping[str, Any], rows: Tensor, length: int) -> dict[str, Any]:
+    """Return the inputs of some rows, their tokens up to a length."""
+    width = merged["attention_mask"].shape[1]
+    return {
+        key: value
+        # the same of every row, in each of its forms
+        if not isinstance(value, Tensor) or key == "prompt_length"
+        else value[rows, :length]
+        if value.ndim > 1 and value.shape[1] == width
+        else value[rows]
+        for key, value in merged.items()
+    }
