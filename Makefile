@@ -65,9 +65,9 @@ test-docs: $(VENV)/.ready-docs ## the notebooks run, and the site asks nobody fo
 
 test-triton: $(VENV)/.ready-gpu ## the kernels for GPUs, interpreted on a CPU and compiled (minutes)
 	TRITON_INTERPRET=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		-m "$(MARKS)" tests/kernels/test_triton.py
+		-m "$(MARKS)" kernels-triton/tests/test_triton.py
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) \
-		tests/kernels/test_triton_compiled.py tests/test_gpu_benchmark.py
+		kernels-triton/tests/test_triton_compiled.py tests/test_gpu_benchmark.py
 
 newcomer: $(VENV)/.ready-package ## the docs' first pages in a clean environment, from the built wheel (minutes)
 	.ci/newcomer.sh
@@ -151,7 +151,15 @@ $(VENV)-lowest/.ready: requirements/lowest.txt pyproject.toml
 	@$(VENV)-lowest/bin/python -m pip install -qq --no-deps -e .
 	@touch $@
 
-# what one target needs alone: mteb 62 MB, docs 40 MB, package 20 MB, gpu 0.7 GB on disk
+# 0.7 GB on disk
+$(VENV)/.ready-gpu: requirements/gpu.txt kernels-triton/pyproject.toml $(READY)
+	@echo "what requirements/gpu.txt pins, and kernels-triton"
+	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r $<
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e kernels-triton
+	@$(BIN)/python -m pip check
+	@touch $@
+
+# what one target needs alone: mteb 62 MB, docs 40 MB, package 20 MB on disk
 $(VENV)/.ready-%: requirements/%.txt $(READY)
 	@echo "what requirements/$*.txt pins"
 	@$(BIN)/python -m pip install -qq --no-deps --require-hashes -r $<
@@ -161,7 +169,7 @@ $(VENV)/.ready-%: requirements/%.txt $(READY)
 # what the torch of requirements/torch.txt brings along where it is one for CUDA
 TRITON := 3.7.1
 
-COMPILE = $(VENV)-lock/bin/pip-compile pyproject.toml --quiet $(UPGRADE) --generate-hashes \
+COMPILE = $(VENV)-lock/bin/pip-compile --quiet $(UPGRADE) --generate-hashes \
 	--strip-extras --unsafe-package torch --constraint requirements/torch.txt --no-emit-options \
 	--no-header
 
@@ -170,10 +178,10 @@ COMPILE = $(VENV)-lock/bin/pip-compile pyproject.toml --quiet $(UPGRADE) --gener
 lock: ## write what requirements/ pins anew, but torch (UPGRADE=--upgrade: newer versions)
 	@$(FIND_PYTHON); "$$python" -m venv $(VENV)-lock
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
-	$(COMPILE) --extra dev --build-deps-for editable --output-file requirements/lock.txt
-	for extra in mteb docs package gpu; do $(COMPILE) --extra $$extra \
-		--output-file requirements/$$extra.txt \
-		$$([ $$extra = gpu ] && echo --upgrade-package triton==$(TRITON)) \
+	$(COMPILE) pyproject.toml --extra dev --build-deps-for editable --output-file requirements/lock.txt
+	for extra in mteb docs package gpu; do $(COMPILE) --output-file requirements/$$extra.txt \
+		$$([ $$extra = gpu ] && echo kernels-triton/pyproject.toml \
+			--upgrade-package triton==$(TRITON) || echo pyproject.toml --extra $$extra) \
 		--constraint requirements/lock.txt --unsafe-package isotrope \
 		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt) \
 		|| exit 1; done

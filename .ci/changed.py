@@ -19,7 +19,7 @@ ALWAYS = (".ci/", "Makefile", "pyproject.toml", "requirements/", "tests/conftest
 PARTS = {
     "triton": (
         *("src/isotrope/kernels/", "src/isotrope/core/views.py", "src/isotrope/objectives/"),
-        *("tests/kernels/", "benchmarks/gpu.py", "tests/test_gpu_benchmark.py"),
+        *("kernels-triton/", "tests/kernels/", "benchmarks/gpu.py", "tests/test_gpu_benchmark.py"),
     ),
     "papers": (
         *("papers/", "tests/papers/", "src/isotrope/experiments/", "tests/experiments/"),

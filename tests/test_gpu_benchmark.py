@@ -38,7 +38,7 @@ def test_without_a_gpu_it_measures_nothing(tmp_path: Path) -> None:
 @pytest.mark.nightly
 def test_tiny_sizes(tmp_path: Path) -> None:
     """Rows of 48 x 16 under the interpreter: numbers in every column, and no second time."""
-    pytest.importorskip("triton", reason="triton is not installed: make test-triton")
+    pytest.importorskip("isotrope_triton", reason="make test-triton")
     table = tmp_path / "gpu.csv"
     done = gpu("--smoke", "--csv", str(table))
     assert done.returncode == 0, done.stderr

@@ -2,13 +2,15 @@
 
 import importlib
 import sys
+from importlib.metadata import EntryPoint
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from isotrope.core.errors import InputError, MissingExtra, NeedsEager
+from isotrope.core.errors import InputError, NeedsEager
 from isotrope.core.views import Views
+from isotrope.kernels import extension
 from isotrope.kernels.choose import choose, pairs
 from isotrope.kernels.eager import EagerPairs
 from isotrope.objectives import InfoNCE
@@ -70,32 +72,26 @@ def test_torch_func_goes_through_the_whole_matrix() -> None:
         torch.func.grad(objective)(a, b, backend="rowblock")
 
 
-def somewhere(dtype: torch.dtype) -> SimpleNamespace:
-    """What is asked of embeddings on a GPU."""
-    return SimpleNamespace(is_cuda=True, dtype=dtype, device=torch.device("cuda"))
-
-
 def test_triton_is_asked_for_and_never_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has not been run on a GPU: nobody meets it who did not ask."""
-    monkeypatch.setattr(MODULE, "_why_no_triton", lambda _: None)
+    refusals = iter([None, InputError("not here")])
+    backend = SimpleNamespace(refusal=lambda _: next(refusals))
+    monkeypatch.setattr(MODULE, "extension", lambda _: backend)
     many = torch.empty(2048, 1, dtype=torch.bfloat16)
     assert choose(Views(many, many))[0] == "rowblock"
     assert choose(Views(many, many), "triton") == ("triton", "as set")
+    with pytest.raises(InputError, match="not here"):
+        choose(Views(many, many), "triton")
 
 
-def test_triton_says_what_keeps_it_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(MODULE, "_installed", lambda: False)
-    with pytest.raises(MissingExtra, match=r"'triton'.* pip install '\.\[gpu\]'"):
-        choose(VIEWS, "triton")
-    monkeypatch.setattr(MODULE, "_installed", lambda: True)
-    tiles = SimpleNamespace(INTERPRETED=False)
-    monkeypatch.setitem(sys.modules, "isotrope.kernels.triton.tiles", tiles)
-    with pytest.raises(InputError, match=r"GPU; found embeddings on cpu: .*TRITON_INTERPRET"):
-        choose(VIEWS, "triton")
-    tiles.INTERPRETED = True
-    assert choose(VIEWS, "triton") == ("triton", "as set")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
-    found = str(MODULE._why_no_triton(somewhere(torch.float32)))
-    assert found.endswith("8.0 (Ampere) or more; found 7.5: use backend='rowblock'")
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
-    assert MODULE._why_no_triton(somewhere(torch.float32)) is None
+def test_a_backend_of_another_package_is_found_by_its_entry_point(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known: list[EntryPoint] = []
+    monkeypatch.setattr(extension, "entry_points", lambda **_: known)
+    extension.extension.cache_clear()
+    with pytest.raises(InputError, match=r"'triton' is a package of its own.*kernels-triton"):
+        InfoNCE()(VIEWS.anchors, VIEWS.anchors, backend="triton")
+    known.append(EntryPoint("triton", "tests.kernels.test_choose", "isotrope.backends"))
+    assert extension.extension("triton") is sys.modules[__name__]
+    extension.extension.cache_clear()

@@ -1,8 +1,9 @@
-"""Computes row statistics of similarities: eager, rowblock, bfloat16 and triton backends.
+"""Computes row statistics of similarities: eager, rowblock and bfloat16 backends.
 
 ``eager`` computes them from the whole matrix and is the reference. ``rowblock`` needs linear
 memory: it goes through the matrix in the blocks of ``tiles``, in the precision of the embeddings.
-``bfloat16`` is rowblock with products in bfloat16, and ``triton`` runs on a GPU.
+``bfloat16`` is rowblock with products in bfloat16. ``extension`` finds a backend that another
+package brings, as ``triton`` is one.
 
 ``pairs`` declares which statistics an objective may use, and ``mask`` which columns are not
 negatives; ``mixtures`` are averages of the columns that ``topk`` finds. Where a formula uses only

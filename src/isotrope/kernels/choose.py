@@ -12,23 +12,19 @@ at random: gradients and values by up to 0.8% (benchmarks/bfloat16.py, 1,024 emb
 numbers; the table is docs/results/bfloat16.csv). It is never chosen, only taken on request, and
 nothing is rounded for a formula that uses the hardest negative.
 
-``triton`` are kernels of our own for NVIDIA GPUs from Ampere on (``kernels.triton``): tiles
-of similarities that never reach the GPU's memory. bfloat16 embeddings go through its matrix units
-as they are, summed in float32; float32 only does where torch may round it to TensorFloat-32. On a
-CPU they run through Triton's interpreter, to look at them. They have not been run on a GPU yet: so
-they are never chosen either, only taken on request.
+``triton`` is a package of its own (``kernels-triton/``), found by ``kernels.extension``: tiles of
+similarities that never reach an NVIDIA GPU's memory. It has not been run on a GPU yet: so it is
+never chosen either, only taken on request.
 """
 
-import functools
-import importlib.util
 from typing import cast
 
 import torch
-from torch import Tensor
 
-from isotrope.core.errors import InputError, MissingExtra, NeedsEager, nearest
+from isotrope.core.errors import NeedsEager, nearest
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.extension import extension
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, SurrogateSums
@@ -50,14 +46,13 @@ EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26
 SHARED_BYTES = (
     1 << 17
 )  # and up to here where both directions share the blocks (kernels.surrogate_sums)
-_AMPERE = (8, 0)
 
 
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """Return the name of a backend for these views and the reason in words.
 
     Raises:
-        ValueError: an unknown backend, or one that is not for these numbers, or not here.
+        ValueError: an unknown backend, or one that is not for these numbers or not installed.
         NeedsEager: another backend than that, under a transform of torch.func.
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
@@ -81,36 +76,9 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             "the bfloat16 backend rounds to 8 bits; found float64 embeddings: give float32 ones, "
             "or use backend='rowblock'"
         )
-    if backend == "triton" and (why_not := _why_no_triton(views.anchors)) is not None:
-        raise why_not
+    if backend == "triton" and (refusal := extension("triton").refusal(views.anchors)) is not None:
+        raise refusal
     return backend, "as set"
-
-
-@functools.cache
-def _installed() -> bool:
-    return importlib.util.find_spec("triton") is not None
-
-
-def _why_no_triton(x: Tensor) -> InputError | None:
-    """What keeps Triton's kernels from these numbers."""
-    if not _installed():
-        return MissingExtra("triton", extra="gpu")
-    if not x.is_cuda or torch.version.hip is not None:
-        from isotrope.kernels.triton.tiles import INTERPRETED  # triton need not be installed
-
-        if INTERPRETED and x.device.type == "cpu":
-            return None
-        return InputError(
-            f"the triton backend computes on an NVIDIA GPU; found embeddings on {x.device.type}: "
-            "move them there, use backend='rowblock', or, to try the kernels on a CPU, set "
-            "TRITON_INTERPRET=1 before Python starts"
-        )
-    if (capability := torch.cuda.get_device_capability(x.device)) < _AMPERE:
-        return InputError(
-            "the triton backend needs compute capability 8.0 (Ampere) or more; found "
-            f"{capability[0]}.{capability[1]}: use backend='rowblock'"
-        )
-    return None
 
 
 def pairs(
@@ -134,9 +102,7 @@ def pairs(
     if name == "eager":
         return EagerPairs(views)
     if name == "triton":
-        from isotrope.kernels.triton.pairs import TritonPairs  # triton need not be installed
-
-        return TritonPairs(views, raw=raw)
+        return extension("triton").pairs(views, raw=raw)
     return RowBlockPairs(views)  # bfloat16 rounds what is fused; single statistics stay exact
 
 
@@ -146,10 +112,7 @@ def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
     Both directions of a batch share what is computed. None where matrices are held.
     """
     if pairs.backend == "triton":
-        from isotrope.kernels.triton import pairs as triton  # triton need not be installed
-
-        assert isinstance(pairs, triton.TritonPairs)
-        return triton.surrogate_pairs(pairs)
+        return extension("triton").surrogate_pairs(pairs)
     if not isinstance(pairs, RowBlockPairs):
         return None
     if "sums" not in pairs.shared:

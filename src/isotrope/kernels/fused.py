@@ -34,6 +34,7 @@ from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
 from isotrope.kernels.coupling import Coupling
+from isotrope.kernels.extension import extension
 from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.statistics import Formula, Unfused, record
 from isotrope.kernels.two_passes import check, two_passes
@@ -85,13 +86,14 @@ def fused(
 
 def _on_a_gpu(job: Job, both_directions: bool) -> Sweep:
     """Return the job's two passes on a GPU."""
-    from isotrope.kernels.triton.fused import value_and_gradients  # triton need not be installed
-
     views, live = job.views, torch.is_grad_enabled()
     inputs = (views.anchors, views.positives, views.negatives)
     wanted = tuple(live and x is not None and x.requires_grad for x in inputs)
     return functools.partial(
-        value_and_gradients, job, directions=2 if both_directions else 1, wanted=wanted
+        extension("triton").value_and_gradients,
+        job,
+        directions=2 if both_directions else 1,
+        wanted=wanted,
     )
 
 

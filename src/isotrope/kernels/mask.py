@@ -2,7 +2,7 @@
 
 A negative is every column that is neither the anchor itself, nor its positive, nor a row of the
 same group; where ``Views.in_batch`` is False, only the further negatives are. The kernels for GPUs
-(``kernels.triton``) receive the same offsets and groups as numbers.
+(``kernels-triton/``) receive the same offsets and groups as numbers.
 """
 
 from dataclasses import dataclass

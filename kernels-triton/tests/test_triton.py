@@ -1,6 +1,6 @@
 """The triton backend gives what the whole matrix gives: under Triton's interpreter, or on a GPU.
 
-    TRITON_INTERPRET=1 python -m pytest tests/kernels/test_triton.py    # or: make test-triton
+    TRITON_INTERPRET=1 python -m pytest kernels-triton/tests/test_triton.py  # or: make test-triton
 
 Tiles are small here, so that a small batch needs many.
 """
@@ -11,6 +11,7 @@ import math
 import types
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,21 +19,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-pytest.importorskip("triton", reason="triton is not installed: make test-triton")
-from isotrope.kernels.triton.tiles import INTERPRETED
+pytest.importorskip("isotrope_triton", reason="isotrope-triton is not installed: make test-triton")
+import isotrope_triton
+from isotrope_triton.tiles import INTERPRETED
 
 GPU = torch.cuda.is_available() and not INTERPRETED
 if not (INTERPRETED or GPU):
     pytest.skip("no GPU, and TRITON_INTERPRET is not set", allow_module_level=True)
 
-from isotrope.core.errors import NeedsEager
+from isotrope.core.errors import InputError, NeedsEager
 from isotrope.core.views import Views, unit
 from isotrope.kernels.choose import pairs
-from isotrope.kernels.triton import fused, passes
-from isotrope.kernels.triton.operands import Factors, Rows, RowStatistics
 from isotrope.objectives import MPT, InfoNCE, MIOv3, MixCSE, NTXent
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+from isotrope_triton import fused, passes
+from isotrope_triton.operands import Factors, Rows, RowStatistics
 from tests.kernels.test_rowblock import (
     COUPLED,
     SURROGATES,
@@ -479,3 +481,15 @@ def test_nothing_grows_with_the_square_of_the_batch(monkeypatch: pytest.MonkeyPa
         with Bytes() as seen:
             objective(a, b, backend="triton").backward()
         assert seen.largest <= 4 * 1024 * 16
+
+
+def test_embeddings_that_the_kernels_cannot_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    there = SimpleNamespace(is_cuda=True, device=torch.device("cuda"))
+    monkeypatch.setattr(isotrope_triton, "INTERPRETED", False)
+    with pytest.raises(InputError, match=r"GPU; found embeddings on cpu: .*TRITON_INTERPRET"):
+        InfoNCE()(torch.eye(2), torch.eye(2), backend="triton")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (7, 5))
+    refusal = str(isotrope_triton.refusal(there))
+    assert refusal.endswith("8.0 (Ampere) or more; found 7.5: use backend='rowblock'")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    assert isotrope_triton.refusal(there) is None

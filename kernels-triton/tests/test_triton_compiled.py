@@ -1,29 +1,29 @@
 """What the triton backend launches passes Triton's compiler, for GPUs that need not be there.
 
-    python -m pytest tests/kernels/test_triton_compiled.py    # or: make test-triton
+    python -m pytest kernels-triton/tests/test_triton_compiled.py    # or: make test-triton
 
 Nothing runs, so this says nothing about results (test_triton.py does) nor about speed.
 """
 
-import importlib
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 
-pytest.importorskip("triton", reason="triton is not installed: make test-triton")
+pytest.importorskip("isotrope_triton", reason="isotrope-triton is not installed: make test-triton")
 from triton.backends.compiler import GPUTarget
 from triton.runtime import driver
 
-from isotrope.kernels.triton.tiles import INTERPRETED
+from isotrope_triton.tiles import INTERPRETED
 
 if INTERPRETED:
     pytest.skip("TRITON_INTERPRET is set: nothing is compiled", allow_module_level=True)
 
-from isotrope.kernels.triton import passes
+import isotrope_triton
 from isotrope.objectives import MPT, InfoNCE, MIOv3, NTXent
 from isotrope.paradigm.objective import Objective
+from isotrope_triton import passes
 
 # compute capability: bytes of shared memory that a program may have there
 ROOM = {80: 163 << 10, 89: 99 << 10, 90: 227 << 10}
@@ -63,8 +63,7 @@ def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
         for name in {"of_rows", "row_places"} & set(given):
             given[name].zero_()  # as if something had been found
 
-    choose = importlib.import_module("isotrope.kernels.choose")
-    monkeypatch.setattr(choose, "_why_no_triton", lambda _: None)
+    monkeypatch.setattr(isotrope_triton, "refusal", lambda _: None)
     monkeypatch.setattr(passes, "_room", lambda _: room)
     monkeypatch.setattr(passes, "_launch", launch)
     monkeypatch.setattr(driver, "_active", Elsewhere(request.param))

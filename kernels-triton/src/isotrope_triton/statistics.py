@@ -29,7 +29,7 @@ from isotrope.kernels.surrogate_sums import (
     SurrogateSums,
     Swept,
 )
-from isotrope.kernels.triton.operands import (
+from isotrope_triton.operands import (
     NOWHERE,
     Factors,
     RowColumnBlock,
@@ -37,9 +37,9 @@ from isotrope.kernels.triton.operands import (
     RowStatistics,
     finite,
 )
-from isotrope.kernels.triton.parts import ColumnSources
-from isotrope.kernels.triton.passes import reduce_block, spread
-from isotrope.kernels.triton.tiles import EXP, NONE, POWER, SOFTPLUS
+from isotrope_triton.parts import ColumnSources
+from isotrope_triton.passes import reduce_block, spread
+from isotrope_triton.tiles import EXP, NONE, POWER, SOFTPLUS
 
 __all__ = ["TritonPairs", "TritonSums", "surrogate_pairs"]
 

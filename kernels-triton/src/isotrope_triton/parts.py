@@ -18,9 +18,9 @@ from torch import Tensor
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.surrogate_sums import Part
-from isotrope.kernels.triton.operands import RowColumnBlock, Rows, RowStatistics
-from isotrope.kernels.triton.passes import reduce_block
-from isotrope.kernels.triton.tiles import NONE
+from isotrope_triton.operands import RowColumnBlock, Rows, RowStatistics
+from isotrope_triton.passes import reduce_block
+from isotrope_triton.tiles import NONE
 
 __all__ = ["ColumnSources", "DirectedBlock"]
 

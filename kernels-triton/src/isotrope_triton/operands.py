@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from isotrope.kernels.tiles import blocks
-from isotrope.kernels.triton.tiles import LAST
+from isotrope_triton.tiles import LAST
 
 __all__ = ["NOWHERE", "PASSED", "Factors", "RowColumnBlock", "RowStatistics", "Rows", "finite"]
 

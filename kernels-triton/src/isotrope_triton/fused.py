@@ -28,10 +28,10 @@ from isotrope.kernels.mixtures import Mixing, Mixture
 from isotrope.kernels.statistics import Key, Kind
 from isotrope.kernels.surrogate_sums import Part
 from isotrope.kernels.tiles import blocks
-from isotrope.kernels.triton.operands import NOWHERE, PASSED, Factors, Rows, RowStatistics
-from isotrope.kernels.triton.parts import ColumnSources
-from isotrope.kernels.triton.passes import spread
-from isotrope.kernels.triton.tiles import EXP, NONE, SOFTPLUS
+from isotrope_triton.operands import NOWHERE, PASSED, Factors, Rows, RowStatistics
+from isotrope_triton.parts import ColumnSources
+from isotrope_triton.passes import spread
+from isotrope_triton.tiles import EXP, NONE, SOFTPLUS
 
 __all__ = ["value_and_gradients"]
 

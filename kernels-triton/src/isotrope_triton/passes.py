@@ -15,8 +15,8 @@ import triton.language as tl
 from torch import Tensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from isotrope.kernels.triton import tiles
-from isotrope.kernels.triton.operands import (
+from isotrope_triton import tiles
+from isotrope_triton.operands import (
     NOWHERE,
     SHORT,
     Factors,
@@ -24,7 +24,7 @@ from isotrope.kernels.triton.operands import (
     Rows,
     RowStatistics,
 )
-from isotrope.kernels.triton.tiles import INTERPRETED, NONE
+from isotrope_triton.tiles import INTERPRETED, NONE
 
 __all__ = ["reduce_block", "spread"]
 
