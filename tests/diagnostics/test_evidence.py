@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.evidence import RunEvidence, is_run, of_rows, of_run
+from isotrope.core.run_folder import RunFolder
+from isotrope.diagnostics.evidence import RunEvidence, of_rows, of_run
 from isotrope.objectives.infonce import InfoNCE
 from tests.reports.folders import OLD, write_run
 
@@ -23,7 +24,7 @@ def unfinished(folder: Path, lines: str, settings: str = "files: [a.txt]\n") -> 
 def test_a_finished_run(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", dev=(80.0, 82.0, 81.0), parameters={"temperature": 0.1})
     case = of_run(run)
-    assert is_run(run)
+    assert RunFolder(run).is_run
     assert case.kind == "text"
     assert [score for _, score in case.scores] == [80.0, 82.0, 81.0]
     assert case.objective == InfoNCE(temperature=0.1)

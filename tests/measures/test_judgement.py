@@ -8,8 +8,8 @@ import pytest
 from scipy.stats import spearmanr
 
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.measures.judgement import (
-    FILE,
     DevEvaluation,
     DevHistory,
     Judgement,
@@ -174,8 +174,8 @@ def test_what_is_kept_is_judged_alike(tmp_path: Path, with_gold: bool) -> None:
     for step, look in enumerate([*pairs(0.1, 0.3), *pairs(0.2, 0.2)] if with_gold else []):
         found.add(10 * step, look)
     found = found if with_gold else history(0.5, 0.6, 0.7, 0.4, 0.5)
-    found.save(tmp_path / FILE)
-    assert (tmp_path / FILE).stat().st_size < 60_000
+    found.save(RunFolder(tmp_path).dev)
+    assert RunFolder(tmp_path).dev.stat().st_size < 60_000
     assert judgement_of(tmp_path, None) == judge(found)
     # what the result says counts for a finished run
     told = Judgement("worse", "so it was")
@@ -190,10 +190,10 @@ def test_three_looks_are_kept_at_most() -> None:
 
 
 def test_damaged_files_are_named(tmp_path: Path) -> None:
-    history(0.5, 0.6).save(tmp_path / FILE)
-    whole = (tmp_path / FILE).read_bytes()
+    history(0.5, 0.6).save(RunFolder(tmp_path).dev)
+    whole = RunFolder(tmp_path).dev.read_bytes()
     for content in (b"", b"no archive", whole[: len(whole) // 2]):
-        (tmp_path / FILE).write_bytes(content)
+        RunFolder(tmp_path).dev.write_bytes(content)
         with pytest.raises(InputError, match=r"dev\.npz cannot be read \(.*\); remove it"):
             judgement_of(tmp_path, None)
     for record in (3, [], {"outcome": "fine", "sentence": "", "numbers": {}}, {"outcome": "worse"}):

@@ -1,12 +1,12 @@
 """``isotrope report``: compare runs in one HTML file."""
 
 import argparse
-import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.arguments import Parser
+from isotrope.core.run_folder import RunFolder
 
 EPILOG = """\
 examples:
@@ -74,15 +74,13 @@ def run(arguments: Sequence[str]) -> int:
 
 def _diagnose(runs: Sequence[Path], plugins: Sequence[str]) -> None:
     """Diagnose the runs without a current diagnosis; print the verdicts on stderr."""
-    from isotrope.cli import diagnose
+    from isotrope.diagnostics.target import diagnose
 
     for folder in runs:
-        log, diagnosis = folder / "metrics.csv", folder / "diagnosis.json"
-        run_of_ours = log.exists() and (folder / "config.yaml").exists()
-        up_to_date = (
-            run_of_ours and diagnosis.exists() and diagnosis.stat().st_mtime >= log.stat().st_mtime
-        )
-        if run_of_ours and not up_to_date:
-            print(f"{folder}:", file=sys.stderr)
-            with contextlib.redirect_stdout(sys.stderr):
-                diagnose.run([str(folder), *(f"--plugin={plugin}" for plugin in plugins)])
+        files = RunFolder(folder)
+        log, diagnosis = files.metrics, files.diagnosis
+        if not files.is_run or (
+            diagnosis.exists() and diagnosis.stat().st_mtime >= log.stat().st_mtime
+        ):
+            continue
+        print(f"{folder}:\n{diagnose(folder, plugins=plugins)}", file=sys.stderr)

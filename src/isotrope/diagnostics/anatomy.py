@@ -16,6 +16,7 @@ from torch import Tensor
 from isotrope.core.documents import brief
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
@@ -546,7 +547,7 @@ def _at_least_float(dtype: torch.dtype) -> torch.dtype:
 
 
 def _file(path: Path) -> Path:
-    return path if path.suffix == ".csv" else path / "metrics.csv"
+    return path if path.suffix == ".csv" else RunFolder(path).metrics
 
 
 def _cell(value: float | None) -> str:

@@ -18,6 +18,7 @@ from isotrope.core.documents import brief, read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.datasets import by_dataset
 from isotrope.diagnostics.observe import loss_column
 from isotrope.measures.judgement import Judgement, judgement_of
@@ -25,7 +26,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Row", "RunEvidence", "datasets_of", "is_run", "of_rows", "of_run", "sane"]
+__all__ = ["Row", "RunEvidence", "datasets_of", "of_rows", "of_run", "sane"]
 
 Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]
@@ -134,11 +135,6 @@ def of_rows(
     )
 
 
-def is_run(folder: Path) -> bool:
-    """Return whether a folder is a run of isotrope, and not a model."""
-    return (folder / "config.yaml").is_file() and (folder / "metrics.csv").is_file()
-
-
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     """Return the evidence of a run folder, without probes.
 
@@ -149,13 +145,13 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     Raises:
         InputError: one of its files cannot be read.
     """
-    folder = Path(folder)
-    settings = read_yaml(folder / "config.yaml")
-    finished = (folder / "result.json").is_file()
-    result = Result.load(folder / "result.json") if finished else None
+    folder, files = Path(folder), RunFolder(folder)
+    settings = read_yaml(files.config)
+    finished = files.result.is_file()
+    result = Result.load(files.result) if finished else None
     details = result.details if result is not None else {}
     kind: Kind = "images" if "data" in settings and "files" not in settings else "text"
-    rows = _rows(folder / "metrics.csv", finished=finished)
+    rows = _rows(files.metrics, finished=finished)
     column = "knn" if kind == "images" else "dev"
     scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
     measured = [row for row in rows if row.get(loss_column(dataset)) is not None]
@@ -244,7 +240,7 @@ def _objective(
 
 def datasets_of(folder: Path) -> list[str]:
     """Return the names of the data sets of a run on text; none where there is one alone."""
-    names = by_dataset(_files(read_yaml(folder / "config.yaml")))
+    names = by_dataset(_files(read_yaml(RunFolder(folder).config)))
     return [name for name in names if name]
 
 

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrope.core.doctor_folder import recorded
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.datasets import by_dataset
-from isotrope.diagnostics.evidence import Row, RunEvidence, is_run, of_run
+from isotrope.diagnostics.evidence import Row, RunEvidence, of_run
 from isotrope.diagnostics.model_geometry import model_geometry
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.probe import (
@@ -63,15 +63,15 @@ def examine(
         InputError: no run and no model there, or data that cannot be read.
     """
     folder = Path(target)
-    watched = recorded(folder)
+    watched = RunFolder(folder).recording()
     if watched is not None and data is None:
-        case = of_recording(watched)
+        case = of_recording(watched.path)
         return case if objective is None else replace(case, objective=objective)
-    if not is_run(folder):
+    if not RunFolder(folder).is_run:
         return _of_model(target, data, columns, objective)
     case = of_run(folder, dataset)
     case = case if objective is None else replace(case, objective=objective)
-    if not (folder / "model").is_dir():
+    if not RunFolder(folder).model.is_dir():
         if data is not None:
             raise InputError(f"{folder} has no saved model to embed {data} with; leave --data out")
         return _with_note(case, "no saved model to probe")

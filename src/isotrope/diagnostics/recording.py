@@ -12,6 +12,7 @@ from typing import Any
 from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
@@ -25,10 +26,10 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
     Raises:
         InputError: they cannot be written.
     """
-    anatomy.save(folder / "metrics.csv")
+    anatomy.save(RunFolder(folder).metrics)
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
-    with atomic_replace(folder / "diagnosis.json") as temporary:
+    with atomic_replace(RunFolder(folder).diagnosis) as temporary:
         temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
@@ -38,7 +39,7 @@ def of_recording(folder: Path) -> RunEvidence:
     Raises:
         InputError: one of its files holds something else.
     """
-    anatomy, file = Anatomy.load(folder), folder / "diagnosis.json"
+    anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
     record: Mapping[str, Any] = {}
     if file.is_file():
         read = read_json(file)

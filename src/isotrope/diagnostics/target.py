@@ -8,9 +8,10 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics import doctor
 from isotrope.diagnostics.audit.rows import read_rows
-from isotrope.diagnostics.evidence import datasets_of, is_run
+from isotrope.diagnostics.evidence import datasets_of
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import Diagnosis, together
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
@@ -56,7 +57,7 @@ def diagnose(
     elif objective_settings:
         raise InputError("objective_settings are those of an objective that is given by its name")
     name = os.fspath(target)
-    run = is_run(Path(name))
+    run = RunFolder(name).is_run
     source = None if data is None else str(data)
     parts = {
         dataset: doctor.diagnose(
@@ -66,7 +67,7 @@ def diagnose(
     }
     diagnosis = parts[""] if "" in parts else together(parts)
     if run:
-        _keep(diagnosis, Path(name) / "diagnosis.json")
+        _keep(diagnosis, RunFolder(name).diagnosis)
     if not diagnosis.model or data is None:
         return diagnosis
     found = _uncovered(name, Path(data), columns)

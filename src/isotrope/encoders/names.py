@@ -17,6 +17,7 @@ from pathlib import Path
 from isotrope.core.documents import brief, check_file, read_json
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.hub import first_line, known_to_hub
+from isotrope.core.run_folder import RunFolder
 
 __all__ = [
     "INSTALLED",
@@ -91,13 +92,14 @@ def model_folder(path: Path) -> Path:
     """
     if not path.is_dir():
         raise InputError(f"{path} is a file; an encoder is a folder with a config.json and weights")
-    if not _is_model(path) and any((path / f).exists() for f in ("result.json", "config.yaml")):
-        if not _is_model(path / "model"):
+    run = RunFolder(path)
+    if not _is_model(path) and (run.result.exists() or run.config.exists()):
+        if not _is_model(run.model):
             raise InputError(
-                f"{path} is a run folder without a model in {path / 'model'}; has its training "
+                f"{path} is a run folder without a model in {run.model}; has its training "
                 "come to an end? (isotrope train --resume continues it)"
             )
-        path = path / "model"
+        path = run.model
     if not _is_model(path):
         raise InputError(
             f"{path} holds no model: it has neither modules.json (sentence-transformers) nor "

@@ -13,6 +13,7 @@ from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.tasks import Task
@@ -47,12 +48,12 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
 
 def _of_images(run: Path) -> bool:
     """Return whether a folder is that of a run on images, finished or not."""
-    config = run / "config.yaml"
+    config = RunFolder(run).config
     return config.is_file() and "data" in _settings(run)
 
 
 def _settings(run: Path) -> Mapping[str, Any]:
-    return read_yaml(run / "config.yaml")
+    return read_yaml(RunFolder(run).config)
 
 
 def own_images(run: str | Path) -> "ImageSet":
@@ -69,7 +70,7 @@ def own_images(run: str | Path) -> "ImageSet":
 
     run = Path(run).expanduser()
     yours = "give labelled pictures of your own: --labels FOLDER"
-    if not (run / "config.yaml").is_file() or not _of_images(run):
+    if not RunFolder(run).config.is_file() or not _of_images(run):
         raise InputError(f"{run} is not a run folder, so it has no pictures of its own; {yours}")
     settings = _settings(run)
     data = str(settings["data"])
@@ -78,7 +79,7 @@ def own_images(run: str | Path) -> "ImageSet":
             f"the pictures of {run} are not at {data} any more, seen from this folder; if they "
             "have moved, say where to: --labels FOLDER"
         )
-    result = Result.load(run / "result.json")
+    result = Result.load(RunFolder(run).result)
     data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
     side = data_details.get("side") if isinstance(data_details, Mapping) else None
     if side is not None and (not isinstance(side, int) or isinstance(side, bool)):

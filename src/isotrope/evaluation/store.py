@@ -21,6 +21,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 
 __all__ = ["Store", "store_folder"]
 
@@ -36,15 +37,13 @@ def store_folder(model: object) -> Path:
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
         # the same two marks by which a model is found in a run
-        if (run / "model").is_dir() and any((run / f).exists() for f in _RUN):
-            in_run = run / "evaluations"
+        files = RunFolder(run)
+        if files.model.is_dir() and (files.result.exists() or files.config.exists()):
+            in_run = files.evaluations
             if os.access(in_run if in_run.exists() else run, os.W_OK | os.X_OK):
                 return in_run
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "isotrope" / "evaluations"
-
-
-_RUN = ("result.json", "config.yaml")
 
 
 class Store:

@@ -24,6 +24,7 @@ import torch
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result, provenance
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.data.text.docstrings import Documented, collect, split
 from isotrope.data.text.retrieval_sets import RetrievalSet
@@ -243,7 +244,7 @@ def demo(
         details={"best": best, "functions": len(items)},
         provenance=provenance(seed=seed),
     ).save(output / "demo.json")
-    model = None if best == "untrained" else output / best / "model"
+    model = None if best == "untrained" else RunFolder(output / best).model
     return Demo(rows, best, model, report, examples, diagnoses, len(items))
 
 
@@ -314,7 +315,7 @@ def _make_room(output: Path) -> None:
 
 def _is_run(folder: Path) -> bool:
     """Return whether a folder is one of our runs, and not another's of the same name."""
-    config = folder / "config.yaml"
+    config = RunFolder(folder).config
     if folder.name not in OBJECTIVES or not config.is_file():
         return False
     return bool(read_yaml(config).get("files") == [str(folder.parent / "pairs.tsv")])

@@ -16,6 +16,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.run_folder import RunFolder
 from isotrope.measures.bootstrap import (
     LEVEL,
     RESAMPLES,
@@ -28,7 +29,6 @@ from isotrope.measures.bootstrap import (
 )
 
 __all__ = [
-    "FILE",
     "DevEvaluation",
     "DevHistory",
     "Judgement",
@@ -37,9 +37,6 @@ __all__ = [
     "judgement_of",
     "unjudged",
 ]
-
-FILE = "dev.npz"
-"""In the run folder: the evaluations that the judgement needs."""
 
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
@@ -227,7 +224,7 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
     """
     if details is not None and details.get("judgement") is not None:
         return Judgement.read(details["judgement"])
-    path = Path(folder) / FILE
+    path = RunFolder(folder).dev
     return judge(DevHistory.load(path)) if path.is_file() else None
 
 

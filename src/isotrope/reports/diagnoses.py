@@ -11,10 +11,10 @@ from typing import Any
 
 from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.reports.comparison import number
 
 __all__ = [
-    "FILE",
     "StoredDiagnosis",
     "StoredFinding",
     "command",
@@ -23,7 +23,6 @@ __all__ = [
     "summary",
 ]
 
-FILE = "diagnosis.json"
 _HEALTHY = "healthy"
 _MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
@@ -126,7 +125,7 @@ def read_diagnosis(folder: Path) -> StoredDiagnosis | None:
     Raises:
         InputError: the file is damaged.
     """
-    path = Path(folder) / FILE
+    path = RunFolder(folder).diagnosis
     if not os.path.lexists(path):
         return None
     text = read_text(path)

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.doctor_folder import recorded
 from isotrope.core.documents import read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.measures.judgement import Judgement, judgement_of
 
 __all__ = ["HELD_OUT_BY", "Run", "legible", "read_run"]
@@ -222,18 +222,18 @@ def read_run(folder: Path) -> Run:
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give the --output folder of `isotrope train`")
-    result_file = folder / "result.json"
+    result_file = RunFolder(folder).result
     result = Result.load(result_file) if os.path.lexists(result_file) else None
     if result is not None and result.kind not in ("train", IMAGES):
         raise InputError(
             f"{result_file} holds a result of kind {result.kind!r}, not of training; "
             "give the --output folder of `isotrope train`"
         )
-    config, name = folder / "config.yaml", legible(folder.resolve().name)
-    watched = recorded(folder) if result is None else None
+    config, name = RunFolder(folder).config, legible(folder.resolve().name)
+    watched = RunFolder(folder).recording() if result is None else None
     if watched is not None:  # the output folder of another trainer
-        folder = watched
-    steps, series = _read_metrics(folder / "metrics.csv", complete=result is not None)
+        folder = watched.path
+    steps, series = _read_metrics(RunFolder(folder).metrics, complete=result is not None)
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)

@@ -18,6 +18,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.sweeps.checks import check_sweep
 from isotrope.sweeps.same_data import SameData
 from isotrope.sweeps.search_space import Varied
@@ -190,9 +191,9 @@ class _StageRun:
         best = best_of(complete, highest=self.spec.highest)
         for trial in complete:
             for seed in () if trial is best else trial.results:
-                folder = self.spec.folder(trial.values, seed)
-                for part in ("model", "checkpoints"):
-                    shutil.rmtree(folder / part, ignore_errors=True)
+                files = RunFolder(self.spec.folder(trial.values, seed))
+                for part in (files.model, files.checkpoints):
+                    shutil.rmtree(part, ignore_errors=True)
 
 
 def _finished(settings: RunSettings) -> Result | str | None:
@@ -202,7 +203,7 @@ def _finished(settings: RunSettings) -> Result | str | None:
         InputError: the folder belongs to another run.
     """
     folder = Path(settings.output)
-    if not (folder / "config.yaml").is_file():
+    if not RunFolder(folder).config.is_file():
         return None
     if isinstance(settings, TrainSettings):
         settings = as_begun(settings)  # its temperature may have been found

@@ -10,6 +10,7 @@ from typing import Any
 from isotrope.core.files import write_all
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
+from isotrope.core.run_folder import RunFolder
 from isotrope.sweeps.plot import picture
 from isotrope.sweeps.spec import Sweep
 from isotrope.sweeps.trials import Stage, Trial, best_of, ranked
@@ -74,7 +75,7 @@ def removed_models(spec: Sweep, stages: Sequence[Stage]) -> str | None:
     best = best_of(stages[-1].trials, highest=spec.highest) if stages else None
     if best is None:
         return None
-    models = {seed: spec.folder(best.values, seed) / "model" for seed in best.results}
+    models = {seed: RunFolder(spec.folder(best.values, seed)).model for seed in best.results}
     seeds = [str(seed) for seed, model in models.items() if not model.is_dir()]
     if not seeds:
         return None

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from isotrope.core.errors import CannotResume, LostProcess
+from isotrope.core.run_folder import RunFolder
 from isotrope.training.run import Outcome
 from isotrope.training.settings import RunSettings
 
@@ -29,10 +30,10 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
         LostProcess: SIGTERM; a checkpoint is left.
     """
     run = Path(settings.output)
-    if not (run / "config.yaml").is_file():
+    if not RunFolder(run).config.is_file():
         shutil.rmtree(run, ignore_errors=True)  # killed before it was a run
     try:
-        _promote(run / "checkpoints")
+        _promote(RunFolder(run).checkpoints)
         outcome = train(settings, resume=True)
     except CannotResume:
         # other settings, or checkpoints that nothing can read: it is ours to begin again

@@ -23,8 +23,9 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
+from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.observe import columns
-from isotrope.measures.judgement import FILE, DevEvaluation, DevHistory, Judgement, judge, unjudged
+from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge, unjudged
 from isotrope.training.held_out import HELD_OUT_COLUMNS
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
@@ -107,7 +108,7 @@ class Metrics(L.Callback):
         progress: Progress,
         loggers: Sequence[str] = ("tensorboard",),
     ) -> None:
-        self.path, self.progress = folder / "metrics.csv", progress
+        self.path, self.progress = RunFolder(folder).metrics, progress
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
         self.loggers = Loggers(folder, loggers)
@@ -330,7 +331,7 @@ class Dev(L.Callback):
         if self.keeps_best and self.history.best == step:
             self.weights[step] = self.keep(step)
         if self.history.complete:
-            self.history.save(self.metrics.path.parent / FILE)
+            self.history.save(RunFolder(self.metrics.path.parent).dev)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
         at = self.history.best
@@ -535,7 +536,7 @@ class ProvenanceWriter(L.Callback):
     """
 
     def __init__(self, folder: Path, *, seed: int, data: str) -> None:
-        self.path = folder / "provenance.json"
+        self.path = RunFolder(folder).provenance
         self.seed, self.data = seed, data
 
     def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:

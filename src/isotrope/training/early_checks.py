@@ -7,6 +7,7 @@ from isotrope.core.documents import check_file
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.lock import LOCK, is_effectively_empty
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.corpora import read
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.hub import check_known, is_hub_name
@@ -26,7 +27,7 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
     Raises:
         InputError: the folder holds a run with other kinds of settings.
     """
-    config, own = Path(settings.output) / "config.yaml", settings.objective_settings
+    config, own = RunFolder(settings.output).config, settings.objective_settings
     if AUTO not in own.values() or not config.is_file():
         return settings
     before = TrainSettings.read(read_yaml(config), source=str(config)).objective_settings
@@ -92,7 +93,7 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
             )
     if is_effectively_empty(output):
         return None
-    config = output / "config.yaml"
+    config = RunFolder(output).config
     if not resume:
         if not config.is_file():
             raise InputError(
@@ -113,6 +114,6 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
                 f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
                 "command, or choose another output folder"
             )
-    if (output / "result.json").is_file():
-        return Result.load(output / "result.json")
+    if RunFolder(output).result.is_file():
+        return Result.load(RunFolder(output).result)
     return None

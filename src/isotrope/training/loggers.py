@@ -17,6 +17,7 @@ from tensorboard.summary.writer.record_writer import RecordWriter
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import os_errors_as_input_errors
+from isotrope.core.run_folder import RunFolder
 from isotrope.training.settings import read_yaml
 
 __all__ = ["Loggers", "check_loggers"]
@@ -154,7 +155,7 @@ class Loggers:
                 service = opened(self.folder, self.run_ids.get(name))
                 _ = service.experiment  # begins it
                 self.run_ids[name] = str(service.version)
-                service.log_hyperparams(dict(read_yaml(self.folder / "config.yaml")))
+                service.log_hyperparams(dict(read_yaml(RunFolder(self.folder).config)))
             # whatever the package raises where it cannot begin
             except Exception as error:
                 reason = " ".join(str(error).split())

@@ -24,6 +24,7 @@ from isotrope.core.distributed import launched_processes, rank, world_size
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
+from isotrope.core.run_folder import RunFolder
 from isotrope.training.callbacks import (
     Checkpoints,
     DataFingerprintCheck,
@@ -149,7 +150,7 @@ class TrainingTask(ABC):
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
         callbacks = self._callbacks(progress)
         self.introduce(progress.say)
-        resumed, start = checkpoint(output / "checkpoints", warn)
+        resumed, start = checkpoint(RunFolder(output).checkpoints, warn)
         began = time.perf_counter()
         loader = self.loader(start)
         code = make_steps(
@@ -162,7 +163,7 @@ class TrainingTask(ABC):
         result = self.finish()
         result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
         ensure_not_replaced(output)
-        result.save(output / "result.json")
+        result.save(RunFolder(output).result)
         remove_intermediates(output)
         return Outcome(result, output, encoder=module.encoder)
 
@@ -179,7 +180,7 @@ class TrainingTask(ABC):
             progress=progress,
         )
         checkpoints = Checkpoints(
-            output / "checkpoints",
+            RunFolder(output).checkpoints,
             every=settings.checkpoint_every,
             keep=settings.keep_every,
             last=self.module.steps,

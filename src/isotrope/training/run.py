@@ -33,6 +33,7 @@ from isotrope.core.errors import (
 from isotrope.core.files import remove, tidy
 from isotrope.core.lock import LOCK, Role, exclusive_lock
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
@@ -105,7 +106,7 @@ class Outcome:
         Raises:
             InputError: nothing was logged, or the log is damaged.
         """
-        return History.read(self.output / "metrics.csv")
+        return History.read(RunFolder(self.output).metrics)
 
     def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
         """Return what is wrong with the run, and what to change; see ``isotrope.diagnose``.
@@ -159,7 +160,7 @@ def empty_result(output: Path) -> Result:
 
 def stop_message(outcome: Outcome) -> str:
     """Return the message of the command line on a stopped run."""
-    if not (outcome.output / "checkpoints" / "last.ckpt").is_file():
+    if not (RunFolder(outcome.output).checkpoints / "last.ckpt").is_file():
         return "stopped before the first checkpoint: run the same command with --resume to start"
     steps = outcome.result.metrics["steps"]
     return (
@@ -207,7 +208,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         if not isinstance(error, LostProcess) and not is_peer_failure(error):
             raise
         what = error if isinstance(error, LostProcess) else "another process of this run has gone"
-        saved = (output / "checkpoints" / "last.ckpt").is_file()
+        saved = (RunFolder(output).checkpoints / "last.ckpt").is_file()
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
         )
@@ -320,20 +321,20 @@ def write_config(settings: RunSettings) -> None:
     What a run that was killed while it wrote has left half written is removed.
     """
     output = Path(settings.output)
-    settings.save(output / "config.yaml")
+    settings.save(RunFolder(output).config)
     _tidy(output)
 
 
 def remove_intermediates(output: Path) -> None:
     """Remove the files that a finished run does not need."""
     _tidy(output)
-    remove(output / "tokens")
+    remove(RunFolder(output).tokens)
 
 
 def _tidy(output: Path) -> None:
     tidy(output)
-    tidy(output / "checkpoints")
-    remove(output / "checkpoints" / SPARE)
+    tidy(RunFolder(output).checkpoints)
+    remove(RunFolder(output).checkpoints / SPARE)
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:

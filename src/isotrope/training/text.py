@@ -24,6 +24,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.batches import Batch, collate
 from isotrope.data.text.corpora import Record, other_splits, read
 from isotrope.data.text.datasets import named_errors
@@ -173,7 +174,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     try:
         if rank() == 0:
             write_config(settings)
-        batches = _batches(settings, encoder, output / "tokens")
+        batches = _batches(settings, encoder, RunFolder(output).tokens)
         stores = batches.stores
         if settings.dev == "auto":
             watch = dev_metric_held_out(
@@ -640,7 +641,7 @@ class TextTask(TrainingTask):
         encoder, output = self.module.encoder, self.output
         check_finite_weights(encoder, step)
         ensure_not_replaced(output)
-        encoder.save(output / "model", card=self._card(step, None))
+        encoder.save(RunFolder(output).model, card=self._card(step, None))
         with merged_weights(encoder):
             return encoder.fingerprint()
 
@@ -653,7 +654,7 @@ class TextTask(TrainingTask):
         if dev.best is not None:  # what is saved could not be judged before the last step
             judgement = Judgement.read(result.details["judgement"])
             ensure_not_replaced(output)
-            with atomic_replace(output / "model" / "README.md") as temporary:
+            with atomic_replace(RunFolder(output).model / "README.md") as temporary:
                 temporary.write_text(self._card(dev.best[0], judgement), encoding="utf-8")
         return result
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from isotrope.adapters.doctor.model_card import add_to_card
 from isotrope.adapters.doctor.watch import Watch
-from isotrope.core.doctor_folder import NAME
+from isotrope.core.run_folder import RECORDING
 from isotrope.paradigm.objective import Objective
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class HuggingFaceEvents:
         if not self._writes:
             doctor.say = doctor.path = None
         else:
-            doctor.keep_in(Path(args.output_dir) / NAME)
+            doctor.keep_in(Path(args.output_dir) / RECORDING)
         losses = _losses(trainer)
         self._learn(args, losses)
         model = details["model"]

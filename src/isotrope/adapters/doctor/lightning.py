@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from isotrope.adapters.doctor.wrapping import calling_after
-from isotrope.core.doctor_folder import NAME
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RECORDING
 
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
@@ -48,7 +48,7 @@ class LightningEvents:
             doctor.say = doctor.path = None
         else:
             logged = trainer.log_dir is not None and trainer.loggers
-            doctor.keep_in(Path(trainer.log_dir) / NAME if logged else None)
+            doctor.keep_in(Path(trainer.log_dir) / RECORDING if logged else None)
         observe = doctor.quietly(functools.partial(self._observe, trainer, pl_module))
         pl_module.training_step = calling_after(pl_module.training_step, observe)
 

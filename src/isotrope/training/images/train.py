@@ -21,6 +21,7 @@ from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.images.pixels import require_kornia
 from isotrope.data.images.sets import ImageSet, load_images
@@ -388,7 +389,8 @@ class ImageTask(TrainingTask):
             if top1 is not None:
                 result.metrics["linear"] = 100 * float(top1)
         ensure_not_replaced(self.output)
-        encoder.save(self.output / "model", card=image_card(self.settings, result, encoder.usage))
+        card = image_card(self.settings, result, encoder.usage)
+        encoder.save(RunFolder(self.output).model, card=card)
         return result
 
     def details(self) -> dict[str, Any]:

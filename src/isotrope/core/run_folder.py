@@ -1,0 +1,42 @@
+"""The files of a run folder, and of the folder in which the Doctor records another trainer."""
+
+import os
+from pathlib import Path
+
+__all__ = ["RECORDING", "RunFolder"]
+
+RECORDING = "isotrope"
+"""Name of the Doctor's folder within a trainer's ``output_dir``."""
+
+
+class RunFolder:
+    """The paths of a run's files, whether they exist or not; no other place names them.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self.config = self.path / "config.yaml"  # the settings, as flags spell them
+        self.metrics = self.path / "metrics.csv"  # one row per logged step
+        self.dev = self.path / "dev.npz"  # dev scores by example, which the judgement needs
+        self.result = self.path / "result.json"  # written last: the run is finished
+        self.diagnosis = self.path / "diagnosis.json"
+        self.provenance = self.path / "provenance.json"  # one entry per start of the run
+        self.model = self.path / "model"
+        self.checkpoints = self.path / "checkpoints"
+        self.tokens = self.path / "tokens"  # the token store; removed at the end
+        self.evaluations = self.path / "evaluations"
+
+    @property
+    def is_run(self) -> bool:
+        """Whether isotrope trained in this folder: it has settings and a log."""
+        return self.config.is_file() and self.metrics.is_file()
+
+    def recording(self) -> "RunFolder | None":
+        """Return the Doctor's folder in this one, or this one; None if the Doctor wrote neither."""
+        if self.config.is_file():
+            return None
+        places = (RunFolder(self.path / RECORDING), self)
+        return next((folder for folder in places if folder.metrics.is_file()), None)

@@ -1,0 +1,36 @@
+"""The files of a run folder are named in one place."""
+
+from pathlib import Path
+
+import isotrope
+from isotrope.core.run_folder import RECORDING, RunFolder
+
+SOURCE = Path(isotrope.__file__).parent
+
+
+def test_no_other_file_spells_these_names() -> None:
+    run = RunFolder("x")
+    names = {path.name for name, path in vars(run).items() if name != "path"}
+    files = {f'"{name}"' for name in names if "." in name}
+    assert len(files) >= 6
+    for path in SOURCE.rglob("*.py"):
+        if path.name != "run_folder.py":
+            text = path.read_text(encoding="utf-8")
+            assert not [name for name in files if name in text], path
+
+
+def test_whose_folder_it_is(tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    assert not run.is_run
+    assert run.recording() is None
+    run.metrics.touch()
+    assert run.recording() is run, "the Doctor wrote here"
+    inner = RunFolder(tmp_path / RECORDING)
+    inner.path.mkdir()
+    inner.metrics.touch()
+    watched = run.recording()
+    assert watched is not None
+    assert watched.path == inner.path, "the Doctor wrote into its own folder of a trainer's output"
+    run.config.touch()
+    assert run.is_run
+    assert run.recording() is None, "isotrope trained here"
