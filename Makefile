@@ -30,13 +30,13 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 demo: $(READY) ## train three objectives on text of this machine and compare them (minutes)
-	$(BIN)/isotrope demo --output demo
+	$(BIN)/python -m examples.demo --output demo
 
 demo-images: $(READY) ## two methods on images, with and without cut-initialization (minutes)
 	$(BIN)/python examples/digits.py --output demo-images
 
 demo-seeds: $(READY) ## the demo with three seeds: is its margin luck?
-	$(BIN)/isotrope demo --seeds 0 1 2 --output demo-seeds
+	$(BIN)/python -m examples.demo --seeds 0 1 2 --output demo-seeds
 
 zoo: $(READY) ## small trainings, most of them broken on purpose, and what the doctor says of them
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.zoo --output zoo

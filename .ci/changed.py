@@ -22,7 +22,7 @@ PARTS = {
         *("kernels-triton/", "tests/kernels/", "benchmarks/gpu.py", "tests/test_gpu_benchmark.py"),
     ),
     "papers": (
-        *("papers/", "tests/papers/", "src/isotrope/experiments/", "tests/experiments/"),
+        *("papers/", "tests/papers/", "examples/docstrings.py"),
         *("src/isotrope/objectives/", "src/isotrope/diagnostics/", "src/isotrope/training/"),
         *("src/isotrope/kernels/", "src/isotrope/paradigm/", "src/isotrope/data/"),
         *("src/isotrope/measures/", "src/isotrope/reports/", "src/isotrope/encoders/"),

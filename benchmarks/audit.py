@@ -43,8 +43,8 @@ import torch
 from sklearn.metrics import average_precision_score
 
 import isotrope
+from corpus import STANDARD_LIBRARY, collect
 from isotrope.core.files import atomic_replace
-from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 from isotrope.diagnostics.audit import push
 from isotrope.diagnostics.audit.rows import Embedded, embed_rows, read_rows
 from isotrope.encoders.sentence import SentenceEncoder

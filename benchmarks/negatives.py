@@ -46,10 +46,10 @@ from sentence_transformers.util import mine_hard_negatives
 from torch import Tensor, nn
 
 import isotrope
+from corpus import STANDARD_LIBRARY, collect
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.core.files import atomic_replace
 from isotrope.data.text.batches import Batches, joined_groups
-from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 from isotrope.data.text.repeats import hash64, near_identical
 from isotrope.encoders.sentence import SentenceEncoder
 

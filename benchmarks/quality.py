@@ -29,8 +29,8 @@ from sentence_transformers.sentence_transformer.training_args import (
 )
 
 import isotrope
+from corpus import STANDARD_LIBRARY, collect, split
 from isotrope.core.files import atomic_replace
-from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect, split
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder

@@ -39,7 +39,7 @@ from sentence_transformers.sentence_transformer.training_args import (
 from sentence_transformers.util import dot_score
 
 import isotrope
-from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
+from corpus import STANDARD_LIBRARY, collect
 from isotrope.encoders.names import resolve
 
 COLUMNS = (

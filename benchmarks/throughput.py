@@ -144,7 +144,7 @@ def theirs(text: Path, steps: int, batch: int, length: int, precision: str) -> d
 
 def sentences(path: Path, count: int) -> None:
     """Write distinct sentences of this machine's documentation."""
-    from isotrope.data.text.docstrings import collect
+    from corpus import collect
 
     texts = dict.fromkeys(item.query for item in collect())
     path.write_text("\n".join(list(texts)[:count]) + "\n", encoding="utf-8")

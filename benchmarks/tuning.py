@@ -53,10 +53,10 @@ from scipy.stats import spearmanr
 from torch import nn
 
 import isotrope
+from corpus import STANDARD_LIBRARY, collect
 from isotrope.core.files import atomic_replace
 from isotrope.core.views import Views
 from isotrope.data.text.corpora import read
-from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
 from isotrope.data.text.in_memory import write_records
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.tokens import TokenStore

@@ -12,8 +12,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-from isotrope.data.text.docstrings import collect, split
-
 DOCS = Path(__file__).resolve().parent
 RUNS = {
     "infonce": (),
@@ -38,9 +36,8 @@ def main(folder: Path) -> None:
     if browser is None:
         sys.exit(f"no browser found; install one of {', '.join(BROWSERS)}")
     folder.mkdir(parents=True, exist_ok=True)
-    pairs, _ = split(collect(["stdlib"]), holdout=100, seed=0)
-    lines = [f"{pair.query}\t{pair.target}\n" for pair in pairs]
-    (folder / "pairs.tsv").write_text("".join(lines), encoding="utf-8")
+    script = Path(__file__).resolve().parents[1] / "examples" / "docstrings.py"
+    subprocess.run([sys.executable, script], cwd=folder, check=True)
     for name, flags in RUNS.items():
         if not (folder / "runs" / name / "result.json").is_file():
             _isotrope(folder, *TRAIN, *flags, "--output", f"runs/{name}")

@@ -12,6 +12,9 @@ import pytest
 # What a test writes need not survive a power cut. Processes that tests start flush as users' do.
 os.fsync = lambda fd: None
 
+# the scripts of benchmarks/ import each other by name
+sys.path.append(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from isotrope.data.text.docstrings import Documented
+from examples.docstrings import Documented
 from tests.diagnostics.audit.handmade import embedded, of
 
 spec = importlib.util.spec_from_file_location(

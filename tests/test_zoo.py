@@ -11,7 +11,7 @@ from benchmarks.zoo import __main__ as zoo
 from benchmarks.zoo import data
 from benchmarks.zoo.__main__ import DiagnosedTraining, main, train_and_diagnose, write_table
 from benchmarks.zoo.trainings import BROKEN, PARTS, TRAININGS, Part
-from isotrope.data.text.docstrings import Documented, collect
+from examples.docstrings import Documented, collect
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Finding
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "zoo.csv"

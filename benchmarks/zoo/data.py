@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from examples.docstrings import collect
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import lines
-from isotrope.data.text.docstrings import collect
 from isotrope.encoders.sentence import SentenceEncoder
 
 __all__ = ["BREAKS", "broken_model", "judged_texts", "tuning_texts"]

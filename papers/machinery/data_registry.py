@@ -20,10 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
+from examples.docstrings import STANDARD_LIBRARY, Documented, collect
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import lines
-from isotrope.data.text.docstrings import STANDARD_LIBRARY, Documented, collect
 from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve

@@ -119,7 +119,7 @@ def test_what_can_be_known_without_torch_is_refused_without_it(pairs: Path) -> N
 
 @pytest.mark.slow
 def test_through_the_command_line_with_a_real_encoder(run, tmp_path: Path) -> None:
-    from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
+    from examples.docstrings import STANDARD_LIBRARY, collect
 
     items = collect([STANDARD_LIBRARY])[:120]
     rows = [(item.query, " ".join(item.target.split()[:12])) for item in items]

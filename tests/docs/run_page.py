@@ -31,6 +31,7 @@ SKIPPED = re.compile(r"<!-- not run: .+ -->\n\Z")
 LINES, LENGTH = 240, 80  # of texts in the folder and of each, with --quick
 # what continuous integration runs besides pages needs no comment
 SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "run"
+ROOT = SCRIPT.parents[1]  # where the examples are
 CALLED = [line.strip() for line in SCRIPT.read_text("utf-8").splitlines()]
 SHELL = ("console", "sh", "bash", "")
 
@@ -198,9 +199,8 @@ def _isotrope(arguments: list[str]) -> None:
 
 
 def _python(arguments: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, *arguments], check=False, stdout=subprocess.PIPE, text=True
-    )
+    words = [str(ROOT / word) if word.startswith("examples/") else word for word in arguments]
+    done = subprocess.run([sys.executable, *words], check=False, stdout=subprocess.PIPE, text=True)
     print(done.stdout, end="")
     assert done.returncode == 0, f"python {' '.join(arguments)}: exit code {done.returncode}"
 

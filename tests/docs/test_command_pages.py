@@ -47,6 +47,6 @@ def test_a_page_has_what_the_help_has() -> None:
 
 
 def test_a_verb_without_help_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("isotrope.cli.demo.run", lambda words: 0)
-    with pytest.raises(AssertionError, match="isotrope demo --help shows no help"):
-        parser_of("demo")
+    monkeypatch.setattr("isotrope.cli.report.run", lambda words: 0)
+    with pytest.raises(AssertionError, match="isotrope report --help shows no help"):
+        parser_of("report")

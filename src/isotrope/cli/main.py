@@ -35,7 +35,6 @@ VERBS = {
     "diagnose": "say what is wrong with a run or a model, and what to change",
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
-    "demo": "train, compare and diagnose on the documentation installed on this machine",
 }
 
 _SMALLER = "use less at a time (--batch-size, --micro-batch, --grid) or a larger machine"

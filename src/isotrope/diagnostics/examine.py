@@ -5,6 +5,8 @@ data of the training; where the data have gone, the rest decides. Of a model the
 probe.
 """
 
+import ast
+import sysconfig
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -110,11 +112,19 @@ def _of_model(
 
 
 def _docstrings() -> Texts:
-    """Return pairs that every machine has: the documentation of Python's own library."""
-    from isotrope.data.text.docstrings import STANDARD_LIBRARY, collect
-
-    pairs = [(item.query, item.target) for item in collect([STANDARD_LIBRARY])]
-    return texts_of(pairs, views="pairs", name="docstrings of Python's library, no --data given")
+    """Return pairs that every machine has: Python's library, what a function does and the rest."""
+    pairs: dict[str, str] = {}
+    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
+        tree = ast.parse(path.read_bytes())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                words = " ".join((ast.get_docstring(node) or "").split())
+                first, _, rest = words.partition(". ")
+                if min(first.count(" "), rest.count(" ")) > 3 and ">>>" not in words:
+                    pairs.setdefault(first, rest)
+    return texts_of(
+        list(pairs.items()), views="pairs", name="docstrings of Python's library, no --data given"
+    )
 
 
 def _texts_of_run(

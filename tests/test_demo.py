@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from isotrope.cli.demo import _closing
+from examples.demo import OBJECTIVES, RECIPE, Row, _closing, _examples, demo, line
+from examples.docstrings import Documented
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.data.text.docstrings import Documented
-from isotrope.experiments.demo import OBJECTIVES, RECIPE, Row, _examples, demo, line
 
 SMALL = replace(RECIPE, heldout=100, trained=600, steps=3, batch_size=16, probe=16)
 

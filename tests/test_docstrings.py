@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import InputError
-from isotrope.data.text.docstrings import (
+from examples.docstrings import (
     STANDARD_LIBRARY,
     Documented,
     collect,
     split,
     split_docstring,
 )
+from isotrope.core.errors import InputError
 
 KETTLE = '''
 """Module text is not a function and does not count."""

@@ -1,4 +1,6 @@
-"""Collects the docstrings of installed packages as text about code.
+"""Collect the docstrings of installed packages as text about code.
+
+    python examples/docstrings.py    # pairs of Python's own library, and the same texts apart
 
 Packages are read as source and never imported. From each docstring come a query (its first
 sentence: what the function does) and a target (the rest, as plain prose), so that a model can be
@@ -389,3 +391,21 @@ def _without_twins(items: Sequence[Documented]) -> list[Documented]:
         queries.add(query)
         distinct.append(item)
     return distinct
+
+
+def main() -> None:
+    """Write pairs to train on, 100 others, and each side of the former as a file of its own."""
+    train, held_out = split(collect([STANDARD_LIBRARY]), holdout=100, seed=0)
+    files = {
+        "pairs.tsv": [f"{item.query}\t{item.target}" for item in train],
+        "held_out.tsv": [f"{item.query}\t{item.target}" for item in held_out],
+        "sentences.txt": [item.query for item in train],
+        "answers.txt": [item.target for item in train],
+    }
+    for name, lines in files.items():
+        Path(name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print(len(train), "pairs to train on,", len(held_out), "held out")
+
+
+if __name__ == "__main__":
+    main()

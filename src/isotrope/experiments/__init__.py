@@ -1,1 +1,0 @@
-"""The experiment of ``isotrope demo``: search Python functions by their descriptions."""
