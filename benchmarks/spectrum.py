@@ -74,8 +74,10 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     """Return both ends by Lanczos and by SciPy, of the same Hessian."""
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    from isotrope.diagnostics.curvature import Lanczos, Spectrum, parameter_hessian
+    from isotrope.diagnostics.curvature import parameter_hessian
+    from papers.manna2023.lanczos import Lanczos
     from papers.manna2023.rebuild import rebuild
+    from papers.manna2023.spectrum import Spectrum
 
     rebuilt = rebuild(run, run / "checkpoints" / "last.ckpt", batch_size=batch_size)
     hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from isotrope.diagnostics.curvature import density
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import combine_by_seed
 from papers.machinery.verdicts import RULE, Verdict, above, minus
+from papers.manna2023.density import density
 from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectra import (
     SpectrumRecord,

@@ -18,13 +18,10 @@ from torch import nn
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result, provenance
-from isotrope.diagnostics.curvature import (
-    Hessian,
-    Lanczos,
-    Spectrum,
-    parameter_hessian,
-)
+from isotrope.diagnostics.curvature import Hessian, parameter_hessian
+from papers.manna2023.lanczos import Lanczos
 from papers.manna2023.rebuild import Rebuilt, rebuild
+from papers.manna2023.spectrum import Spectrum
 
 __all__ = ["RunSpectra", "SpectrumSettings", "measure"]
 

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isotrope.diagnostics.curvature import Ritz, Spectrum, density, grid
-from isotrope.diagnostics.curvature.lanczos import Floats
 from papers.machinery.artifact import Results, Scale, Table
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Verdict, above, all_of, minus
+from papers.manna2023.density import density, grid
 from papers.manna2023.frameworks import at_end, run_at
+from papers.manna2023.lanczos import Floats, Ritz
+from papers.manna2023.spectrum import Spectrum
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture

@@ -4,7 +4,7 @@
   ``surfaces``).
 - ``anatomy`` records a training in any loop; ``observe`` measures one batch, ``catch`` records
   embeddings and their gradients.
-- ``curvature`` multiplies with the Hessian of a loss, and finds its eigenvalues.
+- ``curvature`` multiplies with the Hessian of a loss, and finds its extreme eigenvalues.
 - ``doctor`` diagnoses a run or a model: ``examine`` reads it into the record of ``evidence``,
   ``rules`` holds one rule for each verdict, ``thresholds`` every number that decides, and
   ``findings`` the findings and their text.

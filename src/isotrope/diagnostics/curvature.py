@@ -1,5 +1,8 @@
 """Computes exact products of a Hessian with vectors, by differentiating the gradient once more.
 
+:func:`extremes` finds the eigenvalues at both ends from some tens of products. SciPy's
+``LinearOperator`` takes ``hessian @ v`` wherever more of the spectrum is needed.
+
 The Hessian is that of one number, the objective of one fixed batch (or the mean over several), as a
 function of parameters or of embeddings. The whole batch's loss is differentiated, because losses
 that couple the rows of a batch would be another function if it were cut in pieces.
@@ -18,15 +21,16 @@ that couple the rows of a batch would be another function if it were cut in piec
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.views import Views
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Hessian", "Terms", "embedding_hessian", "parameter_hessian"]
+__all__ = ["Hessian", "Terms", "embedding_hessian", "extremes", "parameter_hessian"]
 
 # the terms of a loss, whose mean it is: one Views for most methods
 Terms = Callable[[], Views | Sequence[Views]]
@@ -235,6 +239,32 @@ def embedding_hessian(
     sides = [side for batch in free for side in (batch.anchors, batch.positives, batch.negatives)]
     rows = [side for side in sides if side is not None]
     return Hessian([lambda: _mean(objective, free)], rows, keep_graph=keep_graph)
+
+
+def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tuple[float, float]:
+    """Return the smallest and the largest eigenvalue, by SciPy's ``eigsh``.
+
+    Args:
+        hessian: The operator; it needs at least three rows.
+        tolerance: The relative error of the eigenvalues.
+        seed: The seed of the vector that the iteration starts from.
+
+    Raises:
+        MissingExtra: SciPy is not installed.
+    """
+    with needs_extra("train", "scipy"):
+        from scipy.sparse.linalg import LinearOperator, eigsh
+
+    def product(v: np.ndarray) -> np.ndarray:
+        found: np.ndarray = (hessian @ torch.from_numpy(v.ravel())).double().cpu().numpy()
+        return found
+
+    operator = LinearOperator((hessian.size,) * 2, matvec=product, dtype=np.float64)
+    start = np.random.default_rng(seed).normal(size=hessian.size)
+    low, high = sorted(
+        eigsh(operator, k=2, which="BE", tol=tolerance, v0=start, return_eigenvectors=False)
+    )
+    return float(low), float(high)
 
 
 def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.curvature.lanczos import Floats, Ritz
+from papers.manna2023.lanczos import Floats, Ritz
 
 __all__ = ["density", "grid", "share_below", "trace"]
 

@@ -5,8 +5,10 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.curvature import Lanczos, Ritz, Spectrum, density, grid
-from tests.diagnostics.curvature.matrices import bulk_and_outliers, with_eigenvalues
+from papers.manna2023.density import density, grid
+from papers.manna2023.lanczos import Lanczos, Ritz
+from papers.manna2023.spectrum import Spectrum
+from tests.papers.manna2023.matrices import bulk_and_outliers, with_eigenvalues
 
 
 def known(values: list[float], *, size: int = 100, **given: object) -> Spectrum:

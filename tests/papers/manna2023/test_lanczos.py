@@ -9,9 +9,10 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.diagnostics.curvature import Lanczos, embedding_hessian
+from isotrope.diagnostics.curvature import embedding_hessian
 from isotrope.objectives import NTXent
-from tests.diagnostics.curvature.matrices import Matrix, bulk_and_outliers, with_eigenvalues
+from papers.manna2023.lanczos import Lanczos
+from tests.papers.manna2023.matrices import Matrix, bulk_and_outliers, with_eigenvalues
 
 
 def test_extremes_are_those_of_scipy() -> None:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.diagnostics.curvature.density import share_below, trace
-from isotrope.diagnostics.curvature.lanczos import Lanczos, Ritz
-from isotrope.diagnostics.curvature.product import Hessian
+from isotrope.diagnostics.curvature import Hessian
+from papers.manna2023.density import share_below, trace
+from papers.manna2023.lanczos import Lanczos, Ritz
 
 __all__ = ["Spectrum"]
 

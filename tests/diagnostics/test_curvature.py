@@ -9,7 +9,12 @@ from torch.func import functional_call
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.diagnostics.curvature import Hessian, embedding_hessian, parameter_hessian
+from isotrope.diagnostics.curvature import (
+    Hessian,
+    embedding_hessian,
+    extremes,
+    parameter_hessian,
+)
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import (
@@ -292,3 +297,15 @@ def test_a_surrogate_has_no_hessian_of_its_gradient(objective: Objective) -> Non
         parameter_hessian(objective, lambda: Views(net(x), net(x)), net)
     with pytest.raises(InputError, match="is a surrogate"):
         embedding_hessian(objective, Views(x, x))
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES, ids=ids)
+def test_the_extremes_are_those_of_the_dense_hessian(objective: Objective) -> None:
+    views = Views(drawn(6, 5), drawn(6, 5, seed=1))
+    hessian = embedding_hessian(objective, views)
+    eigenvalues = torch.linalg.eigvalsh(hessian.dense())
+    low, high = extremes(hessian, tolerance=1e-9)
+    assert low == pytest.approx(float(eigenvalues[0]), rel=1e-6)
+    assert high == pytest.approx(float(eigenvalues[-1]), rel=1e-6)
+    roughly = extremes(hessian, seed=1)
+    assert roughly == pytest.approx((low, high), rel=0.02)
