@@ -213,8 +213,6 @@ def parts(batch: int) -> None:
     """Print what augmenting costs: both views of a batch, and single operations of one view."""
     import torch
     import torch.nn.functional as F
-    from kornia.color import rgb_to_grayscale
-    from kornia.enhance import adjust_hue
     from PIL import Image
 
     from isotrope.data.images import pixels
@@ -254,12 +252,11 @@ def parts(batch: int) -> None:
         ),
         "hue": lambda: pixels.turn_hue(x, turns),
         "hue, a fifth of the rows": lambda: pixels.turn_hue(x[some], turns[some]),
-        "hue, kornia": lambda: adjust_hue(x, turns * 2 * math.pi),
         "brightness, contrast or saturation": lambda: pixels.blend(
             x, turns + 1, draws.grey, draws.flip
         ),
-        "grey, kornia": lambda: rgb_to_grayscale(x),
-        "blur, kornia": lambda: pixels.blur(x, turns.abs() * 10 + 0.1, 6),
+        "grey": lambda: pixels.grey(x),
+        "blur": lambda: pixels.blur(x, turns.abs() * 10 + 0.1, 6),
     }.items():
         print(f"  {name:36s} {fastest(run):8.2f}")
 

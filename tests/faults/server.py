@@ -29,7 +29,6 @@ _IMPORTED = (
     "isotrope.cli.diagnose",
     "isotrope.training.text",
     "isotrope.training.images.train",
-    "kornia",
     "sentence_transformers",
     "tensorboard",
     "torch.utils.tensorboard",

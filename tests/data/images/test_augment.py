@@ -265,8 +265,7 @@ def test_autocast_does_not_coarsen_the_pixels() -> None:
 def test_images_may_be_elsewhere_than_the_draws(
     dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # the meta device refuses tensors of another, as a GPU would; it knows no autocast, and no
-    # values, which kornia's blur looks at
+    # the meta device refuses tensors of another, as a GPU would; it knows no autocast
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: contextlib.nullcontext())
     augment = replace(EVERYTHING, blur=0, bicubic=True)
     images = torch.zeros(9, 3, 20, 30, dtype=dtype, device="meta")

@@ -1,7 +1,6 @@
 """Pixels: crops against PIL and torch, colours against PIL and colorsys, blur against scipy."""
 
 import colorsys
-import sys
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from PIL import Image, ImageEnhance, ImageOps
 from scipy.ndimage import gaussian_filter
 from torch import Tensor
 
-from isotrope.core.errors import MissingExtra
 from isotrope.data.images import pixels
 
 
@@ -136,9 +134,3 @@ def test_blur_of_an_image_smaller_than_its_window() -> None:
     assert torch.isfinite(found).all()
     dot = pixels.blur(images[:, :, :1, :1], torch.tensor([0.5, 2.0]), 6)
     torch.testing.assert_close(dot, images[:, :, :1, :1])
-
-
-def test_without_kornia_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kornia", None)
-    with pytest.raises(MissingExtra, match=r"'kornia', which is not .*\.\[image\]"):
-        pixels.grey(torch.zeros(1, 3, 2, 2))

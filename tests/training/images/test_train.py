@@ -3,7 +3,6 @@
 import csv
 import json
 import signal
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import yaml
 
 import isotrope
 from isotrope.cli.main import guarded
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError
 from isotrope.training.images import train
 from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
@@ -371,13 +370,6 @@ def test_an_output_called_as_the_digits(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "digits").mkdir()
     assert fit_images(**{**quick, "output": "digits/run", "max_steps": 1}).exit_code == 0
-
-
-def test_without_kornia_nothing_is_written(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kornia", None)
-    with pytest.raises(MissingExtra, match=r"'kornia'.*\.\[image\]"):
-        fit_images(**quick)
-    assert not Path(quick["output"]).exists()
 
 
 def test_a_run_does_not_go_on_with_other_images(

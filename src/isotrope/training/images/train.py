@@ -23,7 +23,6 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
-from isotrope.data.images.pixels import require_kornia
 from isotrope.data.images.sets import ImageSet, load_images
 from isotrope.diagnostics.observe import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
@@ -151,7 +150,6 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     name, objective = _build_objective(settings, method, options)
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
         raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
-    require_kornia()
     scratch = own_encoder is None and settings.encoder in ARCHITECTURES
     encoder = None if scratch else _load_encoder(settings, own_encoder)
     images = _load_data(settings, encoder.image_size if encoder else settings.image_size)
