@@ -27,9 +27,12 @@ import torch
 from isotrope.core.files import atomic_replace
 from isotrope.data.text.transfer_sets import TASKS, TransferTask, load_transfer
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.transfer import FITS, MODES, transfer_task
+from isotrope.evaluation.classifier import fit as fit_batched
+from isotrope.evaluation.transfer import MODES, transfer_task
+from sequential import fit_sequential
 
 ROOT = Path(__file__).parents[1]
+FITS = {"batched": fit_batched, "sequential": fit_sequential}
 NUMBERS = ("accuracy", "devacc", "f1", "seconds", "processor_seconds")
 COLUMNS = (
     "task",
@@ -79,7 +82,7 @@ def measured(encoder: Kept, task: TransferTask, mode: str, fit: str) -> dict[str
     """Return the row of one task and way."""
     dimension = encoder.encode(texts_of(task)).shape[1]  # not part of the time
     wall, processor = time.perf_counter(), time.process_time()
-    score = transfer_task(encoder, task, mode=mode, fit=fit, progress=True)
+    score = transfer_task(encoder, task, mode=mode, fit=FITS[fit], progress=True)
     return {
         "task": task.name,
         "mode": mode,

@@ -7,20 +7,21 @@ import pytest
 import torch
 from sklearn.model_selection import StratifiedKFold
 
-from isotrope.evaluation import classifier, classifier_batched
+from benchmarks import sequential
+from benchmarks.sequential import fit_sequential
+from isotrope.evaluation import classifier
 from isotrope.evaluation.classifier import (
     FULL,
     PROTOTYPING,
     ClassifierProtocol,
     Fitted,
     TrainingSet,
-    fit_sequential,
+    fit,
     initial,
     predict,
 )
-from isotrope.evaluation.classifier_batched import fit_batched
 
-WAYS = pytest.mark.parametrize("fit", [fit_sequential, fit_batched])
+WAYS = pytest.mark.parametrize("fit", [fit_sequential, fit])
 
 
 def toy(n: int, classes: int, dimension: int = 6, seed: int = 0):
@@ -56,7 +57,7 @@ def test_batched_is_sequential(
     classes: int, protocol: ClassifierProtocol, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Training sets of several sizes, more of one than a stack holds, and held-out examples."""
-    monkeypatch.setattr(classifier_batched, "_TOGETHER", 3)
+    monkeypatch.setattr(classifier, "_TOGETHER", 3)
     x, y = toy(93, classes)
     sets = [*folds(y, 6), TrainingSet(np.arange(93))]
     assert sorted(len(given.train) for given in sets) == [77, 77, 77, 78, 78, 78, 93]
@@ -67,7 +68,7 @@ def test_batched_is_sequential(
     sets += folds(y, 3, decays=(0.0, 0.1))
     ended: dict[str, list[int]] = {"sequential": [], "batched": []}
     one = fit_sequential(x, y, classes, sets, protocol, ended["sequential"].append)
-    other = fit_batched(x, y, classes, sets, protocol, ended["batched"].append)
+    other = fit(x, y, classes, sets, protocol, ended["batched"].append)
     agree(one, other)
     assert {name: sum(counts) for name, counts in ended.items()} == dict.fromkeys(
         ended, sum(len(given.decays) for given in sets)
@@ -113,7 +114,7 @@ def scripted(monkeypatch: pytest.MonkeyPatch):
         def predicted(weights: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
             return (torch.arange(100) >= next(values)).long()  # the labels are 0
 
-        for module in (classifier, classifier_batched):
+        for module in (sequential, classifier):
             monkeypatch.setattr(module, "predict", predicted)
 
     return script

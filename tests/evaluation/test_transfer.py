@@ -8,9 +8,10 @@ import torch
 from sklearn.metrics import f1_score
 from sklearn.model_selection import StratifiedKFold
 
+from benchmarks.sequential import fit_sequential
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.data.text.transfer_sets import TASKS, Examples, TransferTask, load_transfer
-from isotrope.evaluation.classifier import PROTOTYPING, TrainingSet, fit_sequential, predict
+from isotrope.evaluation.classifier import PROTOTYPING, TrainingSet, fit, predict
 from isotrope.evaluation.transfer import TaskScore, transfer, transfer_result, transfer_task
 
 from .conftest import Table
@@ -213,8 +214,8 @@ def test_the_smallest_task() -> None:
     """One example more in a fold and the last fit would have none to stop early by."""
     small = task("MR", size=26)
     scores = [
-        transfer_task(encoder_of(small), small, mode="prototyping", fit=fit)
-        for fit in ("batched", "sequential")
+        transfer_task(encoder_of(small), small, mode="prototyping", fit=way)
+        for way in (fit, fit_sequential)
     ]
     assert scores[0].accuracy == scores[1].accuracy > 0
     with pytest.raises(InputError, match="MR: 12 examples of its rarest class"):
@@ -237,8 +238,6 @@ def test_what_is_wrong_is_said_before_encoding(seven, tmp_path, monkeypatch) -> 
         transfer(Unused(), tmp_path / "nothing")
     with pytest.raises(InputError, match=r"no mode 'prototype' \(did you mean 'prototyping'\?\)"):
         transfer(Unused(), seven, mode="prototype")
-    with pytest.raises(InputError, match=r"no fit 'batch' .* choose one of batched, sequential"):
-        transfer(Unused(), seven, mode="prototyping", fit="batch")
     few = {**seven, "TREC": task("TREC", size=29, classes=3)}
     with pytest.raises(InputError, match=r"TREC: 9 examples of its rarest class; .* at least 13"):
         transfer(Unused(), few, mode="prototyping")
@@ -262,8 +261,8 @@ def test_real_questions_real_encoder(shared_data, minilm) -> None:
             vectors.update(zip(new, minilm.encode(new, batch_size=batch_size), strict=True))
             return np.array([vectors[text] for text in texts])
 
-    for fit in ("batched", "sequential"):
-        scores[fit] = transfer_task(Once(), data["TREC"], mode="prototyping", fit=fit)
+    for name, way in (("batched", fit), ("sequential", fit_sequential)):
+        scores[name] = transfer_task(Once(), data["TREC"], mode="prototyping", fit=way)
     assert scores["batched"].accuracy == pytest.approx(scores["sequential"].accuracy, abs=0.41)
     assert scores["batched"].accuracy > 88.8
     assert (scores["batched"].correct != scores["sequential"].correct).sum() <= 2

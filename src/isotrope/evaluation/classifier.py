@@ -1,13 +1,21 @@
-"""Trains the classifier of the transfer tasks: one linear layer, fitted as SentEval does.
+"""Trains the classifiers of the transfer tasks: one linear layer each, fitted as SentEval does.
 
 After every few passes over the training set the weights are scored on the development set, and the
 best are kept. Training ends when more than ``tenacity`` scores in all were no improvement (an
 improvement does not reset the count), or after 200 passes. Every fit
 starts from the same seed: equal dimensions give equal initial weights, training sets of equal size
-equal orders. :func:`fit_sequential` is that loop as it is written in SentEval (Conneau and Kiela
-2018) and what ``classifier_batched`` must agree with.
+equal orders. ``benchmarks/sequential.py`` is that loop as it is written in SentEval (Conneau and
+Kiela 2018), with which the tests compare.
+
+Many classifiers are fitted at once, as one tensor program. Training sets of one size draw the same
+orders, so F of them go through their batches in step. The fits of one training set with its R
+regularisations see the same examples: these are gathered once and multiplied with all R weights. So
+a step is two batched products (F x RC x D by F x D x 64 and back) and a few operations on the
+stacked weights, instead of F x R small steps. Each fit keeps its own early stopping; a training set
+whose fits have all ended leaves the stack.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -24,13 +32,16 @@ __all__ = [
     "ClassifierProtocol",
     "Fitted",
     "TrainingSet",
-    "fit_sequential",
+    "fit",
     "held_out",
     "initial",
     "predict",
 ]
 
 Indices = NDArray[np.int64]
+
+_TOGETHER = 10
+"""Training sets of one stack; of more, batches and weights no longer fit in the caches."""
 
 SEED = 1111
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -111,7 +122,7 @@ def held_out(training_set: TrainingSet, draws: np.random.RandomState) -> tuple[I
     return training_set.train[order[cut:]], training_set.train[order[:cut]]
 
 
-def fit_sequential(
+def fit(
     x: Tensor,
     y: Tensor,
     classes: int,
@@ -119,7 +130,7 @@ def fit_sequential(
     protocol: ClassifierProtocol,
     done: Callable[[int], object] = lambda count: None,
 ) -> list[Fitted]:
-    """Train one classifier after the other with ``torch.nn`` and ``torch.optim``.
+    """Fit the best classifiers of each training set, for each strength of regularisation.
 
     Args:
         x: features, n x d.
@@ -129,62 +140,127 @@ def fit_sequential(
         protocol: how a classifier is trained.
         done: called with the number of fits that have ended since the last call.
     """
-    fitted = []
-    for training_set in sets:
-        fits = []
-        for decay in training_set.decays:
-            draws = np.random.RandomState(SEED)  # draws what numpy.random.seed(SEED) leads to
-            train, dev = held_out(training_set, draws)
-            fits.append(
-                _fit((x[train], y[train]), (x[dev], y[dev]), classes, decay, protocol, draws)
-            )
-            done(1)
-        weights, accuracies = zip(*fits, strict=True)
-        fitted.append(Fitted(torch.stack(weights), list(accuracies)))
-    return fitted
+    start = initial(x.shape[1], classes, x.dtype)
+    first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()
+    ones = torch.cat([x, x.new_ones(len(x), 1)], dim=1)  # the bias is one more weight
+    targets = torch.eye(classes, dtype=x.dtype)[y]
+    fitted: dict[int, Fitted] = {}
+    for places in _stacks(sets):
+        stack = _Stack(ones, targets, first, [sets[i] for i in places], protocol)
+        fitted.update(zip(places, stack.fit(x, y, done), strict=True))
+    return [fitted[i] for i in range(len(sets))]
 
 
-def _fit(
-    train: tuple[Tensor, Tensor],
-    dev: tuple[Tensor, Tensor],
-    classes: int,
-    decay: float,
-    protocol: ClassifierProtocol,
-    draws: np.random.RandomState,
-) -> tuple[Tensor, float]:
-    """Return the best weights (classes x (d + 1)) and their accuracy on ``dev``."""
-    model = initial(train[0].shape[1], classes, train[0].dtype)
-    kind = {"adam": torch.optim.Adam, "rmsprop": torch.optim.RMSprop}[protocol.optimiser]
-    optimiser = kind(model.parameters(), weight_decay=decay)
-    best, weights, failures, passes = -1.0, torch.empty(0), 0, 0
-    while passes <= protocol.most:
-        for _ in range(protocol.passes):
-            _pass(model, optimiser, *train, _batches(len(train[1]), protocol.batch, draws))
-        passes += protocol.passes
-        now = torch.cat([model.weight, model.bias[:, None]], dim=1).detach()
-        accuracy = (predict(now, dev[0]) == dev[1]).double().mean().item()
-        if accuracy > best:
-            best, weights = accuracy, now
-        elif failures >= protocol.tenacity:
-            break
+def _stacks(sets: Sequence[TrainingSet]) -> Iterator[list[int]]:
+    """Yield the places of sets that share their orders and the number of their decays."""
+    alike: dict[tuple[int, bool, int], list[int]] = {}
+    for i, training_set in enumerate(sets):
+        key = (len(training_set.train), training_set.dev is None, len(training_set.decays))
+        alike.setdefault(key, []).append(i)
+    for places in alike.values():
+        for start in range(0, len(places), _TOGETHER):
+            yield places[start : start + _TOGETHER]
+
+
+class _Stack:
+    """F training sets of n examples with R regularisations each; ended sets have left."""
+
+    def __init__(
+        self,
+        x: Tensor,
+        targets: Tensor,
+        first: Tensor,
+        sets: Sequence[TrainingSet],
+        protocol: ClassifierProtocol,
+    ) -> None:
+        self.x, self.targets, self.protocol = x, targets, protocol
+        self.classes = len(first)
+        pairs: list[tuple[Indices, Indices]] = []
+        for training_set in sets:
+            # equal sizes, equal draws: any of the generators serves all
+            self.draws = np.random.RandomState(SEED)
+            pairs.append(held_out(training_set, self.draws))
+        self.rows = torch.from_numpy(np.stack([train for train, _ in pairs]))  # F x n
+        self.dev = [dev for _, dev in pairs]
+        decays = torch.tensor([each.decays for each in sets], dtype=x.dtype)  # F x R
+        self.decays = decays.repeat_interleave(self.classes, dim=1)[:, :, None]  # F x RC x 1
+        self.weights = first.repeat(len(sets), decays.shape[1], 1)  # F x RC x D
+        self.mean, self.square = torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        self.steps = 0
+        self.active = list(range(len(sets)))  # places of the sets that are still in the stack
+        self.best = self._by_fit(self.weights).clone()  # F x R x C x D, of all sets, as the next
+        self.accuracies = torch.full_like(decays, -1.0, dtype=torch.float64)
+        self.failures = torch.zeros_like(decays, dtype=torch.int64)
+
+    def _by_fit(self, weights: Tensor) -> Tensor:
+        return weights.view(len(weights), -1, self.classes, weights.shape[-1])
+
+    def fit(self, x: Tensor, y: Tensor, done: Callable[[int], object]) -> list[Fitted]:
+        """Train until every fit has ended; x are the features without the column of ones."""
+        passes = 0
+        while passes <= self.protocol.most and self.active:
+            for _ in range(self.protocol.passes):
+                order = torch.from_numpy(self.draws.permutation(self.rows.shape[1]))
+                for rows in torch.split(self.rows[:, order], self.protocol.batch, dim=1):
+                    self._step(rows)
+            passes += self.protocol.passes
+            done(self._validate(x, y))
+        done(int((self.failures <= self.protocol.tenacity).sum()))
+        return [
+            Fitted(weights, accuracies.tolist())
+            for weights, accuracies in zip(self.best, self.accuracies, strict=True)
+        ]
+
+    def _step(self, rows: Tensor) -> None:
+        """Take one step with the examples ``rows`` (F x batch)."""
+        count, size = rows.shape
+        x = self.x.index_select(0, rows.flatten()).view(count, size, -1)
+        targets = self.targets.index_select(0, rows.flatten()).view(count, 1, size, -1)
+        logits = torch.bmm(self.weights, x.transpose(1, 2)).view(count, -1, self.classes, size)
+        error = logits.softmax(2).sub_(targets.transpose(2, 3)).div_(size)
+        grad = torch.bmm(error.view(count, -1, size), x).addcmul_(self.weights, self.decays)
+        self.steps += 1
+        if self.protocol.optimiser == "adam":
+            _adam(self.weights, grad, self.mean, self.square, self.steps)
         else:
-            failures += 1
-    return weights, best
+            _rmsprop(self.weights, grad, self.square)
+
+    def _validate(self, x: Tensor, y: Tensor) -> int:
+        """Score all fits on their development sets, drop ended sets, return how many fits ended."""
+        running = self.failures <= self.protocol.tenacity
+        now = self._by_fit(self.weights)
+        for i, place in enumerate(self.active):
+            dev = self.dev[place]
+            features, labels = x[dev], y[dev]
+            for j in running[place].nonzero().flatten().tolist():
+                right = predict(now[i, j], features) == labels
+                accuracy = right.double().mean()
+                if accuracy > self.accuracies[place, j]:
+                    self.accuracies[place, j] = accuracy
+                    self.best[place, j] = now[i, j]
+                else:
+                    self.failures[place, j] += 1
+        still = self.failures <= self.protocol.tenacity
+        self._keep([i for i, place in enumerate(self.active) if still[place].any()])
+        return int((running & ~still).sum())
+
+    def _keep(self, places: list[int]) -> None:
+        if len(places) < len(self.active):
+            self.active = [self.active[i] for i in places]
+            self.rows, self.decays = self.rows[places], self.decays[places]
+            self.weights, self.mean = self.weights[places], self.mean[places]
+            self.square = self.square[places]
 
 
-def _batches(n: int, size: int, draws: np.random.RandomState) -> Iterator[Tensor]:
-    """Yield the places of one pass in a fresh order, ``size`` at a time."""
-    yield from torch.split(torch.from_numpy(draws.permutation(n)), size)
+def _adam(weights: Tensor, grad: Tensor, mean: Tensor, square: Tensor, step: int) -> None:
+    """Take the step that ``torch.optim.Adam`` takes with its defaults."""
+    mean.lerp_(grad, 0.1)
+    square.mul_(0.999).addcmul_(grad, grad, value=0.001)
+    spread = square.sqrt().div_(math.sqrt(1 - 0.999**step)).add_(1e-8)
+    weights.addcdiv_(mean, spread, value=-0.001 / (1 - 0.9**step))
 
 
-def _pass(
-    model: torch.nn.Linear,
-    optimiser: torch.optim.Optimizer,
-    x: Tensor,
-    y: Tensor,
-    batches: Iterator[Tensor],
-) -> None:
-    for batch in batches:
-        optimiser.zero_grad()
-        torch.autograd.backward(torch.nn.functional.cross_entropy(model(x[batch]), y[batch]))
-        optimiser.step()
+def _rmsprop(weights: Tensor, grad: Tensor, square: Tensor) -> None:
+    """Take the step that ``torch.optim.RMSprop`` takes with its defaults."""
+    square.mul_(0.99).addcmul_(grad, grad, value=0.01)
+    weights.addcdiv_(grad, square.sqrt().add_(1e-8), value=-0.01)

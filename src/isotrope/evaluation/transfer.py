@@ -31,17 +31,15 @@ from isotrope.evaluation.classifier import (
     Fitted,
     Indices,
     TrainingSet,
-    fit_sequential,
+    fit,
     predict,
 )
-from isotrope.evaluation.classifier_batched import fit_batched
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 
 if TYPE_CHECKING:
     from sklearn.model_selection import StratifiedKFold
 
 __all__ = [
-    "FITS",
     "MODES",
     "TaskScore",
     "check_task",
@@ -53,11 +51,7 @@ __all__ = [
 MODES = {"full": FULL, "prototyping": PROTOTYPING}
 """The two settings of SimCSE: what papers print, and the quicker one used during training."""
 
-FITS = {"batched": fit_batched, "sequential": fit_sequential}
-"""Two ways to train the same classifiers: many at once, or one after the other as SentEval does."""
-
 Mode = Literal["full", "prototyping"]
-Fit = Literal["batched", "sequential"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +82,6 @@ def transfer(
     *,
     mode: Mode = "full",
     tasks: Sequence[str] | None = None,
-    fit: Fit = "batched",
     progress: bool = False,
     batch_size: int = 128,
 ) -> Result:
@@ -99,7 +92,6 @@ def transfer(
         data: the folder of the tasks, or what ``load_transfer`` made of it.
         mode: one of :data:`MODES`.
         tasks: only these; None means all seven, and only of these there is an average.
-        fit: one of :data:`FITS`; the other is slow, and the same but for rounding.
         progress: show bars on stderr.
         batch_size: texts a batch of the encoder.
 
@@ -119,10 +111,10 @@ def transfer(
             "name the tasks to take"
         )
     for task in chosen:  # before anything is encoded
-        check_task(sets[task], mode, fit)
+        check_task(sets[task], mode)
     scores = {
         task: transfer_task(
-            encoder, sets[task], mode=mode, fit=fit, progress=progress, batch_size=batch_size
+            encoder, sets[task], mode=mode, progress=progress, batch_size=batch_size
         )
         for task in chosen
     }
@@ -159,12 +151,15 @@ def transfer_task(
     task: TransferTask,
     *,
     mode: Mode = "full",
-    fit: Fit = "batched",
+    fit: Callable[..., list[Fitted]] = fit,
     progress: bool = False,
     batch_size: int = 128,
 ) -> TaskScore:
-    """Score an encoder on one task; arguments and errors as for :func:`transfer`."""
-    check_task(task, mode, fit)
+    """Score an encoder on one task; arguments and errors as for :func:`transfer`.
+
+    ``fit`` trains the classifiers; ``benchmarks/transfer.py`` compares it with SentEval's loop.
+    """
+    check_task(task, mode)
     x = _features(encoder, task, batch_size, progress)
     y = np.concatenate([examples.labels for examples in task.splits.values()])
     protocol = MODES[mode]
@@ -179,25 +174,23 @@ def transfer_task(
 
         def fitted(sets: Sequence[TrainingSet]) -> list[Fitted]:
             labels = torch.from_numpy(y)
-            return FITS[fit](x, labels, len(task.labels), sets, protocol, done)
+            return fit(x, labels, len(task.labels), sets, protocol, done)
 
         pairs = any(examples.seconds for examples in task.splits.values())
         return run(_ScoredTask(pairs, x, y, _sorted_rows(task), protocol, fitted))
 
 
-def check_task(task: TransferTask, mode: str, fit: str = "batched") -> None:
+def check_task(task: TransferTask, mode: str) -> None:
     """Refuse a task that cannot be scored, before minutes are spent on embeddings.
 
     Raises:
-        InputError: an unknown mode or fit, or too few examples of a class for the folds.
+        InputError: an unknown mode, or too few examples of a class for the folds.
         MissingExtra: scikit-learn is not installed.
     """
-    for what, value, choices in (("mode", mode, MODES), ("fit", fit, FITS)):
-        if value not in choices:
-            raise InputError(
-                f"there is no {what} {value!r}{nearest(value, choices)}; choose one of "
-                f"{', '.join(choices)}"
-            )
+    if mode not in MODES:
+        raise InputError(
+            f"there is no mode {mode!r}{nearest(mode, MODES)}; choose one of {', '.join(MODES)}"
+        )
     examples = next(iter(task.splits.values()))
     rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
     # of 13 of each class a twentieth of what is left beside a fold is one: to stop early by
