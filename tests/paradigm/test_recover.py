@@ -1,5 +1,7 @@
 """The components that the gradient of a batch holds, against those of the loss itself."""
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -103,3 +105,69 @@ def test_the_positives_of_one_process_among_those_of_all() -> None:
     assert found.misfit < 1e-12
     assert found.determined.all()
     torch.testing.assert_close(found.terms.ratio, terms.ratio)
+
+
+LOSSES = (InfoNCE(temperature=0.1), InfoNCE(temperature=0.5), MET(margin=2.0), DCL())
+
+
+def near(kind: str, seed: int, digits: float) -> tuple[Tensor, Tensor]:
+    """A batch of d - 2 to d + 3 anchors, some of whose rows are near to what is not determined."""
+    random = torch.Generator().manual_seed(seed)
+    d = 3 + seed % 9
+    n = max(2, d - 2 + seed // 9 % 6)
+    x, noise = torch.randn(2, n, d, generator=random, dtype=torch.float64)
+    gap = 10.0 ** -(digits * float(torch.rand(1, generator=random)))
+    y = x + 0.7 * noise
+    if kind == "two positives":
+        y[-1] = y[-2] + gap * noise[0]
+    elif kind == "an anchor and its positive":
+        y[0] = x[0] + gap * noise[0]
+    elif kind == "an anchor and the span of the columns":
+        x[0] = y[1:].sum(dim=0) + gap * noise[0]
+    elif kind == "all rows":
+        x = x[:1] + gap * x
+        y = x + 0.7 * gap * noise
+    return 3 * x, y
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "nothing",
+        "two positives",
+        "an anchor and its positive",
+        "an anchor and the span of the columns",
+        "all rows",
+    ],
+)
+def test_what_is_called_determined_is_that_of_the_loss(kind: str, dtype: torch.dtype) -> None:
+    """Of every batch; where rows are near each other half of the digits are left."""
+    determined = marked = 0
+    for seed in range(324):
+        digits = -math.log10(torch.finfo(dtype).eps)
+        anchors, positives = (x.to(dtype) for x in near(kind, seed, digits))
+        objective = LOSSES[seed % 4]
+        found = recovered(objective, anchors, positives)
+        terms = objective.terms(anchors.double(), positives.double())
+        true = terms.dissipation[:, None] * torch.stack([terms.mass, terms.pull], dim=1)
+        seen = torch.stack([found.terms.mass, found.terms.pull], dim=1)
+        seen = seen * found.terms.dissipation[:, None]
+        close = 2 * math.sqrt(max(anchors.shape) * torch.finfo(dtype).eps)
+        wrong = (seen - true).abs().amax(dim=1) > close * true.abs().amax(dim=1)
+        wrong &= true.abs().amax(dim=1) > torch.finfo(dtype).eps * true.abs().max()
+        assert not (wrong & found.determined).any(), seed
+        assert seen.isfinite().all()
+        determined, marked = determined + int(found.determined.sum()), marked + int(wrong.sum())
+    assert determined > 150
+    assert marked > 150
+
+
+def test_where_no_more_than_a_rounding_decides_nothing_is_called_determined() -> None:
+    """Six rows in six dimensions span everything: on some processors one was not seen to."""
+    anchors, positives = batch(6, 6)
+    for seed in range(20):
+        tilt = 1e-16 * torch.randn(6, 6, generator=torch.Generator().manual_seed(seed)).double()
+        found = recovered(InfoNCE(temperature=0.4), anchors + tilt, positives)
+        assert not found.determined.any()
+        assert found.terms.dissipation.max() < 100

@@ -224,7 +224,7 @@ def _scale(vectors: np.ndarray, scaling: Scaling) -> tuple[np.ndarray, np.ndarra
     if scaling != "standard":
         return np.zeros(d), np.ones(d)
     # encoders have dimensions that vary by rounding only; blown up they would be noise
-    live = std > 1e-6 * std.max()
+    live = std > 1e-6 * np.hypot(mean, std).max()
     return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(d)
 
 

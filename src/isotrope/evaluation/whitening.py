@@ -36,7 +36,8 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         >>> np.cov((rows - mean) @ matrix, rowvar=False).round(12).tolist()
         [[1.0, 0.0], [0.0, 1.0]]
     """
-    rows = np.asarray(rows, dtype=np.float64)
+    given = np.asarray(rows)
+    rows = given.astype(np.float64)
     if rows.ndim != 2:
         raise ValueError(f"whitening needs a matrix, n x d; found shape {rows.shape}: embed texts")
     if len(rows) < 2:
@@ -46,7 +47,9 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = rows.mean(axis=0)
     variances, directions = np.linalg.eigh(np.atleast_2d(np.cov(rows - mean, rowvar=False)))
     used = variances > _LEAST * variances.max()
-    if not variances.max() > 0:
+    # of rows alike rounding is left, in the mean and in whatever computed the rows
+    unit = 8 * np.finfo(given.dtype if given.dtype.kind == "f" else np.float64).eps
+    if not variances.max() > (unit * np.abs(rows).max()) ** 2:
         raise ValueError(f"whitening needs rows that differ; found {len(rows)} alike")
     return mean, directions[:, used] / np.sqrt(variances[used])
 

@@ -9,6 +9,7 @@ import math
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import rounding
 from isotrope.core.views import unit
 
 __all__ = ["opposite_halves"]
@@ -46,6 +47,6 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
     dtype = torch.promote_types(anchors.dtype, torch.float32)
     h, other = (unit(x.detach().to(dtype)) for x in (anchors, positives))
     cosine = (h * other).sum(dim=1)
-    # rounded: cos(pi/2) is 6e-17 in floats, and orthogonal pairs are not beyond it
-    beyond = cosine < round(math.cos(angle), 15)
+    # by more than rounding: orthogonal pairs are not beyond a right angle
+    beyond = cosine < math.cos(angle) - rounding(dtype, h.shape[1])
     return beyond.to(dtype).masked_fill(cosine.isnan(), torch.nan).mean()

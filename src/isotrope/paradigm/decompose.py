@@ -31,6 +31,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import rounding
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
@@ -52,7 +53,8 @@ class Decomposition:
             ``gradient`` in the tangent space.
         gradient: n x d, the gradient of the loss by the normalised anchors, tangent part.
         normalised: n booleans, where W sums to 1 (see the module).
-        unique: n booleans, where no other weights give the same gradient.
+        unique: n booleans, where no other weights give the same gradient within its rounding,
+            so that half of their digits are known.
         rank: n integers, the rank of the system solved; None where none was (similarities).
     """
 
@@ -160,10 +162,9 @@ def decompose(
     else:
         gradient = _derivative(loss_fn, views.anchors, views.positives) / scale
         gradient = tangent(gradient, views.anchors)
-        push, pull, rank = _least_norm(gradient, pairs, against)
+        push, pull, rank, unique = _least_norm(gradient, pairs, against)
         fitted = push @ pairs.columns(against) - pull[:, None] * views.own
         residual = gradient - tangent(fitted, views.anchors)
-        unique = rank == pairs.negative(against).sum(dim=1) + 1
     size, normalised = normalised_mass(push, pull)
     divisor = size.where(size != 0, 1.0)
     terms = Terms(
@@ -227,22 +228,24 @@ def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Te
     return slope
 
 
-def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tensor, Tensor, Tensor]:
-    """Pushes (n x c), pulls (n) and ranks (n) that give the tangent gradient."""
+def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tensor, ...]:
+    """Pushes (n x c), pulls, ranks that give the tangent gradient, and whether they are unique."""
     views = pairs.views
     columns, negative = pairs.columns(against), pairs.negative(against)
     push = torch.zeros_like(negative, dtype=gradient.dtype)
     pull = torch.zeros_like(gradient[:, 0])
     rank = torch.zeros_like(pull, dtype=torch.long)
-    eps = torch.finfo(gradient.dtype).eps
+    unique = torch.zeros_like(rank, dtype=torch.bool)
     for i, anchor in enumerate(views.anchors):
         vectors = torch.cat([columns[negative[i]], -views.own[i : i + 1]])
         u, s, vt = torch.linalg.svd(tangent(vectors, anchor).T, full_matrices=False)
         # tangent parts of unit vectors are known to eps, however short they are
-        keep = s > max(vectors.shape) * eps * s[0].clamp(min=1.0)
+        noise, size = rounding(gradient.dtype, max(vectors.shape)), s[0].clamp(min=1.0)
+        keep = s > noise * size
+        unique[i] = len(s) == len(vectors) and bool(s[-1] > math.sqrt(noise) * size)
         solution = vt[keep].T @ ((u[:, keep].T @ gradient[i]) / s[keep])
         push[i, negative[i]], pull[i], rank[i] = solution[:-1], solution[-1], keep.sum()
-    return push, pull, rank
+    return push, pull, rank, unique
 
 
 def normalised_mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:

@@ -17,6 +17,7 @@ import torch
 from torch import Generator, Tensor
 
 from isotrope.core.hyper import Hyper, hypers
+from isotrope.core.rounding import same
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.paradigm.anatomy import anatomy
@@ -201,7 +202,7 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
             return _gradients(lambda x: objective(x, b, more, groups=groups), a)[0]
 
         error = double_entry(objective, a, b, negatives=negatives, groups=groups)
-        known = not torch.equal(gradient(negatives, groups), gradient(usual, None))
+        known = not same(gradient(negatives, groups), gradient(usual, None))
         errors.append(error if known else math.inf)
 
     near = anchors + 0.1 * positives  # an anchor's own is closer to it than all others

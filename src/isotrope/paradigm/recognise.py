@@ -1,11 +1,13 @@
 """Recognises a loss by its gradient: its kind, its components and its temperature."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import rounding
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
@@ -123,7 +125,10 @@ def recognise(
             continue
         general = recover(gradient, views, against=choice)
         most = min(MISFIT, pairs.misfit / _BETTER_OF_COLUMNS)
-        if general.misfit <= most and bool(general.determined.all()):
+        # what a loss has done with, beside the others, is rounding
+        strong = general.terms.dissipation.abs()
+        done = strong <= math.sqrt(rounding(gradient.dtype, 1)) * strong.max()
+        if general.misfit <= most and bool((general.determined | done).all()):
             return Recognised(kind, general.terms, temperature, general.misfit, even=even)
         misfit = min(misfit, general.misfit)
     if soft is not None and soft.misfit <= min(MISFIT, pairs.misfit / _BETTER):

@@ -9,6 +9,10 @@ and one singular value decomposition P = U S V^T serves all anchors: with y = U 
 a = V^T h_i and b = V^T g_i the normal equations are (I - a a^T) w = b, whose matrix has an inverse
 in closed form; where h_i lies in the span of the columns it has none, and z is the shortest of a
 line. That is O(c^2 d) for the batch, where a decomposition for each anchor is O(c^3 d).
+
+A number of the result is determined where half of its digits are known. Let f be a row with
+f . y the pull or the mass: what of f no column reaches is free, and with q = S^-1 U^T f a relative
+error of the gradient comes back multiplied by (|q|^2 + (a q)^2 / (1 - |a|^2))^(1/2).
 """
 
 import math
@@ -18,6 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import rounding
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
@@ -34,8 +39,9 @@ class Recovered:
     Attributes:
         terms: as :func:`isotrope.paradigm.decompose.decompose` returns them, in float64 on the
             CPU: each row of W sums to 1 where it has a mass, and the 1/tau of a softmax is in GD.
-        determined: n booleans, where no other GD and pull give the same gradient: it takes fewer
-            columns than dimensions, and a positive that is neither the anchor nor in there twice.
+        determined: n booleans, where no other GD and pull give the same gradient within its
+            rounding, so that half of their digits are known: it takes fewer columns than
+            dimensions, and a positive that is neither near the anchor nor in there twice.
         misfit: the share of the gradient that no components give: 0 all fits, 1 nothing does.
     """
 
@@ -59,18 +65,27 @@ def recover(
             negatives of each other: a loss that pushes them apart has a misfit.
         against: what the negatives are: the other view, or both views (NT-Xent).
     """
-    noise = min(max(gradient.shape) * torch.finfo(gradient.dtype).eps, 0.01)
+    noise = rounding(gradient.dtype, max(gradient.shape))
     pairs = choose_pairs(views.map(lambda x: x.detach().cpu().double()).unit())
     h, columns, negative = pairs.views.anchors, pairs.columns(against), pairs.negative(against)
     norm = torch.linalg.vector_norm(views.anchors.detach().cpu().double(), dim=1, keepdim=True)
     target = tangent(gradient.detach().cpu().double() * norm, h)
     positive = torch.arange(len(h)) + views.offset
-    coefficient, determined = _solve(columns, h, target, negative, positive, noise)
-    push = coefficient.where(negative, 0.0)
-    pull = -_picked(coefficient, positive)
+    system = _System(columns, h, noise)
+    coefficient = system.solved(target)
+    own = torch.nn.functional.one_hot(positive, len(columns)).to(h)
+    push, pull = coefficient.where(negative, 0.0), -(coefficient * own).sum(dim=1)
     fitted = tangent(push @ columns - pull[:, None] * pairs.views.own, h)
-    size, _ = normalised_mass(push, pull)
+    size, normalised = normalised_mass(push, pull)
     divisor = size.where(size != 0, 1.0)
+    summed = negative.to(h).where(normalised[:, None], push.sign())  # GD is its sum of pushes
+    force = (push * summed).sum(dim=1).abs().maximum(pull.abs())
+    length = torch.linalg.vector_norm(coefficient, dim=1)
+    # a softmax is rounded beside 1, not beside what is left of it: the largest anchor shows it
+    error = noise * length + rounding(gradient.dtype, 1) * length.max()
+    length, error = length.where(force > 0, 1.0), error.where(force > 0, noise)
+    doubt = system.doubt(own, length, error).maximum(system.doubt(summed, length, error))
+    determined = doubt <= math.sqrt(noise) * force.where(force > 0, 1.0)
     residual, target_norm = target - fitted, float(torch.linalg.vector_norm(target))
     weight, pull = push / divisor[:, None], pull / divisor
     terms = Terms(size, weight, pull, against, scale=1 / len(h), residual=residual)
@@ -78,31 +93,52 @@ def recover(
     return Recovered(terms, determined, misfit)
 
 
-def _solve(
-    columns: Tensor, h: Tensor, target: Tensor, negative: Tensor, positive: Tensor, noise: float
-) -> tuple[Tensor, Tensor]:
-    """Coefficients of the columns (n x c), and where pull and mass are the only ones (n)."""
-    u, s, vt = torch.linalg.svd(columns, full_matrices=False)
-    keep = s > noise * s[0]
-    u, s, v = u[:, keep], s[keep], vt[keep].T
-    a, b = h @ v, target @ v
-    outside = (h - a @ v.T).square().sum(dim=1, keepdim=True)  # 1 - |a|^2, as a sum of squares
-    spanned = outside <= noise**2
-    once = b + a * (a * b).sum(dim=1, keepdim=True) / outside.where(~spanned, 1.0)
-    line = a / s
-    length = line.square().sum(dim=1, keepdim=True)  # 0 of a row without direction
-    back = (line * b / s).sum(dim=1, keepdim=True) / length.where(length > 0, 1.0)
-    w = once.where(~spanned, b - back * a)
-    # what could be added to a solution: outside U for every anchor, and where h is spanned, a line
-    close = math.sqrt(noise)
-    free = torch.eye(len(u), dtype=u.dtype) - u @ u.T
-    determined = free.diagonal()[positive] <= close
-    determined &= (negative.to(u.dtype) @ free).abs().amax(dim=1) <= close
-    null = torch.nn.functional.normalize(line @ u.T, dim=1)
-    unmoved = _picked(null, positive).abs().maximum((null * negative).sum(dim=1).abs()) <= close
-    return (w / s) @ u.T, determined & (unmoved | ~spanned[:, 0])
+class _System:
+    """The columns P (c x d) as they are seen from the tangent planes of all anchors."""
 
+    def __init__(self, columns: Tensor, h: Tensor, noise: float) -> None:
+        u, s, vt = torch.linalg.svd(columns, full_matrices=False)
+        keep = s > noise * s[0]
+        self.u, self.s, self.v = u[:, keep], s[keep], vt[keep].T
+        self.a = h @ self.v
+        outside = h - self.a @ self.v.T
+        self.outside = outside - outside @ self.v @ self.v.T  # once more: it may be short
+        square = self.outside.square().sum(dim=1, keepdim=True)  # 1 - |a|^2
+        spanned = square <= noise  # a square: of less, fewer than half of the digits are known
+        self.square = square.where(~spanned, torch.inf)
+        # where h is spanned, what can be added to a solution is a line
+        line = torch.nn.functional.normalize((self.a / self.s) @ self.u.T, dim=1)
+        self.line = line.where(spanned, 0.0)
 
-def _picked(x: Tensor, column: Tensor) -> Tensor:
-    """One entry of each row."""
-    return x.gather(1, column[:, None])[:, 0]
+    def solved(self, target: Tensor) -> Tensor:
+        """Return the coefficients of least norm, n x c."""
+        b = target @ self.v
+        # a . b is -outside . g, since g is tangent
+        along = -(self.outside * target).sum(dim=1, keepdim=True) / self.square
+        # along the line, before the division by what may be tiny
+        line = self.a / self.s
+        back = (line * b / self.s).sum(dim=1, keepdim=True)
+        back = back / line.square().sum(dim=1, keepdim=True)  # NaN of a row without direction
+        along = along.where(self.square.isfinite(), -back.nan_to_num(0.0))
+        coefficients: Tensor = ((b + along * self.a) / self.s) @ self.u.T
+        return coefficients
+
+    def doubt(self, f: Tensor, length: Tensor, error: Tensor) -> Tensor:
+        """Return by how much f . y may be wrong (n).
+
+        Args:
+            f: n x c.
+            length: n, of y.
+            error: n, of the gradient.
+        """
+        beside = self._beside_line(f)
+        inside = beside @ self.u
+        free = torch.linalg.vector_norm(beside - inside @ self.u.T, dim=1)
+        free = free + torch.linalg.vector_norm(f - beside, dim=1)
+        q = inside / self.s
+        back = q.square().sum(dim=1) + (self.a * q).sum(dim=1).square() / self.square[:, 0]
+        doubt: Tensor = length * free + error * back.sqrt()
+        return doubt
+
+    def _beside_line(self, x: Tensor) -> Tensor:
+        return x - self.line * (self.line * x).sum(dim=1, keepdim=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from isotrope.core.distributed import GlobalBatch, all_reduce_sum, world_size
 from isotrope.core.errors import WrongCoupling
+from isotrope.core.rounding import same
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
@@ -104,7 +105,7 @@ def _check_separable(objective: Objective, views: Views) -> None:
         whole = objective.loss(first, backend="eager")
         halves = [of_rows(objective, first, p) for p in (slice(0, few // 2), slice(few // 2, few))]
         total = torch.stack(halves).sum()
-    if not torch.allclose(total, whole, rtol=1e-6, atol=1e-9, equal_nan=True):
+    if not same(torch.stack([*halves, total]), torch.stack([*halves, whole])):
         raise WrongCoupling(
             f"{objective.name} declares coupling='none', but the loss of {few} anchors is "
             f"{float(whole):.6g}, and that of its two halves {float(total):.6g}: declare "

@@ -22,6 +22,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import rounding
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
@@ -148,16 +149,16 @@ def fit_softmax(
     if few or not bool(target.any()):
         return None
     rows = torch.linalg.vector_norm(target, dim=1).topk(min(ANCHORS, len(target))).indices
-    part = _PairRows(pairs, target, against, rows)
+    noise = rounding(gradient.dtype, max(target.shape))
+    part = _PairRows(pairs, target, against, rows, noise)
     temperature_ = best_temperature(part.misfit, near)
     determined = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
+    alike = 2 * part.misfit(temperature_) + noise
     if determined:
-        determined = min(
-            map(part.misfit, (STEP * temperature_, temperature_ / STEP))
-        ) > 2 * part.misfit(temperature_)
-    if not determined and near is not None and part.misfit(near) <= 2 * part.misfit(temperature_):
+        determined = min(map(part.misfit, (STEP * temperature_, temperature_ / STEP))) > alike
+    if not determined and near is not None and part.misfit(near) <= alike:
         temperature_, determined = near, True
-    all_rows = _PairRows(pairs, target, against, torch.arange(len(target)))
+    all_rows = _PairRows(pairs, target, against, torch.arange(len(target)), noise)
     weight, push, pull = all_rows.solved(temperature_)
     divisor = push.where(push != 0, 1.0)
     residual = all_rows.residual(weight, push, pull)
@@ -222,8 +223,14 @@ class _PairRows:
     """Some anchors of a batch, and how well a temperature fits their gradients."""
 
     def __init__(
-        self, pairs: Pairs, target: Tensor, against: Literal["cross", "both"], rows: Tensor
+        self,
+        pairs: Pairs,
+        target: Tensor,
+        against: Literal["cross", "both"],
+        rows: Tensor,
+        noise: float,
     ) -> None:
+        self.noise = noise
         self.target, self.anchors = target[rows], pairs.views.anchors[rows]
         self.own = tangent(pairs.views.own[rows], self.anchors)
         self.columns = pairs.columns(against)
@@ -234,8 +241,11 @@ class _PairRows:
         """Weights (n x c), and push and pull (n) of the least squares."""
         weight = (self.similarity / temperature).softmax(dim=1)
         sides = torch.stack([tangent(weight @ self.columns, self.anchors), -self.own], dim=1)
-        gram = sides @ sides.mT
-        solution = torch.linalg.pinv(gram, hermitian=True) @ (sides @ self.target[:, :, None])
+        length = torch.linalg.vector_norm(sides, dim=2, keepdim=True)
+        length = length.where(length > self.noise, torch.inf)
+        sides = sides / length
+        inverse = torch.linalg.pinv(sides @ sides.mT, hermitian=True, rtol=self.noise)
+        solution = inverse @ (sides @ self.target[:, :, None]) / length
         return weight, solution[:, 0, 0], solution[:, 1, 0]
 
     def residual(self, weight: Tensor, push: Tensor, pull: Tensor) -> Tensor:

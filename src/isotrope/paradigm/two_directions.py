@@ -17,6 +17,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import rounding
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
@@ -87,7 +88,8 @@ def fit_two_directions(
         if misfit(near) > _HOPELESS:
             return None
     tau = best_temperature(misfit, near, enough=_ENOUGH)
-    if min(map(misfit, (STEP * tau, tau / STEP))) <= 2 * misfit(tau):
+    noise = rounding(gradient.dtype, max(target.shape))
+    if min(map(misfit, (STEP * tau, tau / STEP))) <= 2 * misfit(tau) + noise:
         return None
     own = directions.gradient(tau, torch.arange(len(target)))
     factor, left = _fitted(own, target)

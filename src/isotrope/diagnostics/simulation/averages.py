@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from isotrope.core.rounding import same
 from isotrope.diagnostics.simulation.angle_draws import Angles, Progress, means
 from isotrope.diagnostics.simulation.angle_pairs import RowPairs, probe
 from isotrope.diagnostics.simulation.landscape import Landscape, check, components, landscapes
@@ -135,4 +136,4 @@ def _is_of_rows(objective: Objective) -> bool:
     alone = RowPairs(rows.positive[None], rows)
     if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:
         return False  # its weights are of other columns, as many as there are anchors
-    return torch.allclose(_dissipation(objective, rows), _dissipation(objective, alone))
+    return same(_dissipation(objective, rows), _dissipation(objective, alone))

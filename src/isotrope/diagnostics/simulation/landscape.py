@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, NoTerms
+from isotrope.core.rounding import same
 from isotrope.core.terms import Terms
 from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
 from isotrope.diagnostics.simulation.angle_pairs import check_computable, probe
@@ -129,15 +130,15 @@ def check(objective: Objective) -> None:
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
-    same = terms.weight.shape == other_terms.weight.shape
-    same = same and len(terms.dissipation) == len(rows.positive)
+    alike = terms.weight.shape == other_terms.weight.shape
+    alike = alike and len(terms.dissipation) == len(rows.positive)
     for a, b in ((terms.dissipation, other_terms.dissipation), (terms.pull, other_terms.pull)):
-        same = same and torch.allclose(a, b)
+        alike = alike and same(a, b)
     if terms.weight.shape == rows.similarity().shape:
-        same = same and torch.allclose(terms.weight.flip(1), other_terms.weight)
+        alike = alike and same(terms.weight.flip(1), other_terms.weight)
     elif terms.weight.any():
-        same = False
-    if not same:
+        alike = False
+    if not alike:
         raise InputError(
             f"{type(objective).__name__} looks at the places of its rows in the batch, and a "
             "simulation has only angles; measure it on real embeddings instead (`objective.terms`)"

@@ -1,0 +1,34 @@
+"""What rounding does to a number: the tolerances of every decision on rank, span and equality.
+
+A sum of k products is known to about k units in the last place, relative to the lengths of what
+is multiplied. Half of these digits are left of a number that is accepted as a solution, and of a
+length that comes from its square. A decision that compares squares of lengths with
+:func:`rounding` does compare lengths with its square root.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+__all__ = ["rounding", "same"]
+
+
+def rounding(dtype: torch.dtype, terms: int) -> float:
+    """Return the relative error of a sum of ``terms`` products, 0.01 at most.
+
+    Args:
+        dtype: what the factors are rounded to, in the loss whose result is judged.
+        terms: the longer side of a matrix, as in the tolerance of a rank.
+    """
+    return min(terms * torch.finfo(dtype).eps, 0.01)
+
+
+def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
+    """Return whether two tensors are equal in half of their digits, relative to the largest number.
+
+    NaN equals NaN. ``dtype`` is the one in which they were computed, unless it is their own.
+    """
+    size = max((float(x.nan_to_num(0).abs().max()) for x in (a, b) if x.numel()), default=0.0)
+    close = math.sqrt(torch.finfo(dtype or a.dtype).eps) * size
+    return a.shape == b.shape and torch.allclose(a, b, rtol=0.0, atol=close, equal_nan=True)
