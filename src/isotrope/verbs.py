@@ -121,7 +121,8 @@ def audit(
     """
     if output is not None:
         with needs_extra("report", "matplotlib", "jinja2"):
-            from isotrope.reports.audit_page import write_audit
+            from isotrope.reports.audit_page import check_folder, write_audit
+        check_folder(Path(output), data, dev)
     from isotrope.diagnostics.audit.audit import audit_texts
 
     audited = audit_texts(
@@ -204,7 +205,8 @@ def audit_pictures(
     """Audit the pictures of a training with these settings; see :func:`audit_images`."""
     if output is not None:
         with needs_extra("report", "matplotlib", "jinja2"):
-            from isotrope.reports.audit_page import write_audit
+            from isotrope.reports.audit_page import check_folder, write_audit
+        check_folder(Path(output))
     from isotrope.training.images.audit import audit as audited_with
 
     audited = audited_with(settings, own_encoder=own_encoder, suspect=suspect, progress=progress)

@@ -11,9 +11,12 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.core.files import (
     atomic_replace,
+    check_outputs,
+    open_own,
     os_errors_as_input_errors,
     stale_temporary_folders,
     tidy,
+    write_all,
 )
 
 # a process that may write no file longer than 64 bytes: what a full disk does, without filling one
@@ -269,3 +272,117 @@ def test_a_folder_that_is_there_is_not_exchanged_for_the_old_one(tmp_path: Path)
     tidy(tmp_path)
     assert names(tmp_path) == ["model"]
     assert names(tmp_path / "model") == []
+
+
+@pytest.mark.parametrize("mode", ["a", "ab", "a+", "w", "wb"])
+@pytest.mark.parametrize("kind", ["link", "link to nothing", "second name", "pipe", "folder"])
+def test_nothing_is_written_in_place_but_into_a_file_of_ours(
+    tmp_path: Path, kind: str, mode: str
+) -> None:
+    other, file = tmp_path / "other", tmp_path / "file"
+    other.write_text("of somebody else")
+    if kind == "link":
+        file.symlink_to(other)
+    elif kind == "link to nothing":
+        file.symlink_to(tmp_path / "nothing")
+    elif kind == "second name":
+        file.hardlink_to(other)
+    elif kind == "pipe":
+        os.mkfifo(file)
+    else:
+        file.mkdir()
+    with pytest.raises((InputError, IsADirectoryError), match=r"is a link|Is a directory"):
+        open_own(file, mode)
+    assert other.read_text() == "of somebody else"
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_file_of_ours_is_written_in_place(tmp_path: Path) -> None:
+    for mode, content in (("w", "one"), ("a", "onetwo"), ("w", "three"), ("ab", "threefour")):
+        word = {"one": "one", "onetwo": "two", "three": "three", "threefour": "four"}[content]
+        with open_own(tmp_path / "file", mode) as handle:
+            handle.write(word.encode() if "b" in mode else word)
+        assert (tmp_path / "file").read_text() == content
+
+
+def test_a_link_is_replaced_and_its_target_left(tmp_path: Path) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "own").write_text("kept")
+    for name in ("file", "model"):
+        (tmp_path / name).symlink_to(tmp_path / "target")
+    with atomic_replace(tmp_path / "model") as temporary:
+        temporary.mkdir()
+    assert not (tmp_path / "model").is_symlink()
+    with atomic_replace(tmp_path / "file") as temporary:
+        temporary.write_text("new")
+    assert (tmp_path / "file").read_text() == "new"
+    assert (tmp_path / "target" / "own").read_text() == "kept"
+    assert names(tmp_path) == ["file", "model", "target"]
+
+
+def test_files_of_two_commands_never_lie_side_by_side(tmp_path: Path) -> None:
+    write_all(tmp_path, {"page": b"1", "rows": b"1", "mined": b"1"})
+    seen: list[dict[str, str]] = []
+    rename = Path.rename
+
+    def looking(path: Path, target: Path) -> Path:
+        seen.append({p.name: p.read_text() for p in tmp_path.iterdir() if p.is_file()})
+        return rename(path, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rename", looking)
+        write_all(tmp_path, {"page": b"2", "rows": b"2"}, ["mined", "never"])
+    assert names(tmp_path) == ["page", "rows"]
+    assert all(len(set(state.values())) <= 1 for state in seen)  # killed at any of these moments
+    assert len(seen) == 5
+
+
+@pytest.mark.parametrize("moment", range(5))
+def test_what_is_written_together_fails_together(tmp_path: Path, moment: int) -> None:
+    before = {"page": b"1", "rows": b"1", "mined": b"1"}
+    write_all(tmp_path, before)
+    rename, calls = Path.rename, []
+
+    def failing(path: Path, target: Path) -> Path:
+        calls.append(path)
+        if len(calls) == moment + 1:
+            raise OSError(errno.EIO, "broken")
+        return rename(path, target)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "rename", failing)
+        with pytest.raises(InputError, match="cannot write"):
+            write_all(tmp_path, {"page": b"2", "new": b"2"}, ["rows", "mined"])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_the_room_of_a_killed_process_is_tidied(tmp_path: Path) -> None:
+    (tmp_path / "page").write_text("1")
+    script = (
+        "import os, sys; from pathlib import Path\n"
+        "from isotrope.core.files import replace_together\n"
+        "with replace_together(Path(sys.argv[1]), ['page', 'rows']) as new: os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=False)
+    assert len(stale_temporary_folders(tmp_path)) == 1
+    tidy(tmp_path)
+    assert names(tmp_path) == ["page"]
+
+
+def test_what_is_read_is_not_written(tmp_path: Path) -> None:
+    file, folder = tmp_path / "grouped.jsonl", tmp_path / "data"
+    file.write_text("mine")
+    folder.mkdir()
+    (folder / "a.txt").write_text("mine")
+    (tmp_path / "link").symlink_to(tmp_path)
+    check_outputs(tmp_path, ["audit.json"], [file, folder, None, ["a text"]])
+    for place in (tmp_path, tmp_path / "link"):
+        with pytest.raises(InputError, match="would be replaced, but it is read"):
+            check_outputs(place, ["audit.json", "grouped.jsonl"], [str(file)])
+    with pytest.raises(InputError, match="would be replaced, but it is read"):
+        check_outputs(folder, ["a.txt"], [folder])
+    with pytest.raises(InputError, match="is a folder, not a file"):
+        check_outputs(tmp_path, ["data"])
+    with pytest.raises(InputError, match="is a file; give a folder"):
+        check_outputs(file, ["audit.json"])
+    assert file.read_text() == "mine"

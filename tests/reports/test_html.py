@@ -391,7 +391,7 @@ def test_refusals(tmp_path: Path) -> None:
     run = write_run(tmp_path / "one")
     with pytest.raises(InputError, match="a report needs at least one run"):
         write_report([], tmp_path / "x.html")
-    with pytest.raises(InputError, match="is a folder; give the name of an HTML file"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         write_report([run], tmp_path)
     (run / "metrics.csv").write_text("step,loss\n1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"metrics\.csv:2: 1 cells"):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError
+from isotrope.core.files import check_outputs
 from isotrope.encoders.names import existing
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ def run(arguments: Sequence[str]) -> int:
     _check_data(models, options)
     for model in models:
         existing(model)
-    if options.csv is not None and options.csv.is_dir():  # before anything is scored
-        raise InputError(f"--csv {options.csv} is a folder; give the name of a file")
+    if options.csv is not None:  # before anything is scored
+        names = ("sts", "transfer", "retrieval", "labels", "labels_test", "corpus")
+        read = [getattr(options, name) for name in names]
+        check_outputs(options.csv.parent, [options.csv.name], read)
     result = _compared(models, options) if options.compare else _evaluated(models[0], options)
     _show(result, options)
     return 0

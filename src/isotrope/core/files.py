@@ -1,26 +1,38 @@
-"""Writes files and folders atomically: a reader sees the old content or the new, never a part."""
+"""Creates every file and folder of ours, whole and in the place that was asked for.
 
+A reader sees the old content or the new, never a part (:func:`atomic_replace`); files that belong
+together come together (:func:`replace_together`); a file that is written in place is a regular file
+with one name, reached by no link (:func:`open_own`).
+"""
+
+import errno
 import os
 import re
 import shutil
+import stat
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from isotrope.core.errors import InputError
 
 __all__ = [
     "atomic_replace",
+    "check_outputs",
     "from_home",
+    "open_own",
     "os_errors_as_input_errors",
     "remove",
+    "replace_together",
     "stale_temporary_folders",
     "tidy",
     "write_all",
 ]
 
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
+_LINK = "is a link, and nothing is written through one; remove it or choose another place"
 
 
 def _sync(path: Path) -> None:
@@ -48,7 +60,7 @@ def remove(path: Path) -> None:
 
 def _swap(new: Path, path: Path, aside: Path) -> None:
     """Rename ``new`` to ``path``; an existing folder is moved aside, and back on failure."""
-    if not path.is_dir() or path.is_symlink():
+    if not path.is_dir() or (path.is_symlink() and not new.is_dir()):
         new.replace(path)
         return
     path.rename(aside)
@@ -107,20 +119,107 @@ def atomic_replace(path: Path) -> Iterator[Path]:
         remove(room)
 
 
-def write_all(folder: Path, contents: Mapping[str, bytes]) -> list[Path]:
-    """Write files into a folder, all or none; return their paths.
+def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
+    """Open a file of ours for writing in place, as ``open`` does, but through no link.
+
+    Raises:
+        InputError: it is a symbolic link, has a second name (a hard link), or is no regular file.
+        OSError: it cannot be written.
+    """
+
+    def regular(name: str, flags: int) -> int:
+        careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        try:
+            handle = os.open(name, (flags & ~os.O_TRUNC) | careful, 0o666)
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENXIO):
+                raise
+            raise InputError(f"{path} {_LINK}") from error
+        about = os.fstat(handle)
+        if not stat.S_ISREG(about.st_mode) or about.st_nlink > 1:
+            os.close(handle)
+            raise InputError(f"{path} {_LINK}")
+        if flags & os.O_TRUNC:
+            os.ftruncate(handle, 0)
+        return handle
+
+    return open(path, mode, opener=regular, **how)
+
+
+def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] = ()) -> None:
+    """Refuse at the start what cannot be written at the end, and what is read.
+
+    Args:
+        folder: where the files will be.
+        names: of the files.
+        inputs: what the same command reads; only paths of files and folders count.
+
+    Raises:
+        InputError: a file is a folder, the folder is a file, or a file is one that is read.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; give a folder")
+    read = [Path(name).resolve() for name in inputs if isinstance(name, str | Path)]
+    for path in (folder / name for name in names):
+        if path.is_dir():
+            raise InputError(f"{path} is a folder, not a file; remove it or choose another place")
+        if path.exists() and any(path.resolve().is_relative_to(place) for place in read):
+            raise InputError(f"{path} would be replaced, but it is read; choose another output")
+
+
+@contextmanager
+def replace_together(
+    folder: Path, names: Sequence[str], instead_of: Iterable[str] = ()
+) -> Iterator[Path]:
+    """Yield an empty folder; the files that are made in it come into ``folder`` together.
+
+    Earlier files of these names, and of those in ``instead_of``, go before the first new one
+    comes: files of two commands never lie side by side. If the body raises, nothing changes.
+
+    Args:
+        folder: where the files will be; it is made.
+        names: of the files that are made.
+        instead_of: of files that an earlier command may have written.
 
     Raises:
         InputError: one of them is a folder, or cannot be written.
     """
-    files = [folder / name for name in contents]
-    for path in files:
-        if path.is_dir():
-            raise InputError(f"{path} is a folder, not a file; remove it or choose another folder")
-    with ExitStack() as stack:
-        for path, content in zip(files, contents.values(), strict=True):
-            stack.enter_context(atomic_replace(path)).write_bytes(content)
-    return files
+    check_outputs(folder, names)
+    with os_errors_as_input_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        room = Path(tempfile.mkdtemp(prefix=f".{names[0]}.", dir=folder))
+    new, before = room / names[0], room / "before"
+    try:
+        with os_errors_as_input_errors(folder / names[0]):
+            new.mkdir()
+            before.mkdir()
+            yield new
+            _sync(new)
+            try:
+                for name in {*names, *instead_of}:
+                    if os.path.lexists(folder / name) and not (folder / name).is_dir():
+                        (folder / name).rename(before / name)
+                for name in names:
+                    (new / name).rename(folder / name)
+            except BaseException:
+                for name in names:
+                    if not (new / name).exists():
+                        remove(folder / name)
+                for path in before.iterdir():
+                    path.replace(folder / path.name)
+                raise
+    finally:
+        remove(room)
+
+
+def write_all(
+    folder: Path, contents: Mapping[str, bytes], instead_of: Iterable[str] = ()
+) -> list[Path]:
+    """Write files into a folder, all or none; return their paths. See :func:`replace_together`."""
+    with replace_together(folder, list(contents), instead_of) as new:
+        for name, content in contents.items():
+            (new / name).write_bytes(content)
+    return [folder / name for name in contents]
 
 
 def stale_temporary_folders(folder: Path) -> list[Path]:
@@ -129,7 +228,7 @@ def stale_temporary_folders(folder: Path) -> list[Path]:
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():
             with suppress(FileNotFoundError):  # it has just been removed
-                if {inside.name for inside in path.iterdir()} <= {name[1], "previous"}:
+                if {inside.name for inside in path.iterdir()} <= {name[1], "previous", "before"}:
                     stale.append(path)
     return sorted(stale)
 

@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import IO, Literal
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import os_errors_as_input_errors, remove, stale_temporary_folders
+from isotrope.core.files import (
+    open_own,
+    os_errors_as_input_errors,
+    remove,
+    stale_temporary_folders,
+)
 
 try:
     import fcntl
@@ -153,7 +158,7 @@ def _acquire(folder: Path, role: Role) -> IO[str]:
         for _ in range(100):  # its last owner may be removing file and folder just now
             try:
                 folder.mkdir(parents=True, exist_ok=True)
-                handle = (folder / LOCK).open("a+", encoding="utf-8")
+                handle = open_own(folder / LOCK, "a+", encoding="utf-8")
             except (FileNotFoundError, FileExistsError) as error:  # the second of mkdir's own look
                 gone = error
                 continue

@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+from isotrope.core.errors import InputError
+
 __all__ = ["RECORDING", "RunFolder"]
 
 RECORDING = "isotrope"
@@ -28,11 +30,34 @@ class RunFolder:
         self.checkpoints = self.path / "checkpoints"
         self.tokens = self.path / "tokens"  # the token store; removed at the end
         self.evaluations = self.path / "evaluations"
+        self.tensorboard = self.path / "tensorboard"
 
     @property
     def is_run(self) -> bool:
         """Whether isotrope trained in this folder: it has settings and a log."""
         return self.config.is_file() and self.metrics.is_file()
+
+    def check(self) -> None:
+        """Refuse at the start what the run would refuse when it writes.
+
+        Raises:
+            InputError: one of its files or folders is a link, or is of the other kind.
+        """
+        for name, path in vars(self).items():
+            if name == "path":
+                continue
+            folder = not path.suffix
+            if path.is_symlink():
+                raise InputError(
+                    f"{path} is a link, and a run writes through none; remove it or choose another "
+                    "output folder"
+                )
+            if path.exists() and path.is_dir() != folder:
+                kinds = ("file", "folder") if folder else ("folder", "file")
+                raise InputError(
+                    f"{path} is a {kinds[0]}, not a {kinds[1]}; remove it or choose another output "
+                    "folder"
+                )
 
     def recording(self) -> "RunFolder | None":
         """Return the Doctor's folder in this one, or this one; None if the Doctor wrote neither."""

@@ -252,4 +252,4 @@ def _dropout_views(
     finally:
         for module, mode in modes:
             module.training = mode
-    return [] if same(*views, dtype=torch.float32) else views
+    return [] if same(views[0], views[1], torch.float32) else views

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import place
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import replace_together
 from isotrope.core.pictures import SUFFIXES, Unreadable, square
 from isotrope.data.images.folder import below
 from isotrope.encoders.image import ImageEncoder
@@ -70,17 +70,20 @@ def encode_pictures(
         )
     encoder = ImageEncoder.load(model, device=device)
     encoded: list[str] = []
-    with atomic_replace(output) as temporary, temporary.open("wb") as handle:
+    files = [output.name, output.with_suffix(".txt").name]
+    with (
+        replace_together(output.parent, files) as new,
+        (new / files[0]).open("wb") as handle,
+    ):
         _write_header(handle, len(names), encoder.dimension)
         for block, rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
             encoded += block
             handle.write(rows.astype("<f4", copy=False).tobytes())
         handle.seek(0)
         _write_header(handle, len(encoded), encoder.dimension)  # as long: NumPy leaves it room
-    with atomic_replace(output.with_suffix(".txt")) as temporary:
         # names as the file system has them, in whatever encoding
         listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
-        temporary.write_bytes(listed)
+        (new / files[1]).write_bytes(listed)
     return len(encoded), encoder.dimension
 
 

@@ -3,19 +3,32 @@
 import sys
 from pathlib import Path
 
-from isotrope.core.files import write_all
+from isotrope.core.files import check_outputs, tidy, write_all
+from isotrope.core.lock import exclusive_lock
 from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.reports.html import HtmlTable, tables_page
 
-__all__ = ["write_audit"]
+__all__ = ["check_folder", "write_audit"]
+
+
+_FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
+
+
+def check_folder(folder: Path, *inputs: object) -> None:
+    """Refuse, before an audit, a folder that it cannot write without replacing what it reads.
+
+    Raises:
+        InputError: see :func:`isotrope.core.files.check_outputs`.
+    """
+    check_outputs(folder, _FILES, inputs)
 
 
 def write_audit(audited: Audit, folder: Path) -> None:
     """Write ``audit.html``, ``audit.json`` and, for text, the files for a training.
 
-    A file of fewer than two rows is not written; an earlier one of its name is removed, and stderr
-    says why.
+    The files of an earlier audit go, also those that this one has none of. A file of fewer than two
+    rows is not written, and stderr says why.
 
     Raises:
         InputError: they cannot be written.
@@ -29,8 +42,9 @@ def write_audit(audited: Audit, folder: Path) -> None:
     }
     if isinstance(audited, TextAudit):
         files |= audited.files()
-    write_all(folder, files)
+    with exclusive_lock(folder, f"writing an audit to {folder}"):
+        tidy(folder)
+        write_all(folder, files, _FILES if (folder / "audit.json").exists() else ())
     if isinstance(audited, TextAudit):
-        for name, why in audited.unwritten.items():
-            Path(folder, name).unlink(missing_ok=True)  # an earlier audit may have written it
+        for why in audited.unwritten.values():
             print(why, file=sys.stderr)

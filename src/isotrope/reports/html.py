@@ -12,7 +12,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import atomic_replace, check_outputs
+from isotrope.core.run_folder import RunFolder
 from isotrope.reports.comparison import (
     ComparisonCell,
     cells,
@@ -82,8 +83,8 @@ def write_report(
     if not runs:
         raise InputError("a report needs at least one run; give the --output folder of a training")
     output = Path(output)
-    if output.is_dir():
-        raise InputError(f"{output} is a folder; give the name of an HTML file to write")
+    read_files = [file for run in runs for file in vars(RunFolder(run)).values() if file.is_file()]
+    check_outputs(output.parent, [output.name], read_files)
     if pictures is not None and Path(pictures).resolve() == output.resolve():
         raise InputError(f"{output} cannot be both the page and the folder of pictures; name two")
     read = _named([read_run(Path(run)) for run in runs])

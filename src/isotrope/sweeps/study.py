@@ -30,7 +30,7 @@ from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState, create_trial
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace, os_errors_as_input_errors
+from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Sweep, Values
@@ -195,6 +195,8 @@ class StageStudy:
 
 def _open(journal: Path) -> JournalStorage:
     file = str(journal)
+    with os_errors_as_input_errors(journal), open_own(journal, "ab"):
+        pass  # Optuna would write through a link
     try:
         return JournalStorage(JournalFileBackend(file, JournalFileOpenLock(file)))
     except (ValueError, TypeError, KeyError, AttributeError) as error:

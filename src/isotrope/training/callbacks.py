@@ -20,7 +20,7 @@ from isotrope.core.checksum import add_checksum
 from isotrope.core.distributed import all_reduce_max, is_peer_failure
 from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.core.files import atomic_replace, os_errors_as_input_errors
+from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.core.run_folder import RunFolder
@@ -189,7 +189,10 @@ class Metrics(L.Callback):
         if self._pending is None:
             return
         ensure_not_replaced(self.path.parent)
-        with os_errors_as_input_errors(self.path), self.path.open("a", encoding="utf-8") as handle:
+        with (
+            os_errors_as_input_errors(self.path),
+            open_own(self.path, "a", encoding="utf-8") as handle,
+        ):
             handle.write(self._line(self._pending, self._row))
         self._pending = None
 

@@ -91,6 +91,7 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
                 f"output {output} lies in {folder}, which is read as data: the run would train on "
                 "its own files; choose an output folder elsewhere"
             )
+    RunFolder(output).check()
     if is_effectively_empty(output):
         return None
     config = RunFolder(output).config

@@ -16,7 +16,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import os_errors_as_input_errors
+from isotrope.core.files import open_own, os_errors_as_input_errors
 from isotrope.core.run_folder import RunFolder
 from isotrope.training.settings import read_yaml
 
@@ -117,7 +117,7 @@ class _Board:
             with os_errors_as_input_errors(self._file):
                 self._folder.mkdir(parents=True, exist_ok=True)
             self._write(Event(file_version="brain.Event:2"))
-        with os_errors_as_input_errors(self._file), self._file.open("ab") as handle:
+        with os_errors_as_input_errors(self._file), open_own(self._file, "ab") as handle:
             RecordWriter(handle).write(event.SerializeToString())
 
 

@@ -16,7 +16,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.model import BaseModel
 
 from isotrope.core.errors import InputError
-from isotrope.core.files import os_errors_as_input_errors
+from isotrope.core.files import open_own, os_errors_as_input_errors
 from isotrope.evaluation.dispatch import evaluate
 from isotrope.evaluation.embed import Encoder
 
@@ -124,7 +124,7 @@ class ProtocolEvaluator(BaseEvaluator):
             files = (folder / f"{stem}{'' if n == 1 else f'-{n}'}.csv" for n in count(1))
             file = next(file for file in files if _header(file) in (None, list(row)))
             new = _header(file) is None
-            with file.open("a", newline="", encoding="utf-8") as handle:
+            with open_own(file, "a", newline="", encoding="utf-8") as handle:
                 writer = csv.DictWriter(handle, list(row))
                 if new:
                     writer.writeheader()

@@ -1,0 +1,122 @@
+"""No command writes through a link, over its input, or leaves files of two commands together."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from isotrope.core.run_folder import RunFolder
+from isotrope.encoders.sentence import SentenceEncoder
+from tests.training.conftest import sentences
+
+QUICK = ("--device", "cpu", "--max-steps", "1", "--batch-size", "8")
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder") / "m"
+    SentenceEncoder.scratch(
+        sentences(60), width=8, layers=1, heads=1, vocabulary=200, max_length=32
+    ).save(folder)
+    return folder
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    file = tmp_path / "pairs.tsv"
+    file.write_text("".join(f"{text}\t{text} and more\n" for text in sentences(40)))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [
+        ("train", ".lock"),
+        ("train", "checkpoints"),
+        ("train", "metrics.csv"),
+        ("sweep", ".lock"),
+        ("sweep", "optuna.log"),
+    ],
+)
+def test_no_run_writes_through_a_link(
+    run, encoder: Path, pairs: Path, tmp_path: Path, verb: str, name: str
+) -> None:
+    target, output = tmp_path / "target", tmp_path / "run"
+    if name == "checkpoints":
+        target.mkdir()
+    else:
+        target.write_text("")  # an empty file would be taken for the journal
+    output.mkdir()
+    (output / name).symlink_to(target)
+    common = (pairs, *QUICK, "--encoder", encoder, "--output", output)
+    if verb == "train":
+        found = run("train", *common, "--no-progress")
+    else:
+        varied = ("--vary", "learning-rate=1e-4,1e-3", "--seeds", "0", "--dev", "auto")
+        found = run("sweep", "train", *common, *varied)
+    assert (found.code, found.out) == (2, "")
+    assert "link" in found.err.splitlines()[-1]
+    assert "stopped at step" not in found.err
+    assert target.is_dir() or target.read_text() == ""
+    assert not target.is_dir() or not list(target.iterdir())
+
+
+@pytest.mark.parametrize("name", ["model", "metrics.csv", "checkpoints", "result.json"])
+def test_a_run_refuses_at_its_start_what_it_would_refuse_at_its_end(
+    run, encoder: Path, pairs: Path, tmp_path: Path, name: str
+) -> None:
+    output = tmp_path / "run"
+    (output / name).mkdir(parents=True) if "." in name else output.mkdir()
+    if "." not in name:
+        (output / name).write_text("")
+    found = run("train", pairs, *QUICK, "--encoder", encoder, "--output", output)
+    assert found.code == 2
+    assert f"{name} is a " in found.err
+    assert {path.name for path in output.iterdir()} == {name}
+
+
+def test_an_audit_does_not_replace_what_it_reads(run, encoder: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    rows = [{"anchor": a, "positive": f"{a} too", "id": i} for i, a in enumerate(sentences(40))]
+    for name in ("grouped.jsonl", "mined.jsonl"):
+        file = own / name
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        before = file.read_text()
+        found = run("audit", file, "--encoder", encoder, "--device", "cpu", "--output", own)
+        assert found.code == 2
+        assert f"{name} would be replaced, but it is read; choose another output" in found.err
+        assert file.read_text() == before
+        file.unlink()
+
+
+def test_files_of_an_earlier_audit_do_not_stay(
+    run, encoder: Path, pairs: Path, tmp_path: Path
+) -> None:
+    asked = ("--encoder", encoder, "--device", "cpu", "--dev", "none", "--output", tmp_path / "a")
+    assert run("audit", pairs, *asked, "--mine", "1").code == 0
+    assert (tmp_path / "a" / "mined.jsonl").exists()
+    (tmp_path / "a" / "notes.txt").write_text("of the user")
+    assert run("audit", pairs, *asked).code == 0
+    assert json.loads((tmp_path / "a" / "audit.json").read_text())["mined"] is None
+    assert not (tmp_path / "a" / "mined.jsonl").exists()
+    assert (tmp_path / "a" / "notes.txt").exists()
+
+
+def test_a_report_does_not_replace_the_log_of_a_run(run, tmp_path: Path) -> None:
+    from tests.reports.folders import write_run
+
+    folder = RunFolder(write_run(tmp_path / "run"))
+    before = folder.metrics.read_text()
+    found = run("report", folder.path, "-o", folder.metrics)
+    assert found.code == 2
+    assert "would be replaced, but it is read" in found.err
+    assert folder.metrics.read_text() == before
+
+
+def test_a_table_of_scores_does_not_replace_their_data(run, encoder: Path, pairs: Path) -> None:
+    before = pairs.read_bytes()
+    found = run("evaluate", encoder, "--corpus", pairs, "--csv", pairs, "--device", "cpu")
+    assert found.code == 2
+    assert "would be replaced, but it is read" in found.err
+    assert pairs.read_bytes() == before
