@@ -73,11 +73,12 @@ newcomer: $(VENV)/.ready-package ## the docs' first pages in a clean environment
 	.ci/newcomer.sh
 
 # the audit asks a service; without a network it says so and does not fail
-check: $(READY) ## lint, formatting, types, direction of imports, licences, known vulnerabilities
+check: $(READY) ## lint, formatting, types, direction of imports, sizes, licences, known vulnerabilities
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/ratchet.py
 	$(BIN)/python requirements/licences.py
 	$(BIN)/python requirements/audit.py
 
