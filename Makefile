@@ -22,7 +22,7 @@ FIND_PYTHON := for candidate in $(or $(PYTHON),python3.11 python3 python3.12 pyt
 	install one, or say which with PYTHON=/path/to/python" >&2; exit 1; }
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-images demo-seeds zoo reproduce test faults test-mteb test-docs test-triton \
+.PHONY: help demo demo-images demo-seeds zoo reproduce test test-numerical faults test-mteb test-docs test-triton \
 	test-lowest test-slow nightly check check-all fix docs picture site newcomer lock bench bench-gpu clean
 .DELETE_ON_ERROR:
 
@@ -48,6 +48,21 @@ reproduce: $(READY) ## the papers' tables and figures at cpu scale (a day or mor
 test: $(READY) ## run the test suite (minutes)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not nightly" -n $(WORKERS) \
 		--dist worksteal
+
+NUMERICAL := tests/paradigm tests/kernels tests/objectives tests/diagnostics tests/measures \
+	tests/evaluation
+
+# every pair of ATEN_CPU_CAPABILITY, ONEDNN_MAX_CPU_ISA and the number of threads; - is unset
+test-numerical: $(READY) ## the numerical tests as on other processors, with one and two threads (an hour)
+	@for how in "default SSE41 1" "default - 2" "avx2 SSE41 2" "avx2 - 1" "- SSE41 1" "- - 2"; do \
+		set -- $$how; with="OMP_NUM_THREADS=$$3"; \
+		[ $$1 = - ] || with="$$with ATEN_CPU_CAPABILITY=$$1"; \
+		[ $$2 = - ] || with="$$with ONEDNN_MAX_CPU_ISA=$$2"; \
+		echo "the numerical tests with $$with"; \
+		env -u ATEN_CPU_CAPABILITY -u ONEDNN_MAX_CPU_ISA $$with $(BIN)/python -m pytest \
+			-m "not slow and not nightly" -n $(WORKERS) --dist worksteal $(NUMERICAL) || exit 1; \
+		ran="$$ran\n  $$with"; \
+	done; printf "the numerical tests passed with$$ran\n"
 
 # what has been done stands in faults/figures.json, and is not done again
 faults: $(READY) ## kill runs, fail their writes, soak, try bad input: the figures (an hour)
@@ -92,6 +107,7 @@ test-slow: $(READY) ## the tests that take longer: whole runs, pages, real proce
 # with triton installed torch offers more than it does without: its tests come last
 nightly: check $(VENV)/.ready-docs $(VENV)/.ready-mteb ## every test there is: all bad inputs and presets, faults, pages, kernels (hours)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	$(MAKE) test-numerical
 	$(MAKE) site newcomer test-lowest
 	$(MAKE) faults zoo
 	$(MAKE) test-triton MARKS=
