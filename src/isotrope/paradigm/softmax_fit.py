@@ -153,7 +153,8 @@ def fit_softmax(
     part = _PairRows(pairs, target, against, rows, noise)
     temperature_ = best_temperature(part.misfit, near)
     determined = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
-    alike = 2 * part.misfit(temperature_) + noise
+    # the gradient's rounding is in every misfit; what is solved in float64 adds its own
+    alike = 2 * part.misfit(temperature_) + rounding(target.dtype, max(target.shape))
     if determined:
         determined = min(map(part.misfit, (STEP * temperature_, temperature_ / STEP))) > alike
     if not determined and near is not None and part.misfit(near) <= alike:

@@ -88,7 +88,7 @@ def fit_two_directions(
         if misfit(near) > _HOPELESS:
             return None
     tau = best_temperature(misfit, near, enough=_ENOUGH)
-    noise = rounding(gradient.dtype, max(target.shape))
+    noise = rounding(target.dtype, max(target.shape))
     if min(map(misfit, (STEP * tau, tau / STEP))) <= 2 * misfit(tau) + noise:
         return None
     own = directions.gradient(tau, torch.arange(len(target)))
