@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 import numpy as np
+import torch
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
 
@@ -81,38 +82,16 @@ def _best(queries: np.ndarray, blocks: Iterable[np.ndarray], top: int, tile: int
     """Return the keys of the best rows of all blocks, n x k, best first."""
     anchors = _unit(queries)
     width = max(1, tile // max(1, len(anchors)))
-    best = np.full((len(anchors), top), -1, dtype=np.int64)  # -1: empty, below every key
-    start = 0
+    best, start = np.empty((len(anchors), 0), dtype=np.int64), 0
     for block in blocks:
         for first in range(0, len(block), width):
             rows = _unit(block[first : first + width])
-            _merge(best, anchors @ rows.T, start)
+            new = _keys(anchors @ rows.T, start + np.arange(len(rows)))
+            keys = torch.from_numpy(np.concatenate([best, new], axis=1))
+            # all keys differ, so there are no ties whose order torch could choose
+            best = torch.topk(keys, min(top, keys.shape[1]), dim=1).values.numpy()
             start += len(rows)
-    return np.sort(best, axis=1)[:, : -min(top, start) - 1 : -1]  # descending, empty ones left out
-
-
-def _merge(best: np.ndarray, cosines: np.ndarray, start: int) -> None:
-    """Merge into ``best`` (n x k keys) every cosine above the worst of its row.
-
-    ``start`` is the index in the corpus of the first column. After a few tiles hardly any cosine is
-    above, so the common case costs one comparison.
-    """
-    # a score is a whole number of steps: a quarter of one lets ties pass whatever the rounding, and
-    # a tie that passes loses below, because its index is higher
-    floor = ((best.min(axis=1) >> 32) + 0.25) / _STEPS - 1
-    row, column = np.nonzero(cosines > floor[:, None])
-    if not len(row):
-        return
-    keys = _keys(cosines[row, column], start + column)
-    count = np.bincount(row, minlength=len(best))
-    changed, most = np.flatnonzero(count), count.max()
-    # each changed row gets its new keys side by side, -1 behind them, and then its old ones
-    slot = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    candidates = np.full((len(changed), most + best.shape[1]), -1, dtype=np.int64)
-    candidates[np.repeat(np.arange(len(changed)), count[changed]), slot] = keys
-    candidates[:, most:] = best[changed]
-    # all keys differ, so partition and sort need not be stable
-    best[changed] = np.partition(candidates, most, axis=1)[:, most:]
+    return best
 
 
 def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
