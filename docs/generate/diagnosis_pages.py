@@ -13,10 +13,10 @@ from docs.generate.verdict_advice import ADVICE
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Finding
-from isotrope.diagnostics.rules import EXPLAINS, RULES
-from isotrope.diagnostics.rules.log_quality import not_enough_seen, not_finite
-from isotrope.diagnostics.rules.similarities import spreading
-from isotrope.diagnostics.thresholds import THRESHOLDS
+from isotrope.diagnostics.verdict import THRESHOLDS
+from isotrope.diagnostics.verdicts import EXPLAINS, RULES
+from isotrope.diagnostics.verdicts.log_quality import not_enough_seen, not_finite
+from isotrope.diagnostics.verdicts.similarities import spreading
 
 __all__ = ["diagnosis_page", "verdict_page", "write_diagnosis_pages"]
 

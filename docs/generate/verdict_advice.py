@@ -1,6 +1,6 @@
 """What a page of a verdict says first: what it means, what to do, when to ignore it.
 
-The rules (isotrope.diagnostics.rules) propose one change by the settings of a run; this is for a
+The rules (isotrope.diagnostics.verdicts) propose one change by the settings of a run; this is for a
 reader who wants to know what else may help, and when the verdict does not matter.
 """
 

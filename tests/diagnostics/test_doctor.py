@@ -10,8 +10,8 @@ from isotrope.diagnostics.advice import for_trainer
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Evidence, Finding
-from isotrope.diagnostics.rules import EXPLAINS, RULES
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
+from isotrope.diagnostics.verdicts import EXPLAINS, RULES
 from isotrope.measures.judgement import Judgement, Outcome
 from isotrope.paradigm import registry
 

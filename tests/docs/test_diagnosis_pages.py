@@ -6,7 +6,7 @@ import pytest
 
 from docs.generate.diagnosis_pages import diagnosis_page, verdict_page, write_diagnosis_pages
 from isotrope.diagnostics.findings import HEALTHY, VERDICTS
-from isotrope.diagnostics.thresholds import THRESHOLDS
+from isotrope.diagnostics.verdict import THRESHOLDS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ZOO = DOCS / "results" / "zoo.csv"

@@ -1,7 +1,7 @@
 """The function ``diagnose``: applies the rules to the evidence of a run, a model or a training.
 
 The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the rules are in
-:mod:`isotrope.diagnostics.rules`, their numbers in :mod:`isotrope.diagnostics.thresholds`. The
+:mod:`isotrope.diagnostics.verdicts`, their numbers in :mod:`isotrope.diagnostics.verdict`. The
 callback that collects the evidence during a training is in ``isotrope.adapters.doctor``.
 """
 
@@ -14,10 +14,10 @@ from isotrope.diagnostics.readings import (
     hardest_over_even,
     rank_limit,
 )
-from isotrope.diagnostics.rules import EXPLAINS, RULES
-from isotrope.diagnostics.rules.log_quality import not_enough_seen
-from isotrope.diagnostics.rules.similarities import spreading
-from isotrope.diagnostics.thresholds import compared
+from isotrope.diagnostics.verdict import compared
+from isotrope.diagnostics.verdicts import EXPLAINS, RULES
+from isotrope.diagnostics.verdicts.log_quality import not_enough_seen
+from isotrope.diagnostics.verdicts.similarities import spreading
 
 __all__ = ["diagnose"]
 

@@ -45,7 +45,7 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: of the threshold (isotrope.diagnostics.thresholds), or of a number that only explains.
+        name: of the threshold (isotrope.diagnostics.verdict), or of a number that only explains.
         number: the measured value.
         threshold: the limit; None if the number only explains.
         unit: of both.

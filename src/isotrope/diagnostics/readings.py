@@ -7,7 +7,7 @@ import torch
 
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
-from isotrope.diagnostics.thresholds import THRESHOLDS
+from isotrope.diagnostics.verdict import THRESHOLDS
 from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.objective import Objective
 

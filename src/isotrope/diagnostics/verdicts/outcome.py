@@ -11,7 +11,7 @@ from isotrope.diagnostics.readings import (
     learning_rate,
     lower_rate_flag,
 )
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 
 __all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
 

@@ -4,7 +4,7 @@ from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.diagnostics.readings import crosses, learning_rate, lower_rate_flag
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 
 __all__ = ["not_enough_seen", "not_finite"]
 

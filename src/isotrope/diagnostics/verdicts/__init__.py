@@ -12,24 +12,28 @@ from collections.abc import Callable
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Finding
-from isotrope.diagnostics.rules.collapse import collapsed, dimensional_collapse, diverging
-from isotrope.diagnostics.rules.forces import (
+from isotrope.diagnostics.verdicts.collapse import collapsed, dimensional_collapse, diverging
+from isotrope.diagnostics.verdicts.forces import (
     dissipated_early,
     negatives_not_hard,
     never_dissipating,
     no_negatives,
     temperature_too_low,
 )
-from isotrope.diagnostics.rules.log_quality import not_finite
-from isotrope.diagnostics.rules.norms import norms_too_large
-from isotrope.diagnostics.rules.outcome import anisotropic_start, nothing_left_to_learn, overfitting
-from isotrope.diagnostics.rules.positives import (
+from isotrope.diagnostics.verdicts.log_quality import not_finite
+from isotrope.diagnostics.verdicts.norms import norms_too_large
+from isotrope.diagnostics.verdicts.outcome import (
+    anisotropic_start,
+    nothing_left_to_learn,
+    overfitting,
+)
+from isotrope.diagnostics.verdicts.positives import (
     dead_views,
     false_negatives,
     only_pulled,
     unrelated_positives,
 )
-from isotrope.diagnostics.rules.similarities import losing_pull
+from isotrope.diagnostics.verdicts.similarities import losing_pull
 
 __all__ = ["EXPLAINS", "RULES"]
 

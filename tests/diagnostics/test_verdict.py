@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from isotrope.diagnostics.findings import VERDICTS
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOM = ROOT / "src" / "isotrope" / "diagnostics"
-FILES = [ROOM / "readings.py", *(ROOM / "rules").glob("*.py")]
+FILES = [ROOM / "readings.py", *(ROOM / "verdicts").glob("*.py")]
 RULES = "".join(file.read_text(encoding="utf-8") for file in FILES)
 
 

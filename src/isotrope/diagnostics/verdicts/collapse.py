@@ -16,7 +16,7 @@ from isotrope.diagnostics.readings import (
     separation,
     weight_decay,
 )
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 
 __all__ = ["collapsed", "dimensional_collapse", "diverging"]
 

@@ -8,7 +8,7 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     separation,
 )
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 
 __all__ = ["dead_views", "false_negatives", "only_pulled", "unrelated_positives"]
 

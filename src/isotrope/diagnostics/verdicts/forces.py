@@ -14,7 +14,7 @@ from isotrope.diagnostics.readings import (
     pushing,
     temperature,
 )
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 

@@ -3,7 +3,7 @@
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 from isotrope.diagnostics.readings import crosses, further_evidence, weight_decay
-from isotrope.diagnostics.thresholds import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import THRESHOLDS, compared
 
 __all__ = ["norms_too_large"]
 
