@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 import isotrope
-from isotrope.diagnostics.findings import VERDICTS
+from isotrope.diagnostics.verdicts import VERDICTS
 
 SKILL = Path(__file__).parents[1] / "skills" / "diagnose-embedding-training" / "SKILL.md"
 

@@ -12,7 +12,8 @@ from benchmarks.zoo import data
 from benchmarks.zoo.__main__ import DiagnosedTraining, main, train_and_diagnose, write_table
 from benchmarks.zoo.trainings import BROKEN, PARTS, TRAININGS, Part
 from examples.docstrings import Documented, collect
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis, Finding
+from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Finding
+from isotrope.diagnostics.verdicts import VERDICTS
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results" / "zoo.csv"
 SMALL = Part(

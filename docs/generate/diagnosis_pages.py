@@ -1,22 +1,18 @@
 """The pages on diagnosis: the tables of all verdicts and thresholds, and one page for each verdict.
 
-Written by `make docs` from the rules, the thresholds and the benchmark of broken trainings; what to
-do about a verdict is in verdict_advice.
+Written by `make docs` from the verdicts and the benchmark of broken trainings. The sections "What
+to do" and "When to ignore it", and the example of a verdict that the benchmark lacks, are written
+by hand in docs/diagnoses/VERDICT.md, and stay as they are there.
 """
 
 import csv
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from docs.generate.verdict_advice import ADVICE
 from isotrope.core.files import atomic_replace
-from isotrope.diagnostics.evidence import RunEvidence
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Finding
-from isotrope.diagnostics.verdict import THRESHOLDS
-from isotrope.diagnostics.verdicts import EXPLAINS, RULES
-from isotrope.diagnostics.verdicts.log_quality import not_enough_seen, not_finite
-from isotrope.diagnostics.verdicts.similarities import spreading
+from isotrope.diagnostics.findings import HEALTHY
+from isotrope.diagnostics.verdict import Threshold
+from isotrope.diagnostics.verdicts import VERDICTS
 
 __all__ = ["diagnosis_page", "verdict_page", "write_diagnosis_pages"]
 
@@ -44,7 +40,7 @@ no negative is harder than another.
 For a training, "the end" is the median of the last third of the logged steps. For a saved model,
 the numbers are measured on 256 inputs. A number that is missing decides nothing.
 
-| threshold | value | unit | a fault if | what it decides | source |
+| threshold | verdict | a fault if | unit | what is measured | source |
 |---|---|---|---|---|---|
 {thresholds}
 
@@ -71,19 +67,18 @@ def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
     """Write ``diagnosis.md`` and, for each verdict but healthy, ``diagnoses/VERDICT.md``.
 
     Args:
-        docs: folder of the documentation.
-        zoo: the results of benchmarks.zoo, as CSV.
+        docs: Folder of the documentation, with the sections that are written by hand.
+        zoo: The results of benchmarks.zoo, as CSV.
 
     Returns:
-        What was written.
+        The files written.
     """
     texts = {docs / "diagnosis.md": diagnosis_page(zoo)}
-    texts |= {
-        docs / "diagnoses" / f"{word}.md": verdict_page(word, zoo)
-        for word in VERDICTS
-        if word != HEALTHY
-    }
-    (docs / "diagnoses").mkdir(parents=True, exist_ok=True)
+    for word in VERDICTS:
+        file = docs / "diagnoses" / f"{word}.md"
+        if word != HEALTHY:
+            page = file.read_text(encoding="utf-8") if file.exists() else ""
+            texts[file] = verdict_page(word, zoo, page)
     for file, text in texts.items():
         with atomic_replace(file) as partial:
             partial.write_text(text, encoding="utf-8")
@@ -98,58 +93,65 @@ def diagnosis_page(zoo: Path) -> str:
     """
     return _PAGE.format(
         verdicts="\n".join(
-            f"| {f'`{word}`' if word == HEALTHY else _link(word)} | {meaning} |"
-            for word, meaning in VERDICTS.items()
+            f"| {f'`{word}`' if word == HEALTHY else _link(word)} | {verdict.title} |"
+            for word, verdict in VERDICTS.items()
         ),
-        thresholds="\n".join(map(_row, THRESHOLDS)),
+        thresholds="\n".join(
+            _row(threshold, f" [`{word}`](diagnoses/{word}.md) |")
+            for word, verdict in VERDICTS.items()
+            for threshold in verdict.thresholds
+        ),
         zoo="\n".join(_zoo(_trainings(zoo))),
     )
 
 
-def verdict_page(word: str, zoo: Path) -> str:
+def verdict_page(word: str, zoo: Path, page: str) -> str:
     """Return the page of a verdict: what it means, what to do, an example, what decides.
 
     Args:
-        word: one of isotrope.diagnostics.findings.VERDICTS, not healthy.
-        zoo: the results of benchmarks.zoo, as CSV.
+        word: The slug of a verdict other than healthy.
+        zoo: The results of benchmarks.zoo, as CSV.
+        page: The present text of the page, from which the sections written by hand are taken.
+
+    Raises:
+        ValueError: One of these sections is missing.
     """
-    rules = [" ".join((inspect.getdoc(rule) or "").split()) for rule in _rules(word)]
-    advice = ADVICE[word]
-    named = [name for name, t in THRESHOLDS.items() if t.decides.startswith(word)]
-    head = "| threshold | value | unit | a fault if | what it decides | source |"
+    verdict = VERDICTS[word]
+    head = "| threshold | a fault if | unit | what is measured | source |"
     blocks = [
         f"# {word}",
         "## What it means",
-        advice.means,
+        verdict.meaning,
         "## What to do",
-        "\n".join(f"{i}. {step}" for i, step in enumerate(advice.steps, 1)),
+        _by_hand(page, word, "What to do"),
         "## An example",
-        *_example(word, _trainings(zoo)),
+        *_example(word, _trainings(zoo), page),
         "## When to ignore it",
-        advice.ignore,
+        _by_hand(page, word, "When to ignore it"),
         "## What decides",
-        *rules,
-        "\n".join([head, "|---|---|---|---|---|---|", *map(_row, named)]),
+        verdict.decides,
+        "\n".join([head, "|---|---|---|---|---|", *map(_row, verdict.thresholds)]),
         *_order(word),
         "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _rules(word: str) -> list[Callable[[RunEvidence], Finding | None]]:
-    """The rules that come to a verdict; they bear its name, but for that of infinite numbers."""
-    named = {rule: rule.__name__.replace("_", "-") for rule in (*RULES, spreading, not_enough_seen)}
-    named[not_finite] = "diverging"
-    return [rule for rule, verdict in named.items() if verdict == word]
+def _by_hand(page: str, word: str, title: str) -> str:
+    """Return a section of the present page."""
+    _, found, rest = page.partition(f"\n## {title}\n\n")
+    if not found:
+        raise ValueError(f"docs/diagnoses/{word}.md has no section {title!r}; write it")
+    return rest.partition("\n\n## ")[0].rstrip("\n")
 
 
 def _order(word: str) -> list[str]:
     """Which verdicts follow from this one, and from which it follows."""
     lists = (
-        ("When this is found, these are not listed", EXPLAINS.get(word, set()) - {word}),
+        ("When this is found, these are not listed", {*VERDICTS[word].explains} - {word}),
         (
             "This is not listed when one of these is found",
-            {w for w in EXPLAINS if word in EXPLAINS[w]} - {word},
+            {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
     lines = [
@@ -160,11 +162,12 @@ def _order(word: str) -> list[str]:
     return ["## Cause and effect", *lines] if lines else []
 
 
-def _example(word: str, trainings: Sequence[Mapping[str, str]]) -> list[str]:
+def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> list[str]:
     """The trainings of the benchmark with this fault and what was proposed, or a sentence."""
     faulty = [row for row in trainings if row["planted"] == word]
     if not faulty:
-        return [ADVICE[word].example, "The benchmark has no training with this fault."]
+        missing = "The benchmark has no training with this fault."
+        return [_by_hand(page, word, "An example").removesuffix(missing).strip(), missing]
     lines = ["| training | verdict | proposed |", "|---|---|---|"]
     for row in {row["command"]: row for row in faulty}.values():
         change = f"`{row['change']}`" if row["change"] else "-"
@@ -186,10 +189,10 @@ def _link(word: str, folder: str = "diagnoses/") -> str:
     return f"[`{word}`]({folder}{word}.md)"
 
 
-def _row(name: str) -> str:
+def _row(t: Threshold, verdict: str = "") -> str:
     """A threshold as a row of a table."""
-    t = THRESHOLDS[name]
-    return f"| `{name}` | {t.value:g} | {t.unit} | {t.side} it | {t.decides} | {t.source} |"
+    fault = f"{t.side} {t.value:g}".replace("-", "\N{MINUS SIGN}", t.value < 0)
+    return f"| `{t.name}` |{verdict} {fault} | {t.unit} | {t.measured} | {t.source} |"
 
 
 def _zoo(trainings: Sequence[Mapping[str, str]]) -> list[str]:

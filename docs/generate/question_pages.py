@@ -10,7 +10,7 @@ from pathlib import Path
 
 from docs.generate.objective_pages import grid
 from isotrope.core.files import atomic_replace
-from isotrope.diagnostics.findings import VERDICTS
+from isotrope.diagnostics.verdicts import VERDICTS
 
 __all__ = ["SYMPTOMS", "Symptom", "question_page", "write_question_page"]
 

@@ -48,7 +48,7 @@ def test_json_is_what_is_kept_and_nothing_else(run, fallen: Path) -> None:
     assert found.code == 0
     assert json.loads(found.out) == json.loads((fallen / "diagnosis.json").read_text())
     (finding,) = json.loads(found.out)["findings"]
-    assert set(finding) == {"verdict", "evidence", "source", "change", "detail"}
+    assert set(finding) == {"verdict", "evidence", "source", "change", "detail", "title"}
 
 
 def test_what_cannot_be_kept_is_told_all_the_same(run, fallen: Path) -> None:

@@ -1,18 +1,25 @@
 """The pages on diagnosis: what is committed is what rules and thresholds say."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from docs.generate.diagnosis_pages import diagnosis_page, verdict_page, write_diagnosis_pages
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS
+from isotrope.diagnostics.findings import HEALTHY
 from isotrope.diagnostics.verdict import THRESHOLDS
+from isotrope.diagnostics.verdicts import VERDICTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 ZOO = DOCS / "results" / "zoo.csv"
 
 
+def page(word: str) -> str:
+    return (DOCS / "diagnoses" / f"{word}.md").read_text("utf-8")
+
+
 def test_the_committed_pages_are_up_to_date(tmp_path: Path) -> None:
+    shutil.copytree(DOCS / "diagnoses", tmp_path / "diagnoses")
     written = write_diagnosis_pages(tmp_path, ZOO)
     assert len(written) == len(VERDICTS)  # the table, and all but healthy
     for file in written:
@@ -20,6 +27,11 @@ def test_the_committed_pages_are_up_to_date(tmp_path: Path) -> None:
         assert committed.read_text("utf-8") == file.read_text("utf-8"), "out of date: make docs"
     there = {file.name for file in (DOCS / "diagnoses").iterdir()}
     assert there == {file.name for file in written[1:]}
+
+
+def test_a_new_verdict_needs_its_advice() -> None:
+    with pytest.raises(ValueError, match=r"overfitting\.md has no section 'What to do'; write it"):
+        verdict_page("overfitting", ZOO, "")
 
 
 def test_the_tables_have_every_verdict_and_threshold() -> None:
@@ -30,20 +42,21 @@ def test_the_tables_have_every_verdict_and_threshold() -> None:
 
 @pytest.mark.parametrize("word", [word for word in VERDICTS if word != HEALTHY])
 def test_every_verdict_says_what_decides(word: str) -> None:
-    text = verdict_page(word, ZOO)
+    text = verdict_page(word, ZOO, page(word))
     heads = ("What it means", "What to do", "An example", "When to ignore it", "What decides")
     places = [text.index(f"\n## {head}\n\n") for head in heads]
     assert places == sorted(places)
     blank, rule, *_ = text.split("## What decides")[1].split("\n\n")[0:3]
     assert not blank
-    assert not rule.startswith("|"), "the rule has no docstring, or bears another name"
+    assert not rule.startswith("|"), "the record does not say how its thresholds decide"
     assert "| `" in text.split("## What decides")[1].split("\n## ")[0]
 
 
 def test_cause_and_effect_and_what_was_broken_on_purpose() -> None:
-    text = verdict_page("collapsed", ZOO)
-    assert "when one of these is found: [`no-negatives`](no-negatives.md), [`diverging`]" in text
+    text = verdict_page("collapsed", ZOO, page("collapsed"))
+    causes = text.split("when one of these is found: ")[1]
+    assert causes.startswith("[`no-negatives`](no-negatives.md), [`unrelated-positives`]")
     assert "`--weight-decay 5e-4`" in text
     assert "(1e30" not in text
-    assert "above 1e30" in verdict_page("diverging", ZOO), "two rules come to it"
-    assert "no training with this fault" in verdict_page("overfitting", ZOO)
+    assert "above 1e30" in verdict_page("diverging", ZOO, page("diverging")), "two rules come to it"
+    assert "no training with this fault" in verdict_page("overfitting", ZOO, page("overfitting"))

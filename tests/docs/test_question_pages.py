@@ -4,7 +4,8 @@ import csv
 from pathlib import Path
 
 from docs.generate.question_pages import SYMPTOMS, question_page, write_question_page
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS
+from isotrope.diagnostics.findings import HEALTHY
+from isotrope.diagnostics.verdicts import VERDICTS
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 RESULTS = DOCS / "results" / "questions.csv"

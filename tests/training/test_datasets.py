@@ -8,7 +8,8 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding, together
+from isotrope.diagnostics.doctor import together
+from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.objectives import MET, InfoNCE
 from isotrope.training.fit_text import fit
 from tests.training.conftest import sentences

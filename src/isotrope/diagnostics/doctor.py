@@ -1,44 +1,49 @@
-"""The function ``diagnose``: applies the rules to the evidence of a run, a model or a training.
+"""The function ``diagnose``: applies every verdict to the evidence of a run or a training.
 
-The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the rules are in
-:mod:`isotrope.diagnostics.verdicts`, their numbers in :mod:`isotrope.diagnostics.verdict`. The
-callback that collects the evidence during a training is in ``isotrope.adapters.doctor``.
+The evidence is a :class:`~isotrope.diagnostics.evidence.RunEvidence`, the verdicts are in
+:mod:`isotrope.diagnostics.verdicts`. The callback that collects the evidence during a training is
+in ``isotrope.adapters.doctor``.
 """
 
-from isotrope.diagnostics.advice import for_trainer
+from collections.abc import Mapping
+from dataclasses import replace
+
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
 from isotrope.diagnostics.readings import (
-    crosses,
     dead_share_after_start,
     hardest_over_even,
     rank_limit,
 )
-from isotrope.diagnostics.verdict import compared
-from isotrope.diagnostics.verdicts import EXPLAINS, RULES
-from isotrope.diagnostics.verdicts.log_quality import not_enough_seen
-from isotrope.diagnostics.verdicts.similarities import spreading
+from isotrope.diagnostics.verdict import compared, crosses
+from isotrope.diagnostics.verdicts import VERDICTS
 
-__all__ = ["diagnose"]
+__all__ = ["diagnose", "together"]
 
 
 def diagnose(case: RunEvidence) -> Diagnosis:
     """Return the findings, the root cause first, without those that an earlier one explains."""
+    first = [v.finding(case, v.before_all) for v in VERDICTS.values() if v.before_all is not None]
+    tried = (v.finding(case) for v in VERDICTS.values() if v.thresholds and not v.only_if_healthy)
     findings: list[Finding] = []
     explained: set[str] = set()
-    for rule in RULES:
-        finding = rule(case)
+    for finding in (*first, *tried):
         if finding is not None and finding.verdict not in explained:
             findings.append(finding)
-            explained |= EXPLAINS.get(finding.verdict, set())
-    if not findings and (unknown := not_enough_seen(case)) is not None:
-        findings = [unknown]  # nothing was found, but hardly anything was measured either
-    numbers = () if findings else _key_numbers(case)
-    rephrased = tuple(for_trainer(finding, case) for finding in findings)
-    remark = None if findings else spreading(case)
-    remarks = () if remark is None else (remark,)
+            explained |= {*VERDICTS[finding.verdict].explains}
+    remarks: list[Finding] = []
+    for verdict in VERDICTS.values():
+        if not findings and verdict.only_if_healthy:
+            remark = verdict.finding(case)
+            (findings if verdict.is_fault else remarks).extend([] if remark is None else [remark])
     return Diagnosis(
-        rephrased, case.notes, numbers, case.judgement, case.losses, remarks, case.model
+        tuple(findings),
+        case.notes,
+        () if findings else _key_numbers(case),
+        case.judgement,
+        case.losses,
+        () if findings else tuple(remarks),
+        case.model,
     )
 
 
@@ -57,3 +62,42 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
         for name, number in numbers.items()
         if number is not None and not crosses(name, number)
     )
+
+
+def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
+    """Return the diagnosis of a run on several data sets from that of each.
+
+    What is found of each of them alike, as of the dev score, is said once; anything else names its
+    data set.
+    """
+    first = next(iter(parts.values()))
+    order = list(VERDICTS)
+    findings = _merged({name: part.findings for name, part in parts.items()})
+    remarks = _merged({name: part.remarks for name, part in parts.items()})
+    numbers = [
+        replace(number, name=f"{name}: {number.name}", label=f"{name}, {number.words}")
+        for name, part in parts.items()
+        for number in part.numbers
+    ]
+    return replace(
+        first,
+        findings=tuple(sorted(findings, key=lambda finding: order.index(finding.verdict))),
+        remarks=() if findings else remarks,
+        numbers=() if findings else tuple(numbers),
+        notes=tuple(dict.fromkeys(note for part in parts.values() for note in part.notes)),
+    )
+
+
+def _merged(parts: Mapping[str, tuple[Finding, ...]]) -> tuple[Finding, ...]:
+    shared = set.intersection(*map(set, parts.values()))
+    named = (
+        replace(
+            finding,
+            detail=f"Data set {name}: {finding.detail}",
+            change=finding.change.replace("--objective.", f"--objective.{name}."),
+        )
+        for name, findings in parts.items()
+        for finding in findings
+        if finding not in shared
+    )
+    return (*(f for f in next(iter(parts.values())) if f in shared), *named)

@@ -4,40 +4,15 @@ import html
 import json
 import math
 import textwrap
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from isotrope.diagnostics.model_geometry import geometry_lines
 from isotrope.measures.judgement import Judgement
 
-__all__ = ["HEALTHY", "VERDICTS", "Diagnosis", "Evidence", "Finding", "together"]
+__all__ = ["HEALTHY", "Diagnosis", "Evidence", "Finding"]
 
 HEALTHY = "healthy"
-
-VERDICTS = {
-    HEALTHY: "nothing was found",
-    "no-negatives": "no anchor has a negative: there is nothing to tell it from",
-    "dead-views": "the two views of a text are the same",
-    "diverging": "the learning rate is too high",
-    "collapsed": "all embeddings are one point",
-    "dimensional-collapse": "the embeddings lie in a few dimensions",
-    "unrelated-positives": "a positive is no closer than any negative",
-    "false-negatives": "copies of a text are pushed apart",
-    "only-pulled": "all pairs have the same label: they are pulled together, and none apart",
-    "norms-too-large": "the embeddings are too long to be turned by their gradient",
-    "negatives-not-hard": "every negative is pushed alike: the temperature is too high",
-    "never-dissipating": "no anchor is ever done: a risk of overfitting",
-    "temperature-too-low": "the temperature is too low: anchors are done or push one negative only",
-    "nothing-left-to-learn": "most anchors were done before training, and no gain was measured",
-    "dissipated-early": "almost no anchor learns any more, from early on",
-    "losing-pull": "the pull is too weak to bring positives closer",
-    "anisotropic-start": "all embeddings point the same way to begin with",
-    "overfitting": "the dev score falls while training continues",
-    "spreading": "healthy: both similarities fall, because the embeddings spread out",
-    "not-enough-seen": "nothing was found, but there was too little to examine",
-}
-"""The meaning of each verdict, root causes first."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +51,12 @@ class Finding:
     """One fault of a run or a model.
 
     Attributes:
-        verdict: one of :data:`VERDICTS`.
+        verdict: the slug of a :class:`~isotrope.diagnostics.verdict.Verdict`.
         evidence: the numbers, the deciding ones first.
         source: paper and figure, or how the threshold was set.
         change: one concrete change, as a flag of the command line.
         detail: one or two sentences on the fault and why the change helps.
+        title: the verdict in one line.
     """
 
     verdict: str
@@ -88,6 +64,7 @@ class Finding:
     source: str
     change: str
     detail: str
+    title: str = ""
 
 
 @dataclass(frozen=True, repr=False)
@@ -164,53 +141,14 @@ class Diagnosis:
         blocks += [_block(i, finding) for i, finding in enumerate(self.findings, start=1)]
         blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
         if self.model:
-            blocks.append("\n".join(_wrapped(f"- {line}") for line in geometry_lines(self.model)))
+            blocks.append("\n".join(_wrapped(f"- {line}") for line in _geometry(self.model)))
         blocks += [_wrapped("examined: " + "; ".join(self.notes))] if self.notes else []
         return "\n\n".join(blocks)
 
 
-def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
-    """Return the diagnosis of a run on several data sets from that of each.
-
-    What is found of each of them alike, as of the dev score, is said once; anything else names its
-    data set.
-    """
-    first = next(iter(parts.values()))
-    order = list(VERDICTS)
-    findings = _merged({name: part.findings for name, part in parts.items()})
-    remarks = _merged({name: part.remarks for name, part in parts.items()})
-    numbers = [
-        replace(number, name=f"{name}: {number.name}", label=f"{name}, {number.words}")
-        for name, part in parts.items()
-        for number in part.numbers
-    ]
-    return replace(
-        first,
-        findings=tuple(sorted(findings, key=lambda finding: order.index(finding.verdict))),
-        remarks=() if findings else remarks,
-        numbers=() if findings else tuple(numbers),
-        notes=tuple(dict.fromkeys(note for part in parts.values() for note in part.notes)),
-    )
-
-
-def _merged(parts: Mapping[str, tuple[Finding, ...]]) -> tuple[Finding, ...]:
-    shared = set.intersection(*map(set, parts.values()))
-    named = (
-        replace(
-            finding,
-            detail=f"Data set {name}: {finding.detail}",
-            change=finding.change.replace("--objective.", f"--objective.{name}."),
-        )
-        for name, findings in parts.items()
-        for finding in findings
-        if finding not in shared
-    )
-    return (*(f for f in next(iter(parts.values())) if f in shared), *named)
-
-
 def _block(number: int, finding: Finding) -> str:
     lines = [
-        f"{number}. {finding.verdict}: {VERDICTS[finding.verdict]}",
+        f"{number}. {finding.verdict}: {finding.title}",
         _wrapped(finding.detail, "   "),
         *(f"   - {evidence}" for evidence in finding.evidence),
         _wrapped(f"source: {finding.source}", "   "),
@@ -236,3 +174,35 @@ def _plain(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
+    """Return the statistics of a model for a reader, a line each."""
+    lines = []
+    for side, assumed in (("positive", 0.05), ("negative", 0.10)):
+        (mean, std), cosines = found[f"{side}_angle"], found[f"{side}_cosine"]
+        if mean is not None and cosines is not None:
+            low, middle, high = cosines
+            lines.append(
+                f"angles with {side}s {mean:.2f} ± {std:.2f} radians (Li et al. 2024 assume "
+                f"± {assumed:.2f}); cosines {middle:.2f}, nine in ten from {low:.2f} to {high:.2f}"
+            )
+    if found["hardest_share"] is not None:
+        lines.append(
+            f"hardest negative: {found['hardest_share']:.0%} of InfoNCE's push at temperature 0.05"
+        )
+    if found["lemma_share"] is not None:
+        lines.append(f"a ratio of 1 meets Lemma 1 for {found['lemma_share']:.0%} of the anchors")
+    ratios = [f"{name} {value:.2f}" for name, value in found["ratios"].items() if value is not None]
+    lines += [f"dynamic ratios: {', '.join(ratios)}"] if ratios else []
+    if uncovered := found.get("uncovered"):
+        scores = ""
+        if uncovered["raw"] is not None:
+            raw, whitened = uncovered["raw"], uncovered["whitened"]
+            scores = (
+                f"{uncovered['score']} {raw:.2f} as it is, {whitened:.2f} whitened "
+                f"({whitened - raw:+.2f}, 95% interval {uncovered['low']:+.2f} to "
+                f"{uncovered['high']:+.2f}); "
+            )
+        lines.append(f"encoder {uncovered['kind']}: {scores}{uncovered['sentence']}")
+    return lines

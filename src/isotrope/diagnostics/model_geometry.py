@@ -1,6 +1,5 @@
 """What Li et al. (2024) measure of a model, on texts of the user's."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +10,7 @@ from isotrope.diagnostics.observe import measure
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.paradigm import registry
 
-__all__ = ["geometry_lines", "model_geometry"]
+__all__ = ["model_geometry"]
 
 _QUANTILES = (0.05, 0.5, 0.95)
 _DYNAMIC = ("arccon", "met")
@@ -51,35 +50,3 @@ def _quantiles(cosines: Tensor) -> list[float] | None:
     if not len(cosines):
         return None
     return [float(x) for x in cosines.quantile(torch.tensor(_QUANTILES, dtype=cosines.dtype))]
-
-
-def geometry_lines(found: Mapping[str, Any]) -> Sequence[str]:
-    """Return what :func:`model_geometry` has found for a reader, a line each."""
-    lines = []
-    for side, assumed in (("positive", 0.05), ("negative", 0.10)):
-        (mean, std), cosines = found[f"{side}_angle"], found[f"{side}_cosine"]
-        if mean is not None and cosines is not None:
-            low, middle, high = cosines
-            lines.append(
-                f"angles with {side}s {mean:.2f} ± {std:.2f} radians (Li et al. 2024 assume "
-                f"± {assumed:.2f}); cosines {middle:.2f}, nine in ten from {low:.2f} to {high:.2f}"
-            )
-    if found["hardest_share"] is not None:
-        lines.append(
-            f"hardest negative: {found['hardest_share']:.0%} of InfoNCE's push at temperature 0.05"
-        )
-    if found["lemma_share"] is not None:
-        lines.append(f"a ratio of 1 meets Lemma 1 for {found['lemma_share']:.0%} of the anchors")
-    ratios = [f"{name} {value:.2f}" for name, value in found["ratios"].items() if value is not None]
-    lines += [f"dynamic ratios: {', '.join(ratios)}"] if ratios else []
-    if uncovered := found.get("uncovered"):
-        scores = ""
-        if uncovered["raw"] is not None:
-            raw, whitened = uncovered["raw"], uncovered["whitened"]
-            scores = (
-                f"{uncovered['score']} {raw:.2f} as it is, {whitened:.2f} whitened "
-                f"({whitened - raw:+.2f}, 95% interval {uncovered['low']:+.2f} to "
-                f"{uncovered['high']:+.2f}); "
-            )
-        lines.append(f"encoder {uncovered['kind']}: {scores}{uncovered['sentence']}")
-    return lines

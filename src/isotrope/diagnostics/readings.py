@@ -7,13 +7,12 @@ import torch
 
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
-from isotrope.diagnostics.verdict import THRESHOLDS
+from isotrope.diagnostics.verdict import crosses
 from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.objective import Objective
 
 __all__ = [
     "collapsed_at_start",
-    "crosses",
     "dead_share_after_start",
     "dissipation_on_ideal",
     "further_evidence",
@@ -31,11 +30,6 @@ __all__ = [
 ]
 
 _IDEAL = 64  # anchors of the ideal batch: each is its own positive, orthogonal to all others
-
-
-def crosses(name: str, number: float | None) -> bool:
-    """Return whether a number is beyond the threshold of that name."""
-    return THRESHOLDS[name].crossed_by(number)
 
 
 def further_evidence(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:

@@ -13,7 +13,7 @@ from isotrope.diagnostics import doctor
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.evidence import datasets_of
 from isotrope.diagnostics.examine import examine
-from isotrope.diagnostics.findings import Diagnosis, together
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.uncover import Uncovered, uncover_records
 from isotrope.paradigm import registry
@@ -65,7 +65,7 @@ def diagnose(
         )
         for dataset in (datasets_of(Path(name)) if run else []) or [""]
     }
-    diagnosis = parts[""] if "" in parts else together(parts)
+    diagnosis = parts[""] if "" in parts else doctor.together(parts)
     if run:
         _keep(diagnosis, RunFolder(name).diagnosis)
     if not diagnosis.model or data is None:

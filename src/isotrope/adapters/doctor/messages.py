@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.diagnostics.anatomy import Anatomy, Row
-from isotrope.diagnostics.findings import HEALTHY, VERDICTS, Diagnosis
+from isotrope.diagnostics.findings import HEALTHY, Diagnosis
+from isotrope.diagnostics.verdicts import VERDICTS
 
 __all__ = ["at_the_end", "changed", "first_look", "on_the_card"]
 
@@ -81,7 +82,7 @@ def changed(step: int, diagnosis: Diagnosis) -> str:
 
 def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
     """Return the final line: the verdict, and the folder with the details."""
-    verdicts = [f"{v} ({VERDICTS[v]})" for v in diagnosis.verdict]
+    verdicts = [f"{v} ({VERDICTS[v].title})" for v in diagnosis.verdict]
     line = f"verdict: {', '.join(verdicts)}"
     if not diagnosis.healthy:
         line += f"; change: {diagnosis.findings[0].change}"
@@ -102,7 +103,7 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
         what += f", temperature {tau:.3g} (scale={1 / tau:.3g})" if tau else ""
         what += f", with {count:.0f} negatives an anchor" if count else ""
         sentences.append(f"{loss['name']} is {what}.")
-    verdicts = ", ".join(f"`{word}` ({VERDICTS[word]})" for word in diagnosis.verdict)
+    verdicts = ", ".join(f"`{word}` ({VERDICTS[word].title})" for word in diagnosis.verdict)
     pages = [f"`docs/diagnoses/{word}.md`" for word in diagnosis.verdict if word != HEALTHY]
     sentences.append(
         f"The verdict at the end is {verdicts}; it is explained in "

@@ -1,85 +1,287 @@
-"""Rules on the start and the end of training: anisotropy, nothing to learn, a falling dev score."""
+"""Verdicts on the course of a training: nothing to learn, a weak pull, a falling dev score."""
 
 import statistics
 
+from isotrope.diagnostics.advice import CONTRASTIVE, harder_negatives, is_contrastive
 from isotrope.diagnostics.evidence import RunEvidence
-from isotrope.diagnostics.findings import Evidence, Finding
+from isotrope.diagnostics.findings import Evidence
+from isotrope.diagnostics.observe import MEASURED
 from isotrope.diagnostics.readings import (
-    crosses,
+    dead_share_after_start,
     further_evidence,
     gained,
     learning_rate,
     lower_rate_flag,
+    parameters,
 )
-from isotrope.diagnostics.verdict import THRESHOLDS, compared
+from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
+from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
-__all__ = ["anisotropic_start", "nothing_left_to_learn", "overfitting"]
+__all__ = [
+    "ANISOTROPIC_START",
+    "DISSIPATED_EARLY",
+    "LOSING_PULL",
+    "NOTHING_LEFT_TO_LEARN",
+    "NOT_ENOUGH_SEEN",
+    "OVERFITTING",
+    "SPREADING",
+]
 
 _LOGGED_STEPS = 3  # the median of fewer is not judged
+_LEAST_DONE = 5  # logged steps before anchors that are done say anything
+_MOVED = 10  # logged steps before an angle is said to have risen
 
 
-def anisotropic_start(case: RunEvidence) -> Finding | None:
-    """Different texts have nearly one direction, and training, if any, has not changed that.
+def _done_at_first(case: RunEvidence) -> float | None:
+    dead = case.series("dead")
+    return dead[0] if len(dead) >= _LOGGED_STEPS else None
 
-    Image features after a ReLU have no negative entries: their cosines are always high.
-    """
-    cosine = None if case.probe is None or case.kind == "images" else case.probe["mean_cosine"]
-    if cosine is None or not crosses("mean_cosine", cosine):
-        return None
-    if case.rows and not crosses("spread", case.end("uniformity")):
-        return None
-    change = "--objective infonce (a short `isotrope train` from this encoder)"
+
+def _done_throughout(case: RunEvidence) -> float | None:
+    """Without a dev score the anchors alone decide, as for dissipated-early."""
+    dead = case.series("dead")
+    return statistics.median(dead) if dead and gained(case) is not None else None
+
+
+def _done_without_score(case: RunEvidence) -> Evidence | None:
+    done = case.series("dead")
+    return compared("dead_early", statistics.median(done)) if gained(case) is None else None
+
+
+def _active_without_score(case: RunEvidence) -> bool:
+    done = _done_without_score(case) if case.series("dead") else None
+    return done is not None and not crosses("dead_early", done.number)
+
+
+def _improved(case: RunEvidence) -> bool:
+    return case.judgement is not None and case.judgement.outcome == "improved"
+
+
+_GAIN = Threshold(
+    "gain",
+    "gain on the dev set",
+    "gain on the dev set, if there is one; dissipated-early needs it, too",
+    OURS,
+    below=1.0,
+    unit="points",
+    measure=gained,
+    optional=True,
+)
+
+NOTHING_LEFT_TO_LEARN = Verdict(
+    "nothing-left-to-learn",
+    "most anchors were done before training, and no gain was measured",
+    "Before the first update, the positives of most anchors were already much closer than all "
+    "negatives, and no gain was measured. The encoder already knows these data.",
+    "Most anchors had no gradient before training began, and the dev score did not rise. If "
+    "training itself brought them there, the verdict is dissipated-early.",
+    "Before the first update the positives of most anchors were already so much closer than all "
+    "negatives that this objective has nothing to change: the encoder knows these data. Harder "
+    "negatives or other data give it something to learn; more steps do not.",
+    (
+        Threshold(
+            "done_at_first",
+            "done (GD below 0.01) at the first logged step",
+            "anchors with GD < 0.01 at the first logged step, before any update",
+            NEWER,
+            above=0.5,
+            unit="of the anchors",
+            measure=_done_at_first,
+        ),
+        Threshold(
+            "done_throughout",
+            "done (GD below 0.01) throughout",
+            "anchors with GD < 0.01, median of the whole run; without a dev score it is the value "
+            "of dead_early",
+            NEWER,
+            above=0.75,
+            unit="of the anchors",
+            measure=_done_throughout,
+            optional=True,
+        ),
+        _GAIN,
+    ),
+    Change(
+        "--files HARDER (FILE with a third column of near but wrong texts, or with other data)",
+        "harder negatives or other data",
+        "mine_hard_negatives(dataset, model, ...) for a column of hard negatives, or other data",
+    ),
+    explains=("dissipated-early",),
+    unless=(_improved, _active_without_score),
+    shows=(_done_without_score, "dissipation", "positive_mean", "negative_mean"),
+)
+
+
+def _dead_early(case: RunEvidence) -> float | None:
+    return dead_share_after_start(case) if len(case.series("dead")) >= _LEAST_DONE else None
+
+
+def _harder(case: RunEvidence) -> str:
+    """Return the flag that keeps more anchors active."""
+    values = parameters(case)
+    margin, tau = values.get("margin"), values.get("temperature")
+    if isinstance(tau, float):
+        return f"--objective.temperature {2 * tau:g}"
+    if isinstance(margin, float):
+        return f"--objective.margin {1.5 * margin:g}"
+    return "--batch-size 256 (more negatives, and harder ones among them)"
+
+
+DISSIPATED_EARLY = Verdict(
+    "dissipated-early",
+    "almost no anchor learns any more, from early on",
+    "Soon after the start hardly any anchor still has a gradient, and the held-out score has not "
+    "risen. More steps will change nothing.",
+    "Hardly an anchor has a gradient after the first fifth, and the dev score has not gained.",
+    "Positives are so much closer than all negatives that the objective takes nearly every anchor "
+    "for done, almost from the start: more steps will change nothing.",
+    (
+        Threshold(
+            "dead_early",
+            "done (GD below 0.01) after the first fifth",
+            "anchors with GD < 0.01, median of the whole run after its first fifth",
+            f"GD below 0.01 as in the released code of Li et al., 2024; share {OURS}",
+            above=0.9,
+            unit="of the anchors",
+            measure=_dead_early,
+        ),
+        _GAIN,
+    ),
+    Change(_harder, harder_negatives, lambda case: harder_negatives(case, arguments=True)),
+    shows=("dissipation", "positive_mean", "negative_mean"),
+)
+
+
+def _closer(case: RunEvidence) -> bool:
+    risen = _risen(case, "positive_mean")
+    return risen is not None and crosses("positive_closer", risen)
+
+
+def _does_not_pull(case: RunEvidence) -> bool:
+    """A loss that is not one of ours and stops pulling at a margin loses nothing by it."""
+    ratio = case.end("ratio")
+    return case.objective is None and ratio is not None and crosses("pull", abs(ratio))
+
+
+def _risen_angle(case: RunEvidence) -> Evidence | None:
+    risen = _risen(case, "positive_mean")
+    return None if risen is None else Evidence("positive_angle_risen", risen, unit="rad")
+
+
+def _risen(case: RunEvidence, column: str) -> float | None:
+    """Return the angle at the end of the log minus that of its first step."""
+    values, end = case.series(column), case.end(column)
+    return end - values[0] if len(values) > 1 and end is not None else None
+
+
+LOSING_PULL = Verdict(
+    "losing-pull",
+    "the pull is too weak to bring positives closer",
+    "The positive pulls too weakly against the push of the negatives: a small step takes most "
+    "anchors away from their positives, and the angle to them does not fall.",
+    "The push outweighs the pull (Lemma 1 of Li et al., 2024), and positives come no closer.",
+    "A step takes most anchors away from their positives: for each push of the negatives the "
+    "positive pulls by less than the bound of Lemma 1.",
+    (
+        Threshold(
+            "above_bound",
+            "ratio above the bound of Lemma 1",
+            "anchors whose ratio exceeds the lower bound of Lemma 1",
+            f"Li et al., 2024, Lemma 1 and figure 8; share {OURS}",
+            below=0.5,
+            unit="of the active anchors",
+            measure=lambda case: case.end("above_bound"),
+        ),
+        Threshold(
+            "positive_closer",
+            "angle of positives, its change since the first logged step",
+            "the verdict is not reported if positives came closer by more than this",
+            NEWER,
+            below=-0.02,
+            unit="rad",
+        ),
+        Threshold(
+            "pull",
+            "ratio (R) at the end",
+            "for a loss that is not one of ours, the verdict is not reported below this: R at the "
+            "end; a loss that stops pulling at a margin loses nothing by it",
+            OURS,
+            below=0.01,
+        ),
+    ),
+    Change(
+        "--objective.ratio 1.5",
+        "a loss with the positive in its softmax",
+        f"{CONTRASTIVE}(model), whose pull equals its push",
+    ),
+    unless=(_closer, _does_not_pull),
+    shows=(_risen_angle, "ratio", "positive_mean", "negative_mean"),
+)
+
+
+def _mean_cosine(case: RunEvidence) -> float | None:
+    return None if case.probe is None else case.probe["mean_cosine"]
+
+
+def _spread_by_training(case: RunEvidence) -> bool:
+    return bool(case.rows) and not crosses("spread", case.end("uniformity"))
+
+
+def _contrastive_training(case: RunEvidence) -> str:
+    """A contrastive training that has changed nothing may have had too low a rate."""
     if case.rows and case.objective is not None and case.objective.name == "infonce":
         rate = learning_rate(case)
-        change = f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
-    return Finding(
-        "anisotropic-start",
-        (compared("mean_cosine", cosine), *further_evidence(case, "uniformity", "effective_rank")),
-        THRESHOLDS["mean_cosine"].source,
-        change,
-        "Different texts have nearly one direction, as in a language model that was never trained "
-        "to compare texts: until it is, cosines tell little apart.",
-    )
+        return f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"
+    return "--objective infonce (a short `isotrope train` from this encoder)"
 
 
-def nothing_left_to_learn(case: RunEvidence) -> Finding | None:
-    """Most anchors had no gradient before training began, and the dev score did not rise.
+def _short_training(case: RunEvidence, *, loss: str = "") -> str:
+    if not is_contrastive(case):
+        return f"a short training with {loss}" if loss else "a short contrastive training"
+    rate = case.setting("learning-rate")
+    if rate is None:
+        return "ten times the learning rate"
+    return f"learning_rate={10 * float(rate):.2g} (now {float(rate):g})"
 
-    If training itself brought them there, the verdict is dissipated-early.
-    """
-    dead, gain = case.series("dead"), gained(case)
-    if len(dead) < _LOGGED_STEPS or not crosses("done_at_first", dead[0]):
-        return None
-    # without a dev score the anchors alone decide, as for dissipated-early
-    name = "dead_early" if gain is None else "done_throughout"
-    helped = case.judgement is not None and case.judgement.outcome == "improved"
-    if helped or (gain is not None and not crosses("gain", gain)):
-        return None
-    throughout = statistics.median(dead)
-    if not crosses(name, throughout):
-        return None
-    return Finding(
-        "nothing-left-to-learn",
-        (
-            compared("done_at_first", dead[0]),
-            compared(name, throughout),
-            *([] if gain is None else [compared("gain", gain)]),
-            *further_evidence(case, "dissipation", "positive_mean", "negative_mean"),
+
+ANISOTROPIC_START = Verdict(
+    "anisotropic-start",
+    "all embeddings point the same way to begin with",
+    "Different texts have nearly the same direction to begin with, as in a language model that was "
+    "never trained to compare texts. Cosines say little until that changes.",
+    "Different texts have nearly one direction, and training, if any, has not changed that. Image "
+    "features after a ReLU have no negative entries, so their cosines are always high.",
+    "Different texts have nearly one direction, as in a language model that was never trained to "
+    "compare texts: until it is, cosines tell little apart.",
+    (
+        Threshold(
+            "mean_cosine",
+            "mean cosine of different texts",
+            "mean cosine of different texts",
+            f"about 0.5 in raw BERT (Li et al., 2024, figure 5); value {OURS}",
+            above=0.6,
+            measure=_mean_cosine,
         ),
-        THRESHOLDS["done_at_first"].source,
-        "--files HARDER (FILE with a third column of near but wrong texts, or with other data)",
-        "Before the first update the positives of most anchors were already so much closer than "
-        "all negatives that this objective has nothing to change: the encoder knows these data. "
-        "Harder negatives or other data give it something to learn; more steps do not.",
-    )
+        Threshold(
+            "spread",
+            "uniformity at the end (0: one point, -4: even)",
+            "for a training, in place of negatives-not-hard: uniformity at the end",
+            ZOO,
+            above=-1.0,
+        ),
+    ),
+    Change(
+        _contrastive_training,
+        _short_training,
+        lambda case: _short_training(case, loss=f"{CONTRASTIVE}(model)"),
+    ),
+    texts_only=True,
+    unless=(_spread_by_training,),
+    shows=("uniformity", "effective_rank"),
+)
 
 
-def overfitting(case: RunEvidence) -> Finding | None:
-    """The dev score falls from its best while training continues.
-
-    A score that never rose counts unless its fall is within the noise of the dev set, by the paired
-    bootstrap that judges the run.
-    """
+def _overfitting(case: RunEvidence) -> Found | None:
     if len(case.scores) < 2:
         return None
     step, best = max(case.scores, key=lambda pair: (pair[1], -pair[0]))
@@ -90,8 +292,7 @@ def overfitting(case: RunEvidence) -> Finding | None:
     never_rose = step == case.scores[0][0]
     if never_rose and case.judgement is not None and case.judgement.outcome == "within noise":
         return None
-    return Finding(
-        "overfitting",
+    return Found(
         (
             compared(name, best - last),
             Evidence("best_score", best),
@@ -99,8 +300,130 @@ def overfitting(case: RunEvidence) -> Finding | None:
             Evidence("best_step", step),
             *further_evidence(case, "loss", "dissipation"),
         ),
-        THRESHOLDS[name].source,
-        lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
         "The score on held-out data has fallen from its best while training went on."
         + (" It never rose at all." if never_rose else ""),
+        lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
     )
+
+
+OVERFITTING = Verdict(
+    "overfitting",
+    "the dev score falls while training continues",
+    "The score on held-out data fell from its best while training went on. The best checkpoint was "
+    "saved, so nothing is lost.",
+    "The dev score falls from its best while training continues. A score that never rose counts "
+    "unless its fall is within the noise of the dev set, by the paired bootstrap that judges the "
+    "run.",
+    thresholds=(
+        Threshold(
+            "dev_fall",
+            "best dev score minus the last",
+            "for text: best dev score minus the last",
+            OURS,
+            above=1.5,
+            unit="points",
+        ),
+        Threshold(
+            "dev_fall_images",
+            "best dev score minus the last",
+            "for images: best kNN accuracy minus the last",
+            OURS,
+            above=5.0,
+            unit="points",
+        ),
+    ),
+    change=Change(
+        loop="fewer steps, or the checkpoint of the best score",
+        sentence_transformers='load_best_model_at_end=True with eval_strategy="steps", or fewer '
+        "num_train_epochs",
+    ),
+    when=_overfitting,
+)
+
+
+def _spreading(case: RunEvidence) -> Found | None:
+    if len(case.series("positive_mean")) < _MOVED:
+        return None
+    positive, negative = _risen(case, "positive_mean"), _risen(case, "negative_mean")
+    above = case.end("above_bound")
+    if above is None or positive is None or negative is None or crosses("above_bound", above):
+        return None
+    if not crosses("both_fall", positive) or negative <= positive:
+        return None
+    return Found(
+        (
+            compared("both_fall", positive),
+            Evidence("negative_angle_risen", negative, unit="rad"),
+            compared("above_bound", above),
+            *further_evidence(case, "ratio", "positive_mean", "negative_mean"),
+        ),
+        decided_by="above_bound",
+    )
+
+
+SPREADING = Verdict(
+    "spreading",
+    "healthy: both similarities fall, because the embeddings spread out",
+    "Nothing is wrong. The similarity of positives falls and that of negatives falls further, "
+    "because the embeddings, which began near each other, spread out.",
+    "Positives and negatives move apart, negatives more, and the pull is above Lemma 1's bound. "
+    "This is not a fault. Where all embeddings began near each other, every similarity falls while "
+    "they spread out; what counts is that positives stay ahead.",
+    "Positives and negatives are both less similar than at first, negatives by more: the "
+    "embeddings spread out. The pull is strong enough to bring positives closer.",
+    (
+        Threshold(
+            "both_fall",
+            "angle of positives, its change since the first logged step",
+            "mean angle of positives at the end minus that at the first logged step, if that of "
+            "negatives has risen by more",
+            "our choice; it decides between two words for healthy",
+            above=0.05,
+            unit="rad",
+        ),
+    ),
+    Change("none"),
+    when=_spreading,
+    only_if_healthy=True,
+    is_fault=False,
+)
+
+
+def _not_enough_seen(case: RunEvidence) -> Found | None:
+    is_model = case.probe is not None and not case.rows and not case.settings
+    steps = sum(any(row.get(name) is not None for name in MEASURED) for row in case.rows)
+    if is_model or not crosses("logged_steps", steps):
+        return None
+    evidence = (compared("logged_steps", steps),)
+    if steps or len(case.rows) <= 1:
+        return Found(evidence)
+    return Found(
+        evidence,
+        "The loss was seen, but no embeddings: whether the training is healthy is not known.",
+        "an encoder that makes one vector for each text",
+    )
+
+
+NOT_ENOUGH_SEEN = Verdict(
+    "not-enough-seen",
+    "nothing was found, but there was too little to examine",
+    "Nothing was found, but the training logged fewer than three steps, which is too few to call "
+    "it healthy.",
+    "Hardly a step of the training was logged: too little to call it healthy.",
+    "Nothing was found, but too few steps were logged to say whether this training is healthy.",
+    (
+        Threshold(
+            "logged_steps",
+            "logged steps",
+            "for a training: logged steps",
+            "the course of a training is a first step, a last one, and one between them",
+            below=3,
+        ),
+    ),
+    Change(
+        "--log-every 1 (or train longer, then diagnose again)",
+        "Doctor(every=1), or a longer training, and embeddings of one vector a text",
+    ),
+    when=_not_enough_seen,
+    only_if_healthy=True,
+)

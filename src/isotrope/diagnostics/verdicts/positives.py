@@ -1,70 +1,147 @@
-"""Rules on positives: identical views, unrelated pairs, false negatives, nothing that pushes."""
+"""Verdicts on the pairs of a batch: no negatives, identical views, unrelated pairs."""
 
+from isotrope.diagnostics.advice import larger_batch
 from isotrope.diagnostics.evidence import RunEvidence
-from isotrope.diagnostics.findings import Finding
-from isotrope.diagnostics.readings import (
-    collapsed_at_start,
+from isotrope.diagnostics.findings import Evidence
+from isotrope.diagnostics.readings import collapsed_at_start, further_evidence, pushing, separation
+from isotrope.diagnostics.verdict import (
+    THRESHOLDS,
+    Change,
+    Found,
+    Threshold,
+    Verdict,
+    compared,
     crosses,
-    further_evidence,
-    separation,
 )
-from isotrope.diagnostics.verdict import THRESHOLDS, compared
+from isotrope.diagnostics.verdicts.sources import NEWER, ZOO
 
-__all__ = ["dead_views", "false_negatives", "only_pulled", "unrelated_positives"]
+__all__ = ["DEAD_VIEWS", "NO_NEGATIVES", "UNRELATED_POSITIVES"]
 
 
-def dead_views(case: RunEvidence) -> Finding | None:
-    """Both views are equal: every angle to a positive is 0, without a collapse."""
+def _no_negatives(case: RunEvidence) -> Found | None:
+    """The loss and gradient are 0 from the first step; a loss of pairs has a gradient."""
+    paired = [row for row in case.rows if row.get("positive_mean") is not None]
+    if not paired:
+        return None
+    share = sum(row.get("negative_mean") is None for row in paired) / len(paired)
+    if not crosses("without_negatives", share):
+        return None
+    gradient = case.end("embedding_gradient")
+    if case.objective is None and not crosses("gradient_alone", gradient):
+        return None
+    if case.objective is not None and not pushing(case.objective):
+        return None
+    size = case.batch_size
+    gradients = [] if gradient is None or case.objective is not None else [gradient]
+    return Found(
+        (
+            compared("without_negatives", share),
+            *(compared("gradient_alone", number) for number in gradients),
+            *([] if size is None else [Evidence("batch_size", size)]),
+            *further_evidence(case, "loss"),
+        ),
+        change="--batch-size 64"
+        if size == 1
+        else f"--batch-size {max(64, size or 0)}, and more than one group in a batch (--groups)",
+    )
+
+
+def _batch_with_negatives(case: RunEvidence, *, arguments: bool = False) -> str:
+    larger = larger_batch(case, arguments=arguments)
+    return (
+        larger if case.batch_size == 1 else f"{larger}, or a column of hard negatives in the data"
+    )
+
+
+NO_NEGATIVES = Verdict(
+    "no-negatives",
+    "no anchor has a negative: there is nothing to tell it from",
+    "No anchor of a batch has a negative, so a contrastive loss is 0 and teaches nothing. A loss "
+    "of 0 does not mean that anything has been learnt.",
+    "A contrastive loss gets batches of one row, or of one group: there are no negatives. Its "
+    "loss and gradient are then 0 from the first step on. A loss of pairs still has a gradient, "
+    "and is exempt.",
+    "No anchor of a batch has a negative, so that a loss that tells positives from negatives is 0 "
+    "and teaches nothing. That it is 0 does not mean that anything has been learnt.",
+    (
+        Threshold(
+            "without_negatives",
+            "batches in which no anchor has a negative",
+            "steps of a batch in which no anchor has a negative",
+            "nothing to set: a batch of one, or of one group, has none at all",
+            above=0.5,
+            unit="of the logged steps",
+        ),
+        Threshold(
+            "gradient_alone",
+            "mean gradient of an anchor",
+            "for a loss that is not one of ours: mean gradient of an anchor; a loss of pairs has "
+            "one, and needs no negatives",
+            "0 of a softmax over the positive alone, up to rounding",
+            below=1e-6,
+        ),
+    ),
+    Change(
+        loop=_batch_with_negatives,
+        sentence_transformers=lambda case: _batch_with_negatives(case, arguments=True),
+    ),
+    explains=(
+        *("collapsed", "nothing-left-to-learn", "dissipated-early", "dimensional-collapse"),
+        *("false-negatives", "norms-too-large", "negatives-not-hard", "never-dissipating"),
+        *("losing-pull", "anisotropic-start", "overfitting"),
+    ),
+    when=_no_negatives,
+)
+
+
+def _largest_view_angle(case: RunEvidence) -> float | None:
     angles = case.series("positive_mean")
     if not angles and case.objective is not None and case.probe is not None:
         angles = [x for x in [case.probe.get("positive_mean")] if x is not None]
-    if not angles or not crosses("view_angle", max(angles)) or collapsed_at_start(case):
-        return None
-    return Finding(
-        "dead-views",
-        (compared("view_angle", max(angles)), *further_evidence(case, "negative_mean", "dead")),
-        THRESHOLDS["view_angle"].source,
+    return max(angles, default=None)
+
+
+DEAD_VIEWS = Verdict(
+    "dead-views",
+    "the two views of a text are the same",
+    "The two views of a text are exactly the same vector. The positive is at distance 0 before "
+    "training begins, so it cannot teach anything.",
+    "Both views are equal: every angle to a positive is 0, without a collapse.",
+    "The two views of a text are the same vector, so that positives teach nothing: what makes "
+    "them differ (dropout, augmentation) is switched off.",
+    (
+        Threshold(
+            "view_angle",
+            "largest angle between the two views of a text",
+            "mean angle of an anchor and its positive, the largest of all logged steps",
+            f"0 without dropout, up to rounding; {ZOO}",
+            below=0.001,
+            unit="rad",
+            measure=_largest_view_angle,
+        ),
+    ),
+    Change(
         "--dropout 0.1",
-        "The two views of a text are the same vector, so that positives teach nothing: what makes "
-        "them differ (dropout, augmentation) is switched off.",
-    )
+        "two different texts a row, or dropout that is switched on",
+        "a second column with another text, or a model whose dropout is not 0",
+    ),
+    explains=("nothing-left-to-learn", "dissipated-early", "false-negatives", "losing-pull"),
+    unless=(collapsed_at_start,),
+    shows=("negative_mean", "dead"),
+)
 
 
-def only_pulled(case: RunEvidence) -> Finding | None:
-    """A loss of labelled pairs gets one kind of label: every pair is pulled, and none apart.
-
-    Where labels differ, pairs that belong apart may be done, and then none is pushed either.
-    """
-    pulled = case.end("pulled")
-    if pulled is None or not crosses("pulled", pulled) or case.series("label_gap"):
-        return None
-    return Finding(
-        "only-pulled",
-        (compared("pulled", pulled), *further_evidence(case, "uniformity", "std", "loss")),
-        THRESHOLDS["pulled"].source,
-        "--objective infonce (its negatives are the other rows of the batch)",
-        "All pairs have the same label, and this loss compares a pair with nothing else: it is "
-        "smallest where all texts are one point.",
-    )
-
-
-def unrelated_positives(case: RunEvidence) -> Finding | None:
-    """Before training real pairs are closer than chance; those of a shuffled file are not.
-
-    Of a loss of labelled pairs, those of the higher labels are farther apart. Crops of one image
-    are related by construction, even if a random encoder does not show it.
-    """
+def _unrelated_positives(case: RunEvidence) -> Found | None:
+    """Crops of one image are related by construction, even if a random encoder hides it."""
     if case.kind == "images":
         return None
     gap = case.first("label_gap")
     if crosses("label_gap", gap) and gap is not None:
-        return Finding(
-            "unrelated-positives",
+        return Found(
             (compared("label_gap", gap), *further_evidence(case, "loss")),
-            THRESHOLDS["label_gap"].source,
-            "--columns ANCHOR,POSITIVE (labels that are larger for pairs that belong together)",
             "Pairs with the higher labels are farther apart than those with the lower ones: the "
             "labels seem to be distances, or 1 to stand for what differs.",
+            "--columns ANCHOR,POSITIVE (labels that are larger for pairs that belong together)",
         )
     at_first = separation(case.rows[0] if case.rows else None)
     sampled = separation(case.start if case.start is not None else case.probe)
@@ -74,36 +151,59 @@ def unrelated_positives(case: RunEvidence) -> Finding | None:
     # one batch is a small sample: only a clear separation overrules the finding
     if at_first is not None and at_first > 2 * THRESHOLDS["separation"].value:
         return None
-    return Finding(
-        "unrelated-positives",
-        (
-            compared("separation", decided),
-            *further_evidence(case, "positive_mean", "negative_mean", "loss"),
+    columns = ("positive_mean", "negative_mean", "loss")
+    return Found((compared("separation", decided), *further_evidence(case, *columns)))
+
+
+def _belonging(case: RunEvidence, *, arguments: bool = False) -> str:
+    if case.first("label_gap") is not None:
+        return "1 - label: labels that are larger for pairs that belong together"
+    if arguments:
+        return (
+            "columns in the order (anchor, positive, negative): use train_dataset.select_columns"
+            "([...]); if the order is right, rows whose texts belong together"
+        )
+    return "rows whose texts belong together"
+
+
+UNRELATED_POSITIVES = Verdict(
+    "unrelated-positives",
+    "a positive is no closer than any negative",
+    "Before training, a positive is no closer to its anchor than any other text. Real pairs are "
+    "closer; the columns or lines of the file seem to be mixed up.",
+    "Before training real pairs are closer than chance; those of a shuffled file are not. For a "
+    "loss of labelled pairs, those with the higher labels are farther apart. Crops of one image "
+    "are related by construction, even if a random encoder does not show it.",
+    "A positive is no closer to its anchor than any negative is: the pairs seem to be mixed up. "
+    "The loss stays where guessing is, or falls by learning pairs by heart.",
+    (
+        Threshold(
+            "separation",
+            "lead of positives over negatives before training",
+            "(mean angle to negatives - to positives) / deviation of either, before training",
+            ZOO,
+            below=0.15,
+            unit="standard deviations",
         ),
-        THRESHOLDS["separation"].source,
+        Threshold(
+            "label_gap",
+            "lead of pairs with high labels at the first logged step",
+            "for labelled pairs: mean angle of those below the mean label minus that of the "
+            "others, at the first logged step",
+            f"two standard errors of 8 pairs on either side; {NEWER}",
+            below=-1.0,
+            unit="standard deviations",
+        ),
+    ),
+    Change(
         "--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)",
-        "A positive is no closer to its anchor than any negative is: the pairs seem to be mixed "
-        "up. The loss stays where guessing is, or falls by learning pairs by heart.",
-    )
-
-
-def false_negatives(case: RunEvidence) -> Finding | None:
-    """Copies of a text are pushed apart; images are exempt, as different ones may look alike."""
-    if case.kind == "images":
-        return None
-    numbers = {
-        "copies": None if case.probe is None else case.probe.get("copies"),
-        "false_negatives": case.end("false_negatives"),
-    }
-    evidence = [compared(k, v) for k, v in numbers.items() if v is not None and crosses(k, v)]
-    if not evidence:
-        return None
-    return Finding(
-        "false-negatives",
-        (*evidence, *further_evidence(case, "dead", "hardest_share", "positive_mean")),
-        THRESHOLDS[evidence[0].name].source,
-        "train on a file without these copies (`sort -u`, after removing what only numbers them)",
-        "Many texts have a copy that counts as a negative, so that training pushes apart what "
-        "means the same. `isotrope train` keeps exact copies out, and those that differ in case "
-        "and punctuation only. Ignore this if the words in which the texts differ matter.",
-    )
+        _belonging,
+        lambda case: _belonging(case, arguments=True),
+    ),
+    explains=(
+        *("diverging", "collapsed", "never-dissipating", "dimensional-collapse"),
+        *("false-negatives", "norms-too-large", "negatives-not-hard", "losing-pull"),
+        *("anisotropic-start", "overfitting"),
+    ),
+    when=_unrelated_positives,
+)
