@@ -180,18 +180,15 @@ def audit_images(
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
     from isotrope.encoders.image import ImageEncoder
-    from isotrope.training.fit_text import by_name, python_messages
+    from isotrope.training.fit_text import by_name
     from isotrope.training.images.settings import ImageSettings
 
     own = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own is None else own.name
-    with python_messages(ImageSettings):
-        read = ImageSettings.read(
-            {"data": data, "encoder": name, "output": "none", **by_name(settings)}, python=True
-        )
-        return audit_pictures(
-            read, own_encoder=own, suspect=suspect, output=output, progress=progress
-        )
+    read = ImageSettings.read(
+        {"data": data, "encoder": name, "output": "none", **by_name(settings)}
+    )
+    return audit_pictures(read, own_encoder=own, suspect=suspect, output=output, progress=progress)
 
 
 def audit_pictures(

@@ -22,7 +22,7 @@ CASES = {
     "train texts.txt --output new --objective infonec": "did you mean 'infonce'?",
     "train texts.txt --output new --objective.temprature 1": "did you mean 'temperature'?",
     "train texts.txt --output new --learningrate 1": "did you mean --learning-rate?",
-    "train texts.txt --output new --batch-size 0": "--batch-size: input should be greater",
+    "train texts.txt --output new --batch-size 0": "--batch-size 0: input should be greater",
     "train texts.txt --output new --dev nowhere.tsv": "nowhere.tsv: no such file",
     "train texts.txt --output new --plugin nowhere.py": "nowhere.py: no such file",
     "train pairs.csv --output new --columns question": "no column 'question'; found 'anchor', 'pos",

@@ -57,7 +57,7 @@ def test_train_refuses_an_unknown_backend(run, trained: Path, tmp_path: Path) ->
     found = run("train", trained / "corpus.txt", "--output", tmp_path / "x", "--backend", "fast")
     assert found.code == 2
     assert (
-        "--backend: input should be 'auto', 'eager', 'rowblock', 'bfloat16' or 'triton'"
+        "--backend fast: input should be 'auto', 'eager', 'rowblock', 'bfloat16' or 'triton'"
         in found.err
     )
     assert not (tmp_path / "x").exists()

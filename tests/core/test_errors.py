@@ -1,8 +1,19 @@
 """Errors a user can cause: their messages, and the nearest name."""
 
+import pickle
+
 import pytest
 
-from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.errors import (
+    DataError,
+    FolderError,
+    InputError,
+    MissingExtra,
+    ModelError,
+    SettingError,
+    nearest,
+)
+from isotrope.core.spelling import as_flag, as_key, named, spell, spelled
 
 
 def test_a_missing_extra_says_what_to_install() -> None:
@@ -29,3 +40,53 @@ def test_nearest(word: str, expected: str) -> None:
 def test_nearest_takes_any_iterable_and_none_is_near_in_an_empty_one() -> None:
     assert nearest("infonec", iter({"infonce": 1})) == " (did you mean 'infonce'?)"
     assert nearest("infonce", []) == ""
+
+
+def test_each_surface_spells_settings_in_its_own_words() -> None:
+    error = SettingError("mixes", setting="matryoshka", value=[64, 32], remedy="add `--head none`")
+    assert str(error) == "matryoshka='64 32': mixes; add head='none'"
+    with spelled(as_flag):
+        assert str(error) == "--matryoshka 64 32: mixes; add --head none"
+    error = SettingError("is unknown", setting="learning_rte", source="run.yaml")
+    assert str(error) == "run.yaml: learning-rte is unknown"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "spellings"),
+    [
+        (
+            "learning_rate",
+            1e-5,
+            ("--learning-rate 1e-05", "learning-rate: 1e-05", "learning_rate=1e-05"),
+        ),
+        ("lora", "RANK", ("--lora RANK", "lora: RANK", "lora=RANK")),
+        ("linear", False, ("--no-linear", "no-linear", "linear=False")),
+        ("resume", True, ("--resume", "resume", "resume=True")),
+        ("dev", None, ("--dev", "dev", "dev")),
+        (
+            "objective.margin",
+            0.3,
+            (
+                "--objective.margin 0.3",
+                "objective.margin: 0.3",
+                "objective_settings={'margin': 0.3}",
+            ),
+        ),
+    ],
+)
+def test_spellings(name: str, value: object, spellings: tuple[str, ...]) -> None:
+    for spelling, expected in zip((as_flag, as_key, None), spellings, strict=True):
+        assert spell(f"use {named(name, value)}, say", spelling) == f"use {expected}, say"
+
+
+def test_errors_survive_the_way_between_processes() -> None:
+    for error in (
+        SettingError("is odd", setting="lora", value=3, remedy="leave it out"),
+        DataError("is empty", path="a.txt", line=3),
+        ModelError("holds no weights", model="runs/a"),
+        FolderError("is a file", path="runs/a", remedy="give a folder"),
+        MissingExtra("peft", extra="lora"),
+    ):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), vars(again), str(again)) == (type(error), vars(error), str(error))
+    assert str(DataError("is empty", path="a.txt", line=3)) == "a.txt, line 3 is empty"

@@ -70,7 +70,7 @@ def test_a_second_process_is_refused_and_touches_nothing(tmp_path: Path) -> None
         before = seen(tmp_path)
         expected = (
             rf"^another process is training in x \(process {process.pid} on .+\); wait for it, "
-            r"stop it, or choose another --output \(or so\)$"
+            r"stop it, or choose another output \(or so\)$"
         )
         with (
             pytest.raises(InputError, match=expected),

@@ -73,11 +73,11 @@ class TestOwnPictures:
 
     def test_pictures_that_are_gone_or_others(self, run, data):
         moved = data.rename(data.with_name("moved.npz"))
-        with pytest.raises(InputError, match=r"are not at .*blobs.npz any more.*--labels FOLDER"):
+        with pytest.raises(InputError, match=r"are not at .*blobs.npz any more.*labels=FOLDER"):
             own_images(run)
         assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
         write_pictures(data, seed=1)
-        with pytest.raises(InputError, match=r"are not those that .* was trained on .*--labels"):
+        with pytest.raises(InputError, match=r"are not those that .* was trained on .*labels="):
             own_images(run)
 
     def test_no_labels_or_test_part(self, tmp_path):

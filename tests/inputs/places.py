@@ -29,7 +29,7 @@ def _resumed() -> Iterator[Case]:
         ),
         "unknown settings": (
             {"config.yaml": "files: [x.txt]\noutput: run\nspeed: 3\n"},
-            "unknown setting 'speed'",
+            "speed: unknown setting",
         ),
         "a result that is no JSON": ({"result.json": "{"}, "is not a result of isotrope"),
         "a result that is a list": ({"result.json": "[1]"}, "is not a result of isotrope"),

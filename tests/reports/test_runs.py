@@ -86,7 +86,7 @@ def test_damaged_file_is_named(tmp_path: Path, file: str, text: str | bytes, mes
 
 
 def test_missing_files(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nowhere is not a folder; give the --output folder"):
+    with pytest.raises(InputError, match="nowhere is not a folder; give the output folder"):
         read_run(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"cannot read .*metrics\.csv: no such file"):
         read_run(tmp_path)

@@ -93,8 +93,8 @@ def test_a_sweep_tries_it_beside_numbers(
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"head": "mlp"}, "looks at the encoder without head=mlp, which|without head='mlp', which"),
-        ({"encoder": "scratch"}, "one from scratch has not: give a number"),
+        ({"head": "mlp"}, "embeds without head='mlp', which"),
+        ({"encoder": "scratch"}, "from scratch has learnt nothing to audit; give a number"),
         ({"objective": "mpt"}, "objective mpt has no temperature to be found"),
         ({"objective": "dcl"}, "dissipation of dcl does not depend on its temperature"),
         ({"objective": "vicreg"}, "vicreg"),
@@ -127,7 +127,7 @@ def test_a_folder_that_is_taken_is_refused_before_anything_is_embedded(
 ) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
-    settings = TrainSettings.read({**given, "files": [str(file)]}, python=True)
+    settings = TrainSettings.read({**given, "files": [str(file)]})
     Path(settings.output).mkdir()
     (Path(settings.output) / "notes.txt").write_text("mine")
     with pytest.raises(InputError, match="is not empty"):

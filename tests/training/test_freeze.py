@@ -7,12 +7,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from isotrope.core.errors import InputError
 from isotrope.encoders.heads import LinearHead
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import check, module_of
+from tests.refused import refused_setting
 
 from .conftest import sentences
 from .tiny_images import plan
@@ -87,16 +87,17 @@ def test_without_a_module_of_embeddings_the_word_vectors_alone_are_frozen(base: 
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("more", "setting", "value"),
     [
-        ({"encoder": "scratch"}, "freeze='embeddings' keeps the encoder's own word vectors"),
-        ({"lora": 2}, "lora keeps all of the encoder's own weights as they are"),
-        ({"freeze": "layers"}, "freeze: input should be 'none' or 'embeddings'"),
-        ({"head": "tanh"}, "head: input should be 'mlp', 'linear' or 'none'"),
+        ({"encoder": "scratch"}, "freeze", "embeddings"),
+        ({"lora": 2}, "freeze", "embeddings"),
+        ({"freeze": "layers"}, "freeze", "layers"),
+        ({"head": "tanh"}, "head", "tanh"),
     ],
 )
-def test_bad_input_leaves_nothing_behind(frozen: dict, more: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+def test_bad_input_leaves_nothing_behind(
+    frozen: dict, more: dict, setting: str, value: str
+) -> None:
+    with refused_setting(setting, value=value):
         fit(**{**frozen, **more})
-    assert "\n" not in str(caught.value)
     assert not Path(frozen["output"]).exists()

@@ -141,7 +141,7 @@ def test_the_dev_score_counts_any_row_of_the_group_as_found(
     scores = {}
     for groups in ("label", None):
         settings = TrainSettings.read(
-            {**given, "files": [str(file)], "groups": groups, "holdout": 0.5}, python=True
+            {**given, "files": [str(file)], "groups": groups, "holdout": 0.5}
         )
         records = read([file], groups=groups)
         store = store_of(settings, encoder_of(settings), tmp_path / str(groups), records)

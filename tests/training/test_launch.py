@@ -220,16 +220,16 @@ def refused(**changed: object) -> str:
 
 
 def test_devices_that_are_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "--batch-size 3 leaves some of 4 processes without an input; use" in refused(
+    assert "batch_size=3 leaves some of 4 processes without an input; use" in refused(
         devices=4, batch_size=3, device="cpu"
     )
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("cuda"))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     assert refused(devices=2) == (
-        "--devices 2: this machine has 1 GPU; use --devices 1, or --device cpu"
+        "devices=2: this machine has 1 GPU; use devices=1, or device='cpu'"
     )
     monkeypatch.setattr("isotrope.training.run.find_device", lambda _: torch.device("mps"))
-    assert "an Apple GPU is one device; add --device cpu" in refused(devices=2)
+    assert "an Apple GPU is one device; add device='cpu'" in refused(devices=2)
 
 
 def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:

@@ -233,6 +233,6 @@ def test_a_logger_is_named_on_the_command_line(
     assert "logger:\n- tensorboard\n- mlflow\n" in capsys.readouterr().out
     assert guarded([*line, "comet"]) == 2
     assert (
-        "--logger: input should be 'tensorboard', 'trackio', 'wandb' or 'mlflow'"
+        "--logger comet: input should be 'tensorboard', 'trackio', 'wandb' or 'mlflow'"
         in capsys.readouterr().err
     )

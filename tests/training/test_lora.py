@@ -20,6 +20,7 @@ from isotrope.training import simcse
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import check, module_of
+from tests.refused import refused_setting
 
 from .conftest import sentences
 from .interrupted import power_cut
@@ -201,20 +202,19 @@ def test_the_seed_decides_the_matrices(base: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "setting"),
     [
-        ({"lora": None, "lora_alpha": 8}, "lora_alpha needs lora=RANK"),
-        ({"lora": None, "lora_targets": ["query"]}, "lora_targets needs lora=RANK"),
-        ({"encoder": "scratch"}, "one from scratch has none worth keeping"),
-        ({"lora_targets": ["query,valeu"]}, r"no linear layer of this name \(did you mean 'value'"),
-        ({"lora": 0}, "lora: input should be greater than or equal to 1"),
-        ({"lora_targets": ["a,,b"]}, "one of the names is empty"),
+        ({"lora": None, "lora_alpha": 8}, "lora_alpha"),
+        ({"lora": None, "lora_targets": ["query"]}, "lora_targets"),
+        ({"encoder": "scratch"}, "lora"),
+        ({"lora_targets": ["query,valeu"]}, "lora_targets"),
+        ({"lora": 0}, "lora"),
+        ({"lora_targets": ["a,,b"]}, "lora_targets"),
     ],
 )
-def test_bad_input_leaves_nothing_behind(lora: dict, changed: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message) as caught:
+def test_bad_input_leaves_nothing_behind(lora: dict, changed: dict, setting: str) -> None:
+    with refused_setting(setting):
         fit(**{**lora, **changed})
-    assert "\n" not in str(caught.value)
     assert not Path(lora["output"]).exists()
 
 
@@ -231,7 +231,7 @@ def test_a_layer_that_can_have_none_is_refused(base: Path, monkeypatch) -> None:
         raise ValueError("Target module X() is not supported.\nmore")
 
     monkeypatch.setattr(peft, "inject_adapter_in_model", refuses)
-    with pytest.raises(InputError, match=r"--lora of .*: Target module X\(\) is not supported\.$"):
+    with pytest.raises(InputError, match=r"^lora=.*: Target module X\(\) is not supported\.$"):
         add_lora(SentenceEncoder.load(base, device="cpu"), 2)
 
 

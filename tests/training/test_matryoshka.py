@@ -9,12 +9,12 @@ from sentence_transformers.sentence_transformer import losses
 
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.cli.main import guarded
-from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import InfoNCE
 from isotrope.training import simcse
 from isotrope.training.fit_text import fit
+from tests.refused import refused_setting
 
 from .conftest import sentences
 from .interrupted import power_cut
@@ -105,16 +105,16 @@ def test_resuming_equals_never_stopping(nested: dict, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "message"),
+    ("changed", "value"),
     [
-        ({"matryoshka": [256]}, "matryoshka=256 is more than the 128 coordinates of scratch"),
-        ({"matryoshka": [128]}, "matryoshka=128 is the whole embedding"),
-        ({"head": "mlp"}, "matryoshka needs head='none': a head mixes all coordinates"),
-        ({"matryoshka": [0]}, "matryoshka: numbers of coordinates are 1 or more"),
+        ({"matryoshka": [256]}, 256),
+        ({"matryoshka": [128]}, 128),
+        ({"head": "mlp"}, None),
+        ({"matryoshka": [0]}, [0]),
     ],
 )
-def test_bad_input_leaves_nothing_behind(nested: dict, changed: dict, message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_bad_input_leaves_nothing_behind(nested: dict, changed: dict, value: object) -> None:
+    with refused_setting("matryoshka", value=value):
         fit(**{**nested, **changed})
     assert not Path(nested["output"]).exists()
 

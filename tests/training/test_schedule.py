@@ -264,5 +264,5 @@ def test_an_architecture_that_cannot_is_refused(
 ) -> None:
     encoder = SentenceEncoder.load(encoder_folder, device="cpu")
     monkeypatch.setattr(type(encoder.model[0].model), "supports_gradient_checkpointing", False)
-    with pytest.raises(InputError, match=r"--gradient-checkpointing: .*\(BertModel\) does not sup"):
+    with pytest.raises(InputError, match=r"^gradient_checkpointing: .*\(BertModel\) does not sup"):
         encoder.checkpoint_activations()

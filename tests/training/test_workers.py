@@ -135,7 +135,7 @@ def test_what_is_finished_is_known_before_the_next_is_taken(jobs: int) -> None:
 def test_a_killed_process_is_told_and_the_other_one_finishes(tmp_path: Path) -> None:
     found: list[str] = []
     items = [tmp_path / name for name in ("slow", "killed", "never", "nor")]
-    with pytest.raises(LostProcess, match=r"SIGKILL, often for lack of memory: try fewer --jobs"):
+    with pytest.raises(LostProcess, match=r"SIGKILL, often for lack of memory: try fewer jobs"):
         found.extend(item.name for item, _ in each(killed, items, 2))
     assert found == ["slow"]
 

@@ -16,6 +16,7 @@ from typing import NoReturn
 from isotrope import __version__
 from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError, LostProcess, nearest
+from isotrope.core.spelling import as_flag, spelled
 
 __all__ = ["main"]
 
@@ -36,6 +37,9 @@ VERBS = {
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
 }
+
+POSITIONAL = {"train": {"files": "FILE"}, "train-images": {"data": "DATA"}}
+"""The settings that have no flag, as messages name them."""
 
 _SMALLER = "use less at a time (--batch-size, --micro-batch, --grid) or a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
@@ -104,6 +108,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def guarded(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; bad input is one line on stderr."""
+    places = POSITIONAL.get(arguments[0], {}) if arguments else {}
+    with spelled(lambda name, value: places.get(name) or as_flag(name, value)):
+        return _guarded(arguments)
+
+
+def _guarded(arguments: Sequence[str]) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # forked workers warn otherwise
     # threads that wait for each other sleep: by default they spin, and where another process wants
     # the same cores a step then takes up to eight times as long (docs/LOG.md)

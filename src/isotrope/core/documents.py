@@ -5,13 +5,13 @@ Pipes, devices, files of gigabytes, YAML aliases that multiply and repeated keys
 """
 
 import json
-import reprlib
 import stat
 from collections.abc import Hashable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, place
+from isotrope.core.spelling import brief
 
 if TYPE_CHECKING:
     import yaml
@@ -23,22 +23,6 @@ LARGEST = 1 << 28
 LARGEST_SETTINGS = 1 << 20
 """Bytes of a file of settings."""
 _MOST_VALUES = 100_000  # of settings, with all aliases written out
-
-
-def place(path: Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"`` on one line, whatever the name of the file."""
-    name = str(path) if str(path).isprintable() else repr(str(path))
-    return name if line is None else f"{name}, line {line}"
-
-
-def brief(value: object) -> str:
-    """Return a short ``repr`` of any value for an error message."""
-    short = reprlib.Repr()
-    short.maxstring = short.maxlong = short.maxother = 60
-    try:
-        return short.repr(value)
-    except ValueError:  # a number of more digits than Python prints
-        return f"a very large {type(value).__name__}"
 
 
 def check_file(path: Path) -> None:

@@ -3,28 +3,164 @@
 import contextlib
 import difflib
 from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from isotrope.core.spelling import as_key, named, spell
 
 __all__ = [
     "CannotResume",
+    "DataError",
     "Diverged",
+    "FolderError",
     "InputError",
     "LostProcess",
     "MissingExtra",
+    "ModelError",
     "NeedsEager",
     "NoPerAnchor",
     "NoTerms",
     "Overflow",
+    "SettingError",
     "WrongCoupling",
     "nearest",
     "needs_extra",
+    "place",
 ]
 
 
+_VERBS = {"changes", "has", "is", "leaves", "must", "needs", "reads", "shares", "takes"}
+"""A problem that begins with one of them goes on from what the error is about."""
+
+
 class InputError(ValueError):
-    """Something the user gave is wrong. The command line prints it on one line and exits with 2."""
+    """Something the user gave is wrong. The command line prints it on one line and exits with 2.
+
+    Args:
+        problem: What is wrong; a setting is named in backticks, `` `--head none` ``.
+        remedy: What to do.
+    """
+
+    def __init__(self, problem: str = "", *, remedy: str = "") -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+
+    @property
+    def subject(self) -> str:
+        """What the error is about: a setting, a file, a folder, a model."""
+        return ""
+
+    def text(self) -> str:
+        """Return the whole message, in which no setting is spelled yet."""
+        colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
+        about = f"{self.subject}{colon} " if self.subject else ""
+        return f"{about}{self.problem}{self.remedy and '; '}{self.remedy}"
+
+    def __str__(self) -> str:
+        return spell(self.text())
 
 
-class CannotResume(InputError):
+class SettingError(InputError):
+    """A setting is unknown, missing, out of its bounds, or does not go with others.
+
+    Args:
+        problem: What is wrong with it.
+        setting: Field of the settings, or ``objective.temperature``.
+        value: Value that was given, where it helps to show it.
+        remedy: What to do.
+        source: YAML file that the setting comes from.
+    """
+
+    def __init__(
+        self,
+        problem: str = "",
+        *,
+        setting: str = "",
+        value: object = None,
+        remedy: str = "",
+        source: str = "",
+    ) -> None:
+        super().__init__(problem, remedy=remedy)
+        self.setting = setting
+        self.value = value
+        self.source = source
+
+    @property
+    def subject(self) -> str:
+        """The setting, spelled as its file has it where it comes from one."""
+        name = named(self.setting, self.value) if self.setting else ""
+        if not self.source:
+            return name
+        return f"{self.source}: {spell(name, as_key)}" if name else self.source
+
+
+class DataError(InputError):
+    """A file of data cannot be read or used.
+
+    Args:
+        problem: What is wrong with it.
+        path: File or folder.
+        line: Number of the line, from 1.
+        remedy: What to do.
+    """
+
+    def __init__(
+        self,
+        problem: str = "",
+        *,
+        path: str | Path = "",
+        line: int | None = None,
+        remedy: str = "",
+    ) -> None:
+        super().__init__(problem, remedy=remedy)
+        self.path = path
+        self.line = line
+
+    @property
+    def subject(self) -> str:
+        """The file, and the line."""
+        return place(self.path, self.line)
+
+
+class ModelError(InputError):
+    """A model cannot be loaded, or does not do what is asked of it.
+
+    Args:
+        problem: What is wrong with it.
+        model: Name or folder.
+        remedy: What to do.
+    """
+
+    def __init__(self, problem: str = "", *, model: str = "", remedy: str = "") -> None:
+        super().__init__(problem, remedy=remedy)
+        self.model = model
+
+    @property
+    def subject(self) -> str:
+        """The model."""
+        return self.model
+
+
+class FolderError(InputError):
+    """A folder or file of a run, or one that is to be written, is not as it must be.
+
+    Args:
+        problem: What is wrong with it.
+        path: Folder or file.
+        remedy: What to do.
+    """
+
+    def __init__(self, problem: str = "", *, path: str | Path = "", remedy: str = "") -> None:
+        super().__init__(problem, remedy=remedy)
+        self.path = path
+
+    @property
+    def subject(self) -> str:
+        """The path."""
+        return place(self.path)
+
+
+class CannotResume(FolderError):
     """A run cannot be resumed: its settings differ, or its files are damaged."""
 
 
@@ -38,19 +174,28 @@ class LostProcess(RuntimeError):
     The command line prints it on one line and exits with 75, as when a scheduler stops a run.
     """
 
+    def __str__(self) -> str:
+        return spell(super().__str__())
+
 
 class MissingExtra(InputError):
     """An optional dependency is not installed.
 
     Args:
-        package: the import name that failed, e.g. ``"pyarrow"``.
-        extra: the extra of isotrope that brings it, e.g. ``"train"``.
+        package: Import name that failed, e.g. ``"pyarrow"``.
+        extra: Extra of isotrope that brings it, e.g. ``"train"``.
     """
 
-    def __init__(self, package: str, *, extra: str) -> None:
-        super().__init__(
-            f"this needs the package {package!r}, which is not installed: "
-            f"pip install '.[{extra}]' in a checkout of isotrope"
+    def __init__(self, package: str, *, extra: str = "") -> None:
+        super().__init__(package)
+        self.package = package
+        self.extra = extra
+
+    def text(self) -> str:
+        """Return what to install."""
+        return (
+            f"this needs the package {self.package!r}, which is not installed: "
+            f"pip install '.[{self.extra}]' in a checkout of isotrope"
         )
 
 
@@ -117,3 +262,9 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def place(path: str | Path, line: int | None = None) -> str:
+    """Return ``"file, line 3"`` on one line, whatever the name of the file; ``""`` for none."""
+    name = str(path) if str(path).isprintable() else repr(str(path))
+    return name if line is None else f"{name}, line {line}"

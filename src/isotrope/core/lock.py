@@ -90,7 +90,7 @@ def exclusive_lock(
     except _Busy as who:
         raise InputError(
             f"another process is {doing} ({who}); wait for it, stop it, or choose another "
-            f"--output{hint}"
+            f"`--output`{hint}"
         ) from None
     finally:
         with suppress(OSError):  # the first that is not empty

@@ -75,7 +75,9 @@ def examine(
     case = case if objective is None else replace(case, objective=objective)
     if not RunFolder(folder).model.is_dir():
         if data is not None:
-            raise InputError(f"{folder} has no saved model to embed {data} with; leave --data out")
+            raise InputError(
+                f"{folder} has no saved model to embed {data} with; leave `--data` out"
+            )
         return _with_note(case, "no saved model to probe")
     try:
         if case.kind == "images":
@@ -92,7 +94,7 @@ def _of_model(
 ) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
-            raise InputError(f"{target} takes images, and none are here: name some with --data")
+            raise InputError(f"{target} takes images, and none are here: name some with `--data`")
         probe = _crops(target, data, {}, {}, objective)
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
         return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)

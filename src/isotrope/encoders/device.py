@@ -2,7 +2,7 @@
 
 import torch
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import SettingError
 
 __all__ = ["find_device", "pass_overhead"]
 
@@ -28,14 +28,24 @@ def find_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise InputError(f"{name!r} is not a device; use auto, cpu, cuda, cuda:1 or mps") from error
+        raise SettingError(
+            "is not a device",
+            setting="device",
+            value=name,
+            remedy="use auto, cpu, cuda, cuda:1 or mps",
+        ) from error
     available = {
         "cpu": True,
         "cuda": (device.index or 0) < torch.cuda.device_count(),
         "mps": torch.backends.mps.is_available(),
     }
     if not available.get(device.type, False):
-        raise InputError(f"this machine or its torch has no device {name!r}; use --device auto")
+        raise SettingError(
+            "this machine or its torch has no such device",
+            setting="device",
+            value=name,
+            remedy="use `--device auto`",
+        )
     return device
 
 

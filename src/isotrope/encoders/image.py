@@ -266,7 +266,7 @@ class ImageEncoder(nn.Module):
         if not np.isfinite(out).all():
             raise InputError(
                 f"{self.name} gives embeddings that are not finite (NaN or infinite): its weights "
-                "are broken; train it again with a lower --learning-rate"
+                "are broken; train it again with a lower `--learning-rate`"
             )
         return out
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 import torch
 from torch import nn
 
-from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.errors import MissingExtra, SettingError, nearest
 from isotrope.encoders.names import hub_name
 
 if TYPE_CHECKING:
@@ -98,7 +98,9 @@ def add_lora(
         try:
             inject_adapter_in_model(config, transformer)
         except ValueError as error:  # an unsupported kind of layer, or no layer left
-            raise InputError(f"--lora of {encoder.name}: {str(error).splitlines()[0]}") from error
+            raise SettingError(
+                f"{encoder.name}: {str(error).splitlines()[0]}", setting="lora", value=rank
+            ) from error
 
 
 def _transformer(encoder: LoraTarget) -> "PreTrainedModel":
@@ -114,9 +116,11 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
     }
     for target in targets:
         if target != ALL_LINEAR and target not in linear:
-            raise InputError(
-                f"--lora-targets {target}: {name} has no linear layer of this name"
-                f"{nearest(target, linear)}; it has {', '.join(sorted(linear))}, or {ALL_LINEAR}"
+            raise SettingError(
+                f"{name} has no linear layer of this name{nearest(target, linear)}",
+                setting="lora_targets",
+                value=target,
+                remedy=f"it has {', '.join(sorted(linear))}, or {ALL_LINEAR}",
             )
 
 

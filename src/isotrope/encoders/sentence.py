@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, SettingError, nearest
 from isotrope.core.files import atomic_replace
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.progress import bar
@@ -255,9 +255,10 @@ class SentenceEncoder(nn.Module):
         try:
             enable({"use_reentrant": False})
         except ValueError as error:
-            raise InputError(
-                f"--gradient-checkpointing: {self.name} ({type(transformer).__name__}) does not "
-                "support it; leave it out, and use --micro-batch to need less memory"
+            raise SettingError(
+                f"{self.name} ({type(transformer).__name__}) does not support it",
+                setting="gradient_checkpointing",
+                remedy="leave it out, and use `--micro-batch` to need less memory",
             ) from error
 
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
@@ -391,7 +392,7 @@ class SentenceEncoder(nn.Module):
                     if not np.isfinite(out[batch]).all():
                         raise InputError(
                             f"{self.name} gives embeddings that are not finite (NaN or infinite): "
-                            "its weights are broken; train it again with a lower --learning-rate"
+                            "its weights are broken; train it again with a lower `--learning-rate`"
                         )
                     done(len(batch))
         finally:

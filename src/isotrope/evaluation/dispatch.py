@@ -173,7 +173,8 @@ def _check_pictures(
     if of_text:
         raise InputError(
             f"{name} takes pictures, and {', '.join(of_text)} are of text; score it by nearest "
-            "neighbours or a linear probe on labelled pictures (--knn, --linear, --labels FOLDER)"
+            "neighbours or a linear probe on labelled pictures (`--knn`, `--linear`, "
+            "`--labels FOLDER`)"
         )
     if not knn and not linear:
         raise InputError(f"nothing to score {name} by: set knn, linear, or both")

@@ -45,7 +45,7 @@ def _records(file: Path, columns: Sequence[str] | None) -> Iterator[Record]:
         if len(record.texts) != 1:
             raise InputError(
                 f"{file} holds pairs; give a file of single texts (`cut -f2 {file}` takes one side "
-                "of a .tsv), or, where the columns have names, name one with --columns"
+                "of a .tsv), or, where the columns have names, name one with `--columns`"
             )
         yield record
 

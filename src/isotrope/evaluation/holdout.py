@@ -71,9 +71,9 @@ def holdout_set(
     if len(usable) < _LEAST:
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
-            f"--dev auto needs at least {_LEAST} held-out {kind}; found {len(usable)} among "
-            f"{len(records)} records. Hold out more (--holdout 0.2, say; its default is 0.1), or "
-            "give --dev an STS file or a retrieval folder"
+            f"`--dev auto` needs at least {_LEAST} held-out {kind}; found {len(usable)} among "
+            f"{len(records)} records. Hold out more (`--holdout 0.2`, say; its default is 0.1), or "
+            "give `--dev` an STS file or a retrieval folder"
         )
     pairs = list(usable)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]

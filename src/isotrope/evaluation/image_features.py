@@ -95,7 +95,7 @@ def both_features(
     if test is None:
         raise InputError(
             f"{image_set.name} has no test part to score on: hold some of its labelled pictures "
-            "out (--holdout 0.1), or give a folder with train/ and test/"
+            "out (`--holdout 0.1`), or give a folder with train/ and test/"
         )
     parts = ((image_set.train, "training", limit_train), (test, "test", limit_test))
     train, tested = (

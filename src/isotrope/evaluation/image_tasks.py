@@ -69,7 +69,7 @@ def own_images(run: str | Path) -> "ImageSet":
     from isotrope.data.images.sets import load_images
 
     run = Path(run).expanduser()
-    yours = "give labelled pictures of your own: --labels FOLDER"
+    yours = "give labelled pictures of your own: `--labels FOLDER`"
     if not RunFolder(run).config.is_file() or not _of_images(run):
         raise InputError(f"{run} is not a run folder, so it has no pictures of its own; {yours}")
     settings = _settings(run)
@@ -77,7 +77,7 @@ def own_images(run: str | Path) -> "ImageSet":
     if data != "digits" and not Path(data).exists():
         raise InputError(
             f"the pictures of {run} are not at {data} any more, seen from this folder; if they "
-            "have moved, say where to: --labels FOLDER"
+            "have moved, say where to: `--labels FOLDER`"
         )
     result = Result.load(RunFolder(run).result)
     data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
@@ -99,7 +99,7 @@ def own_images(run: str | Path) -> "ImageSet":
         raise InputError(
             f"the pictures at {data} are not those that {run} was trained on (fingerprint "
             f"{image_set.fingerprint}, then {data_fingerprint}); to score on them as they are: "
-            f"--labels {data}"
+            f"`--labels {data}`"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"

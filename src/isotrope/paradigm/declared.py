@@ -80,10 +80,10 @@ def by_dataset(
     if unknown := sorted((set(chosen) ^ set(datasets)) | (prefixes - set(datasets))):
         names = ", ".join(name for name in datasets if name)
         raise InputError(
-            f"--objective {objective}: {unknown[0] or 'a data set without a name'} is not a data "
+            f"`--objective {objective}`: {unknown[0] or 'a data set without a name'} is not a data "
             f"set with an objective; the data sets are {names or 'one without a name'}. Name each "
             "of them (qa=pairs.tsv nli=nli.tsv), and give one objective for all, or one for each "
-            "(--objective qa=infonce,nli=met)"
+            "(`--objective qa=infonce,nli=met`)"
         )
     own: dict[str, dict[str, float | str]] = {name: {} for name in datasets}
     # what is set for one data set comes last, and wins
@@ -91,8 +91,8 @@ def by_dataset(
         name, dot, rest = key.partition(".")
         if several and not dot:
             raise InputError(
-                f"--objective.{key}: each data set has an objective of its own; say whose it is: "
-                f"--objective.{next(iter(datasets))}.{key}"
+                f"`--objective.{key}`: each data set has an objective of its own; say whose it is: "
+                f"`--objective.{next(iter(datasets))}.{key}`"
             )
         for dataset in [name] if dot else datasets:
             own[dataset][rest if dot else key] = value

@@ -215,5 +215,5 @@ def check_plugins(plugins: object, folder: Path) -> None:
         }:
             raise InputError(
                 f"{folder} asks for code, the plugin {path}; code that a folder asks for is not "
-                f"run: if you trust it, name it too (--plugin {path})"
+                f"run: if you trust it, name it too (`--plugin {path}`)"
             )

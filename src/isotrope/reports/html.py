@@ -81,7 +81,9 @@ def write_report(
         InputError: no run was given, one of them is damaged, or the file cannot be written.
     """
     if not runs:
-        raise InputError("a report needs at least one run; give the --output folder of a training")
+        raise InputError(
+            "a report needs at least one run; give the `--output` folder of a training"
+        )
     output = Path(output)
     read_files = [file for run in runs for file in vars(RunFolder(run)).values() if file.is_file()]
     check_outputs(output.parent, [output.name], read_files)

@@ -221,13 +221,15 @@ def read_run(folder: Path) -> Run:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise InputError(f"{folder} is not a folder; give the --output folder of `isotrope train`")
+        raise InputError(
+            f"{folder} is not a folder; give the `--output` folder of `isotrope train`"
+        )
     result_file = RunFolder(folder).result
     result = Result.load(result_file) if os.path.lexists(result_file) else None
     if result is not None and result.kind not in ("train", IMAGES):
         raise InputError(
             f"{result_file} holds a result of kind {result.kind!r}, not of training; "
-            "give the --output folder of `isotrope train`"
+            "give the `--output` folder of `isotrope train`"
         )
     config, name = RunFolder(folder).config, legible(folder.resolve().name)
     watched = RunFolder(folder).recording() if result is None else None
@@ -251,7 +253,7 @@ def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Seri
     """
     if not os.path.lexists(path):
         raise InputError(
-            f"cannot read {path}: no such file; is this the --output folder of `isotrope train`?"
+            f"cannot read {path}: no such file; is this the `--output` folder of `isotrope train`?"
         )
     text = read_text(path)
     if not complete:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import SettingError, nearest
 from isotrope.diagnostics.observe import MEASURED
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import planned
@@ -37,9 +37,11 @@ def check_metric(settings: type[RunSettings], metric: str) -> None:
     """
     metrics = METRICS[settings.kind]
     if metric not in metrics:
-        raise InputError(
-            f"--metric: no run has {metric!r}{nearest(metric, metrics)}; "
-            f"there are {', '.join(metrics)}"
+        raise SettingError(
+            f"no run has it{nearest(metric, metrics)}",
+            setting="metric",
+            value=metric,
+            remedy=f"choose {', '.join(metrics)}",
         )
 
 
@@ -86,9 +88,11 @@ def _check_all(settings: RunSettings, metric: str) -> None:
 
         check(without_auto(settings))
         if metric.startswith("dev_") and settings.dev is None:
-            raise InputError(
-                f"--metric {metric}: there is no dev score without --dev; give one (--dev auto "
-                "needs no labels), or another --metric"
+            raise SettingError(
+                "there is no dev score without `--dev`",
+                setting="metric",
+                value=metric,
+                remedy="give one (`--dev auto` needs no labels), or another `--metric`",
             )
     else:
         assert isinstance(settings, ImageSettings)
@@ -96,12 +100,14 @@ def _check_all(settings: RunSettings, metric: str) -> None:
 
         images = prepare(settings).images
         if metric.startswith(("knn", "linear")) and not has_labels(images):
-            raise InputError(
-                f"--metric {metric}: {settings.data} has no labels of two classes and a test part "
-                "(--holdout 0.1 makes one); choose another --metric"
+            raise SettingError(
+                f"{settings.data} has no labels of two classes and a test part",
+                setting="metric",
+                value=metric,
+                remedy="choose another, or hold out a test part (`--holdout 0.1`)",
             )
         if metric == "linear" and not settings.linear:
-            raise InputError("--metric linear: --no-linear leaves the probe out")
+            raise SettingError("`--no-linear` leaves the probe out", setting="metric", value=metric)
 
 
 def _check_names(settings: RunSettings) -> None:

@@ -67,34 +67,33 @@ def sweep(
         from isotrope.sweeps.plan import plan
         from isotrope.sweeps.sweep import sweep as run
         from isotrope.sweeps.tables import as_result, best_command, write
-    from isotrope.training.fit_text import by_name, python_messages
+    from isotrope.training.fit_text import by_name
 
     positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())
     varied = [_stage(values) for values in ([vary] if isinstance(vary, Mapping) else vary)]
     base = by_name({positional: _paths(data), **settings})
-    with python_messages(cls):
-        spec = plan(
-            cls,
-            base,
-            stages=varied,
-            output=Path(output),
-            sampler=sampler,
-            trials=trials,
-            seeds=seeds,
-            metric=metric,
-            highest=highest,
-            jobs=jobs,
-            draws=draws,
-            keep=keep,
+    spec = plan(
+        cls,
+        base,
+        stages=varied,
+        output=Path(output),
+        sampler=sampler,
+        trials=trials,
+        seeds=seeds,
+        metric=metric,
+        highest=highest,
+        jobs=jobs,
+        draws=draws,
+        keep=keep,
+    )
+    stages = run(spec, report)
+    best = best_command(spec, stages, positional)
+    failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
+    if best is None:
+        raise InputError(
+            f"no trial of stage {len(stages)} has a score{'; ' * bool(failures)}"
+            f"{''.join(failures[:1])}"
         )
-        stages = run(spec, report)
-        best = best_command(spec, stages, positional)
-        failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
-        if best is None:
-            raise InputError(
-                f"no trial of stage {len(stages)} has a score{'; ' * bool(failures)}"
-                f"{''.join(failures[:1])}"
-            )
     again = _command(images, base, positional, varied, spec.output)
     write(spec, stages, again, best)
     return as_result(spec, stages, again, best)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Literal
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import SettingError, nearest
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.checks import METRICS
 from isotrope.sweeps.search_space import read_varied
@@ -51,28 +51,37 @@ def plan(
     """
     varied = [[read_varied(text, settings) for text in texts] for texts in stages]
     if not varied or not all(varied):
-        raise InputError("nothing to vary: give --vary NAME=VALUES, after every --then too")
+        raise SettingError(
+            "nothing to vary",
+            setting="vary",
+            remedy="give `--vary NAME=VALUES`, after every `--then` too",
+        )
     for stage in varied:
         names = [setting.name for setting in stage]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise InputError(f"--vary {twice} is given twice")
+            raise SettingError("is given twice", setting="vary", value=twice)
     ranges = any(setting.span is not None for stage in varied for setting in stage)
     chosen = sampler or ("random" if ranges else "grid")
     sampler_name = next((name for name in SAMPLERS if name == chosen), None)
     if sampler_name is None:
-        raise InputError(
-            f"--sampler {chosen!r}{nearest(chosen, SAMPLERS)}: choose {', '.join(SAMPLERS)}"
+        raise SettingError(
+            f"unknown sampler{nearest(chosen, SAMPLERS)}",
+            setting="sampler",
+            value=chosen,
+            remedy=f"choose {', '.join(SAMPLERS)}",
         )
     if sampler_name == "grid" and trials is not None:
-        raise InputError("--trials: a grid has as many as it has; choose --sampler random")
+        raise SettingError(
+            "a grid has as many as it has", setting="trials", remedy="choose `--sampler random`"
+        )
     score = metric or METRICS[settings.kind][0]
     _check_scored(score, base, {setting.name for stage in varied for setting in stage})
     if len(set(seeds)) < len(seeds):
-        raise InputError(f"--seeds: one is given twice; found {' '.join(map(str, seeds))}")
+        raise SettingError("one is given twice", setting="seeds", value=list(seeds))
     if trials is not None and trials < 1:
-        raise InputError(f"--trials must be 1 or more; found {trials}")
+        raise SettingError("must be 1 or more", setting="trials", value=trials)
     if draws < 0:
-        raise InputError(f"--draws must be 0 or more; found {draws}")
+        raise SettingError("must be 0 or more", setting="draws", value=draws)
     lowest = score == "loss" or score.endswith("seconds")
     return Sweep(
         settings=settings,
@@ -96,20 +105,23 @@ def _check_scored(metric: str, base: Mapping[str, Any], varied: Set[str]) -> Non
     Raises:
         InputError: such a setting.
     """
-    score, remedies = "--dev", {"dev": "make one sweep for each"}
+    score, remedies = "`--dev`", {"dev": "make one sweep for each"}
     if metric.startswith("dev_"):
         if base.get("dev") == "auto":
             remedies |= dict.fromkeys(HELD_OUT_BY, "give a file instead of auto")
     elif metric.startswith(("knn_", "linear")):
         names = ("data", "classes", "holdout", "knn_images")
-        score, remedies = f"--metric {metric}", dict.fromkeys(names, "make one sweep for each")
+        score, remedies = f"`--metric {metric}`", dict.fromkeys(names, "make one sweep for each")
     else:
         return
     for name, remedy in remedies.items():
         if name in varied:
-            raise InputError(
-                f"--vary {name} changes the data that {score} scores on, and scores on different "
-                f"data cannot be ranked: {remedy}, or choose another --metric"
+            raise SettingError(
+                f"changes the data that {score} scores on, and scores on different data cannot be "
+                "ranked",
+                setting="vary",
+                value=name,
+                remedy=f"{remedy}, or choose another `--metric`",
             )
 
 
@@ -120,10 +132,12 @@ def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
         InputError: fewer than one, or runs that already share the devices.
     """
     if jobs is not None and jobs < 1:
-        raise InputError(f"--jobs must be 1 or more; found {jobs}")
+        raise SettingError("must be 1 or more", setting="jobs", value=jobs)
     if str(base.get("devices", 1)) != "1":
         if jobs is not None and jobs > 1:
-            raise InputError("--devices shares one run between devices: leave --jobs out")
+            raise SettingError(
+                "shares one run between devices", setting="devices", remedy="leave `--jobs` out"
+            )
         return 1
     if jobs is not None:
         return jobs

@@ -41,7 +41,7 @@ class SameData:
             if fingerprint != first:
                 raise InputError(
                     f"{name} had other contents for {folder} than for {other}, and scores of "
-                    "runs on different data cannot be ranked: choose another --output, or "
+                    "runs on different data cannot be ranked: choose another `--output`, or "
                     "delete the older of them"
                 )
 

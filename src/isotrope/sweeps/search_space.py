@@ -11,7 +11,7 @@ import types
 import typing
 from dataclasses import dataclass
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import SettingError
 from isotrope.training.settings import RunSettings, dotted_key, flag
 
 __all__ = ["Span", "Varied", "read_varied"]
@@ -19,10 +19,10 @@ __all__ = ["Span", "Varied", "read_varied"]
 _MOST = 10_000  # values of a range: more are never trained
 
 _FIXED = {
-    "output": "every run has a folder of its own below --output",
-    "seed": "--seeds 0 1 2 trains every setting with each",
+    "output": "every run has a folder of its own below `--output`",
+    "seed": "`--seeds 0 1 2` trains every setting with each",
     "progress": "a sweep shows its own",
-    "devices": "runs side by side are --jobs",
+    "devices": "runs side by side are `--jobs`",
 }
 
 
@@ -100,17 +100,19 @@ def read_varied(text: str, settings: type[RunSettings]) -> Varied:
     name, equals, values = text.partition("=")
     name = flag(name.strip())
     if not name or not equals or not values.strip():
-        raise InputError(
-            f"--vary takes NAME=VALUE,VALUE,... or NAME=LOW..HIGH; found {text!r} (for example "
-            "learning-rate=1e-5,3e-5 or objective.temperature=0.03..0.1)"
+        raise SettingError(
+            "takes NAME=VALUE,VALUE,... or NAME=LOW..HIGH",
+            setting="vary",
+            value=text,
+            remedy="for example learning-rate=1e-5,3e-5 or objective.temperature=0.03..0.1",
         )
     if name in _FIXED:
-        raise InputError(f"--vary {name}: {_FIXED[name]}")
-    settings.check_name(name, source="--vary")
+        raise SettingError(_FIXED[name], setting="vary", value=name)
+    settings.check_name(name, source="`--vary`")
     try:
         return Varied(name, *_values(values, integers=_takes_whole(settings, name)))
     except ValueError as error:
-        raise InputError(f"--vary {text}: {error}") from error
+        raise SettingError(str(error), setting="vary", value=text) from error
 
 
 def _takes_whole(settings: type[RunSettings], name: str) -> bool:

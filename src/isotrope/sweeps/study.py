@@ -75,7 +75,7 @@ def _grid(stage: Sequence[Varied]) -> list[dict[str, str]]:
             low, high = setting.ends
             raise InputError(
                 f"a grid has no values of {setting.name}: give some, as {setting.name}={low},{high}"
-                f" or {setting.name}={low}..{high}:5, or choose --sampler random"
+                f" or {setting.name}={low}..{high}:5, or choose `--sampler random`"
             )
     names = [setting.name for setting in stage]
     combinations = itertools.product(*(setting.values for setting in stage))

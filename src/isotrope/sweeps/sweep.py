@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.errors import Diverged, InputError
+from isotrope.core.errors import Diverged, InputError, SettingError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
@@ -59,7 +59,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
         return _stages(spec, report, measure=False)
     check_sweep(spec)
     doing = f"measuring into {spec.output}"
-    with exclusive_lock(spec.output, doing, " (--show looks at what there is)"):
+    with exclusive_lock(spec.output, doing, " (`--show` looks at what there is)"):
         _same_base(spec)
         return _stages(spec, report, measure=True)
 
@@ -256,7 +256,9 @@ def _same_base(spec: Sweep) -> None:
                 for part in (old, new)
             )
         if name not in {*spec.settings.free, *varied, "seed"} and old != new:
-            raise InputError(
-                f"{spec.output} holds a sweep of other runs: their --{name.replace('_', '-')} "
-                f"was {old!r}, now it is {new!r}; choose another --output"
+            raise SettingError(
+                f"{spec.output} holds a sweep of other runs: it was {old!r}, now it is {new!r}",
+                setting=name,
+                value=new,
+                remedy="choose another `--output`",
             )

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 
 from isotrope.core.distributed import launched_processes
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.data.text.corpora import Record
 from isotrope.data.text.datasets import named_errors
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
@@ -93,20 +93,17 @@ def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
 def _refuse(settings: TrainSettings) -> None:
     """Refuse what the audit says nothing about."""
     if settings.head != "none":
-        raise InputError(
-            f"--objective.temperature auto looks at the encoder without --head {settings.head}, "
-            "which would be trained on top: add --head none, or give a number"
-        )
+        problem = f"the audit embeds without `--head {settings.head}`, which training would add"
+        raise _refusal(problem, "add `--head none`, or give a number")
     if settings.encoder == "scratch":
-        raise InputError(
-            "--objective.temperature auto looks at an encoder that has learnt something, and one "
-            "from scratch has not: give a number"
-        )
+        raise _refusal("an encoder from scratch has learnt nothing to audit", "give a number")
     if launched_processes()[0] > 1:
-        raise InputError(
-            "--objective.temperature auto is found by one process, and torchrun has started "
-            "several: run `isotrope audit` first, and give a number"
-        )
+        problem = "one process finds it, and torchrun has started several"
+        raise _refusal(problem, "run `isotrope audit` first, and give a number")
+
+
+def _refusal(problem: str, remedy: str) -> SettingError:
+    return SettingError(problem, setting="objective.temperature", value=AUTO, remedy=remedy)
 
 
 def _recommended(

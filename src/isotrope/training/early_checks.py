@@ -8,6 +8,7 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.lock import LOCK, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.spelling import named
 from isotrope.data.text.corpora import read
 from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.hub import check_known, is_hub_name
@@ -101,7 +102,7 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
                 f"output folder {output} is not empty and holds no run; choose another"
             )
         raise InputError(
-            f"output folder {output} is not empty; choose another, or add --resume to continue "
+            f"output folder {output} is not empty; choose another, or add `--resume` to continue "
             "the run in it"
         )
     if not config.is_file():
@@ -110,10 +111,9 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
     for name in type(settings).model_fields:
         old, new = getattr(before, name), getattr(settings, name)
         if name not in settings.free and old != new:
-            shown = name.replace("_", "-")
             raise CannotResume(
-                f"cannot resume {output}: its --{shown} was {old!r}, now {new!r}; repeat the first "
-                "command, or choose another output folder"
+                f"cannot resume {output}: its {named(name)} was {old!r}, now {new!r}",
+                remedy="repeat the first command, or choose another output folder",
             )
     if RunFolder(output).result.is_file():
         return Result.load(RunFolder(output).result)

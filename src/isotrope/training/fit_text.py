@@ -5,24 +5,23 @@ diagnosed and repeated like one of the command line.
 """
 
 import inspect
-import re
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cast
 
-from isotrope.core.errors import InputError, LostProcess
+from isotrope.core.errors import InputError
 from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
 from isotrope.data.text.in_memory import is_in_memory, named_datasets, unread_columns, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
     from isotrope.training.run import Outcome
 
-__all__ = ["TextOptions", "by_name", "fit", "in_python", "python_messages"]
+__all__ = ["TextOptions", "by_name", "fit"]
 
 
 class TextOptions(TypedDict, total=False):
@@ -106,33 +105,32 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
     """
     from isotrope.training.text import train, warn_unread
 
-    with python_messages(TrainSettings):
-        options: dict[str, Any] = by_name({**settings})
-        sources = named_datasets(files)
-        memory = {name: data for name, data in sources.items() if is_in_memory(data)}
-        shown = _files(sources, dict.fromkeys(memory, "-"))
-        checked = TrainSettings.read({"files": shown, **options}, python=True)
-        if not memory:
-            return train(checked, resume=resume)
-        if checked.streaming is not None:
-            raise InputError(
-                "streaming reads files, or a dataset of the hub by its name, so that the run can "
-                f"be resumed; found data in memory ({type(next(iter(memory.values()))).__name__})"
-            )
-        if checked.columns and len(memory) < len(sources):
-            raise InputError(
-                "columns are those of all data sets, and some of these are files: name the columns "
-                "of the others 'anchor' and 'positive', or 'text', and leave columns out"
-            )
-        output = Path(options["output"])
-        stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
-        written = {**options, "files": _files(sources, stored), "columns": []}
-        tables = {stored[name]: memory[name] for name in stored}
-        for name, data in memory.items():
-            if left := unread_columns(data, checked.columns, checked.groups):
-                warn_unread(f"the data {name}".strip(), left)
-        with _written(tables, checked.columns, checked.groups, output):
-            return train(TrainSettings.read(written, python=True), resume=resume)
+    options: dict[str, Any] = by_name({**settings})
+    sources = named_datasets(files)
+    memory = {name: data for name, data in sources.items() if is_in_memory(data)}
+    shown = _files(sources, dict.fromkeys(memory, "-"))
+    checked = TrainSettings.read({"files": shown, **options})
+    if not memory:
+        return train(checked, resume=resume)
+    if checked.streaming is not None:
+        raise InputError(
+            "streaming reads files, or a dataset of the hub by its name, so that the run can "
+            f"be resumed; found data in memory ({type(next(iter(memory.values()))).__name__})"
+        )
+    if checked.columns and len(memory) < len(sources):
+        raise InputError(
+            "columns are those of all data sets, and some of these are files: name the columns "
+            "of the others 'anchor' and 'positive', or 'text', and leave columns out"
+        )
+    output = Path(options["output"])
+    stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
+    written = {**options, "files": _files(sources, stored), "columns": []}
+    tables = {stored[name]: memory[name] for name in stored}
+    for name, data in memory.items():
+        if left := unread_columns(data, checked.columns, checked.groups):
+            warn_unread(f"the data {name}".strip(), left)
+    with _written(tables, checked.columns, checked.groups, output):
+        return train(TrainSettings.read(written), resume=resume)
 
 
 def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> list[str | Path]:
@@ -212,51 +210,6 @@ def _written(
                 for place in made:
                     place.rmdir()
         raise
-
-
-@contextmanager
-def python_messages(cls: type[RunSettings]) -> Iterator[None]:
-    """Make error messages name settings as arguments of Python instead of flags."""
-    try:
-        yield
-    except (InputError, LostProcess) as error:
-        error.args = (in_python(str(error), cls), *error.args[1:])
-        raise
-
-
-_FLAG = re.compile(r"--([a-z][a-z-]*)(?:\.([a-z_]+))?(?:[ =]((?!--)[\w.:,-]*\w))?")
-
-
-def in_python(message: str, cls: type[RunSettings]) -> str:
-    """Return a message in which flags are written as arguments of Python.
-
-    >>> in_python("--head none, --learning-rate 1e-5 and --objective.weight x", TrainSettings)
-    "head='none', learning_rate=1e-5 and objective_settings={'weight': 'x'}"
-    """
-
-    def argument(match: re.Match[str]) -> str:
-        name, key, value = match[1].replace("-", "_"), match[2], match[3]
-        word = value or ""
-        left = match[0][match.end(2 if key else 1) - match.start() :]
-        if key:
-            shown = "..." if not value else word if _is_number(word) else repr(word)
-            return f"{name}_settings={{{key!r}: {shown}}}"
-        if name == "resume":
-            return f"resume=True{left}"
-        if name not in cls.model_fields:
-            return match[0]
-        if _is_number(word) or word.isupper():
-            return f"{name}={word}"
-        chosen = "," in word or word in typing.get_args(cls.model_fields[name].annotation)
-        return f"{name}={word!r}" if chosen else f"{name}{left}"
-
-    return _FLAG.sub(argument, message)
-
-
-def _is_number(word: str) -> bool:
-    with suppress(ValueError):
-        return float(word) is not None
-    return False
 
 
 def _signature() -> inspect.Signature:

@@ -57,7 +57,7 @@ def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor
     learnt = {name: p for name, p in module.named_parameters() if p.requires_grad}
     if hooked := [name for name, p in learnt.items() if p._backward_hooks]:
         raise InputError(
-            f"gradient caching (--micro-batch) cannot be used with a hook of Tensor.register_hook "
+            f"gradient caching (`--micro-batch`) excludes a hook of Tensor.register_hook "
             f"({hooked[0]} has one): it would see the gradient of every chunk, and then their sum; "
             "use Tensor.register_post_accumulate_grad_hook, which sees the sum alone"
         )
@@ -74,10 +74,10 @@ def refuse_batch_statistics(module: nn.Module) -> None:
     for name, part in module.named_modules():
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(
-                f"gradient caching (--micro-batch) cannot be used with {name or 'this module'} "
+                f"gradient caching (`--micro-batch`) cannot be used with {name or 'this module'} "
                 f"({type(part).__name__}): batch normalisation takes its statistics from the rows "
                 "it sees, which would be those of one chunk, not of the batch; train without "
-                "--micro-batch, put the layer into eval() for good, or use GroupNorm or LayerNorm"
+                "`--micro-batch`, put the layer into eval() for good, or use GroupNorm or LayerNorm"
             )
 
 
@@ -151,7 +151,7 @@ class _Cached(torch.autograd.Function):
             raise InputError(
                 "gradient caching runs the encoder twice, and its embeddings of the same input "
                 f"differed by {worst:.1%}: it keeps a state, or draws random numbers from a "
-                "generator of its own; train without --micro-batch"
+                "generator of its own; train without `--micro-batch`"
             )
         return (None, None, *totals)
 

@@ -402,5 +402,5 @@ def _failure(kind: str, value: int | str) -> Exception:
     """Return the error of a process, from its exit code or its traceback."""
     if kind == "bug":
         return RuntimeError(f"a process failed:\n{value}")
-    how = _killed(value, ": try fewer --jobs") if isinstance(value, int) else None
+    how = _killed(value, ": try fewer `--jobs`") if isinstance(value, int) else None
     return LostProcess(f"a process {how or 'has ended by itself'}; {_GOES_ON}")

@@ -15,7 +15,7 @@ from tensorboard.compat.proto.event_pb2 import Event
 from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.summary.writer.record_writer import RecordWriter
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import open_own, os_errors_as_input_errors
 from isotrope.core.run_folder import RunFolder
 from isotrope.training.settings import read_yaml
@@ -65,9 +65,11 @@ def check_loggers(names: Sequence[str]) -> None:
     """
     for name in names:
         if name != "tensorboard" and importlib.util.find_spec(name) is None:
-            raise InputError(
-                f"--logger {name} needs the package {name}, which is not installed: "
-                f"pip install {name}"
+            raise SettingError(
+                f"needs the package {name}, which is not installed",
+                setting="logger",
+                value=name,
+                remedy=f"pip install {name}",
             )
 
 
@@ -161,7 +163,7 @@ class Loggers:
                 reason = " ".join(str(error).split())
                 raise InputError(
                     f"{name} cannot begin a run ({reason}); {remedy}, or leave {name} out of "
-                    "--logger"
+                    "`--logger`"
                 ) from error
             self._services.append(service)
 

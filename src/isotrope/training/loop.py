@@ -297,7 +297,7 @@ def make_steps(
                 why = f"DataLoader worker: {why}"
             raise LostProcess(
                 f"a process that reads data has gone ({why}; often for want of memory: fewer "
-                "--workers need less)"
+                "`--workers` need less)"
             ) from error
         finally:
             stop.restore()

@@ -241,7 +241,7 @@ def check_finite_weights(module: nn.Module, step: int) -> None:
     if broken := non_finite_names(module.named_parameters()):
         raise Diverged(
             f"training diverged: after {step} steps the weights are not finite ({broken[0]}), and "
-            "are not saved; use a lower --learning-rate"
+            "are not saved; use a lower `--learning-rate`"
         )
 
 
@@ -295,18 +295,18 @@ def _span(x: Tensor) -> str:
 
 def _advice(module: GuardedModule, settings: RunSettings | None) -> Iterator[str]:
     """Yield what may help, in the words of the command line."""
-    yield f"a lower --learning-rate (it is {module.learning_rate:g})"
+    yield f"a lower `--learning-rate` (it is {module.learning_rate:g})"
     temperature = module.objective.hyperparameters().get("temperature")
     if temperature is not None:
-        yield f"a higher --objective.temperature (it is {float(temperature):g})"
+        yield f"a higher `--objective.temperature` (it is {float(temperature):g})"
     if settings is None:
         return
     if settings.precision != "32":
-        yield "--precision 32"
+        yield "`--precision 32`"
     if getattr(settings, "clip", None) is None:
-        yield "--clip 1"
+        yield "`--clip 1`"
     if settings.on_nan != "skip":
-        yield "--resume with --on-nan skip"
+        yield "`--resume` with `--on-nan skip`"
 
 
 def _is_finite(x: Tensor) -> bool:

@@ -28,6 +28,7 @@ from isotrope.core.errors import (
     InputError,
     LostProcess,
     NoTerms,
+    SettingError,
     needs_extra,
 )
 from isotrope.core.files import remove, tidy
@@ -212,7 +213,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
         )
-        raise LostProcess(f"{what}; run the same command with --resume to {then}") from error
+        raise LostProcess(f"{what}; run the same command with `--resume` to {then}") from error
 
 
 def _launch(
@@ -281,21 +282,32 @@ def _check_devices(settings: RunSettings) -> str:
     if total == 1:
         total = here = settings.devices
     elif settings.devices not in (1, here):
-        raise InputError(
-            f"torchrun has started {here} processes on this machine, and --devices says "
-            f"{settings.devices}; leave --devices out"
+        raise SettingError(
+            f"torchrun has started {here} processes on this machine",
+            setting="devices",
+            value=settings.devices,
+            remedy="leave it out",
         )
     if total > 1 and kind == "mps":
-        raise InputError(f"--devices {here}: an Apple GPU is one device; add --device cpu")
+        raise SettingError(
+            "an Apple GPU is one device",
+            setting="devices",
+            value=here,
+            remedy="add `--device cpu`",
+        )
     if kind == "cuda" and here > (count := torch.cuda.device_count()):
-        raise InputError(
-            f"--devices {here}: this machine has {count} GPU{'s' * (count > 1)}; "
-            f"use --devices {count}, or --device cpu"
+        raise SettingError(
+            f"this machine has {count} GPU{'s' * (count > 1)}",
+            setting="devices",
+            value=here,
+            remedy=f"use `--devices {count}`, or `--device cpu`",
         )
     if settings.rows < total:
-        raise InputError(
-            f"--batch-size {settings.rows} leaves some of {total} processes without an input; "
-            f"use a batch size of at least {total}"
+        raise SettingError(
+            f"leaves some of {total} processes without an input",
+            setting="batch_size",
+            value=settings.rows,
+            remedy=f"use a batch size of at least {total}",
         )
     return kind
 

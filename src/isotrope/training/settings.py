@@ -28,10 +28,11 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from isotrope.core.documents import brief, read_yaml
-from isotrope.core.errors import InputError
+from isotrope.core.documents import read_yaml
+from isotrope.core.errors import SettingError
 from isotrope.core.files import atomic_replace, from_home
 from isotrope.core.setting_aliases import intended_name
+from isotrope.core.spelling import as_key, named, spell
 from isotrope.data.text.datasets import Sampling, by_dataset
 from isotrope.training.recipe import Scheduler
 
@@ -250,29 +251,25 @@ class RunSettings(BaseModel, ABC):
         return [f"objective.{name}" for name in sorted({*hyperparameters, *PARTS, *FORM_NAMES})]
 
     @classmethod
-    def check_name(cls, key: str, *, source: str = "", python: bool = False) -> None:
+    def check_name(cls, key: str, *, source: str = "") -> None:
         """Raise unless the key is a known setting.
 
         Args:
             key: the name, with hyphens or underscores.
             source: where it comes from, for the message.
-            python: whether it is an argument of Python, and the message names others like it.
 
         Raises:
             InputError: an unknown name; names the nearest.
         """
         if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
-            where = f"{source}: " if source else ""
             names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
             name = intended_name(key, [*names, *cls.dotted_names()])
-            hint = "" if name is None else f" (did you mean {_spelled(name, python=python)}?)"
-            spelled = key if python else flag(key)
-            raise InputError(f"{where}unknown setting {spelled!r}{hint}")
+            meant = named(name or "")
+            hint = f" (did you mean {spell(meant, as_key) if source else meant}?)" if name else ""
+            raise SettingError(f"unknown setting{hint}", setting=key, source=source)
 
     @classmethod
-    def by_field(
-        cls, values: Mapping[str, Any], *, source: str = "", python: bool = False
-    ) -> dict[str, Any]:
+    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
         """Return settings by the names of fields, spelled with hyphens or underscores.
 
         Raises:
@@ -282,45 +279,40 @@ class RunSettings(BaseModel, ABC):
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
             if name in fields:
-                where = f"{source}: " if source else ""
-                spelled = name if python or source else f"--{flag(name)}"
-                raise InputError(f"{where}{spelled} is given twice")
+                raise SettingError("is given twice", setting=name, source=source)
             fields[name] = value
         return fields
 
     @classmethod
-    def read(cls, values: Mapping[str, Any], *, source: str = "", python: bool = False) -> Self:
+    def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
         """Return checked settings.
 
         Args:
             values: the settings by field name, with hyphens or underscores.
             source: where they come from, for the message.
-            python: whether messages name them as arguments of Python, not as flags.
 
         Raises:
             InputError: an unknown key, or a value of the wrong type or out of its bounds.
         """
-        where = f"{source}: " if source else ""
-        plain = cls.by_field(values, source=source, python=python)
+        plain = cls.by_field(values, source=source)
         for key in plain:
-            cls.check_name(key, source=source, python=python)
+            cls.check_name(key, source=source)
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
             first = error.errors()[0]
-            name = flag(str(first["loc"][0])) if first["loc"] else "settings"
-            if name.endswith("-settings") and len(first["loc"]) > 1:
-                name = f"{name.removesuffix('-settings')}.{first['loc'][1]}"
+            place = ".".join(map(str, first["loc"][:2]))
+            prefix, _, key = place.partition("_settings.")
+            name = f"{prefix}.{key}" if key else place.partition(".")[0]
             if first["type"] == "missing":
-                spelled = f"--{name}"
-                if python or name in ("files", "data"):  # the two have no flag
-                    spelled = name if python else {"files": "FILE", "data": "DATA"}[name]
-                raise InputError(f"{where}{spelled} is missing: {_help(cls, name)}") from None
-            message = first["msg"].removeprefix("Value error, ")
-            spelled = _argument(name) if python else f"--{name}"
-            raise InputError(
-                f"{where}{spelled}: {message[:1].lower()}{message[1:]}; "
-                f"found {brief(first['input'])}"
+                problem = f"is missing: {_help(cls, name)}"
+                raise SettingError(problem, setting=name, source=source) from None
+            problem = first["msg"].removeprefix("Value error, ")
+            raise SettingError(
+                f"{problem[:1].lower()}{problem[1:]}",
+                setting=name,
+                value=first["input"],
+                source=source,
             ) from None
 
     def to_yaml(self) -> str:
@@ -493,7 +485,7 @@ class TrainSettings(RunSettings):
     @classmethod
     def _watched(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and info.data.get("dev") is None:
-            raise ValueError("early stopping watches a dev score, and --dev is missing")
+            raise ValueError("early stopping watches a dev score, and `--dev` is missing")
         return value
 
     @field_validator("streaming")
@@ -503,9 +495,9 @@ class TrainSettings(RunSettings):
             return value
         known = info.data
         if known.get("max_steps") is None:
-            raise ValueError("where streamed data end is not known, and --max-steps is missing")
+            raise ValueError("where streamed data end is not known, and `--max-steps` is missing")
         if known.get("devices", 1) > 1:
-            raise ValueError(f"reads in one process; leave --devices {known['devices']} out")
+            raise ValueError(f"reads in one process; leave `--devices {known['devices']}` out")
         if len(by_dataset(known.get("files", []))) > 1:
             raise ValueError("streams one data set; leave out the names of several (NAME=FILE)")
         if value < known.get("batch_size", 0):
@@ -574,17 +566,6 @@ def _takes_bool(field: FieldInfo) -> bool:
 def _in_utf8(text: str) -> bool:
     """Return whether a text can be written; half of a surrogate pair cannot."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
-
-
-def _spelled(name: str, *, python: bool) -> str:
-    """Return a flag's name as it is suggested."""
-    return _argument(name) if python else repr(name)
-
-
-def _argument(name: str) -> str:
-    """Return how Python says a flag."""
-    prefix, dot, key = name.partition(".")
-    return f"{prefix}_settings={{{key!r}: ...}}" if dot else name.replace("-", "_")
 
 
 def flag(name: str) -> str:

@@ -19,7 +19,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
@@ -66,7 +66,7 @@ from isotrope.training.run import (
     try_objective,
     write_config,
 )
-from isotrope.training.settings import TrainSettings, flag
+from isotrope.training.settings import TrainSettings
 from isotrope.training.simcse import SimCSE, Steps
 
 __all__ = [
@@ -132,9 +132,10 @@ def check(
     objectives = objectives_of(settings)
     for objective in objectives.values():
         if settings.groups is not None and not objective.pairwise:
-            raise InputError(
-                f"objective {objective.name} does not push rows apart, so --groups has no effect: "
-                "leave it out, or choose infonce"
+            raise SettingError(
+                f"has no effect: objective {objective.name} does not push rows apart",
+                setting="groups",
+                remedy="leave it out, or choose infonce",
             )
         try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
@@ -239,7 +240,9 @@ def _batches(
         }
         return DatasetMixture(stores, settings.batch_size, settings.sampling, settings.seed)
     if world_size() > 1:
-        raise InputError("--streaming reads in one process, and torchrun has started several")
+        raise SettingError(
+            "reads in one process, and torchrun has started several", setting="streaming"
+        )
     return StreamedBatches(
         folder,
         functools.partial(_records, settings, ""),
@@ -310,7 +313,9 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     """
     device = settings.device
     if settings.precision == "16" and find_device(device).type == "cpu":
-        raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
+        raise SettingError(
+            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
+        )
     if settings.encoder == "scratch":
         if settings.pooling not in (None, "mean"):
             raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
@@ -328,9 +333,10 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     _freeze(settings, encoder)
     prefixes_of(settings, encoder)
     if settings.max_length > encoder.max_length:
-        raise InputError(
-            f"--max-length {settings.max_length} is more than {settings.encoder} takes "
-            f"({encoder.max_length} tokens)"
+        raise SettingError(
+            f"is more than {settings.encoder} takes ({encoder.max_length} tokens)",
+            setting="max_length",
+            value=settings.max_length,
         )
     if settings.dropout is not None:
         for module, name in _dropouts(encoder):
@@ -352,20 +358,25 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
         return []
     longest = max(settings.matryoshka)
     if longest > encoder.dimension:
-        raise InputError(
-            f"--matryoshka {longest} is more than the {encoder.dimension} coordinates of "
-            f"{settings.encoder}"
+        raise SettingError(
+            f"is more than the {encoder.dimension} coordinates of {settings.encoder}",
+            setting="matryoshka",
+            value=longest,
         )
     prefixes = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
     if not prefixes:
-        raise InputError(
-            f"--matryoshka {longest} is the whole embedding, which is trained anyway; give fewer "
-            "coordinates, e.g. 256 128 64"
+        raise SettingError(
+            "is the whole embedding, which is trained anyway",
+            setting="matryoshka",
+            value=longest,
+            remedy="give fewer coordinates, e.g. 256 128 64",
         )
     if settings.head != "none":
-        raise InputError(
-            "--matryoshka needs --head none: a head mixes all coordinates, and the first ones of "
-            "what it gives are not the first ones of the saved model's embeddings"
+        raise SettingError(
+            "a head mixes all coordinates, and the first ones of what it gives are not the first "
+            "ones of the saved model's embeddings",
+            setting="matryoshka",
+            remedy="add `--head none`",
         )
     return prefixes
 
@@ -375,12 +386,14 @@ def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
     if settings.lora is None:
         for name in ("lora_alpha", "lora_targets"):
             if getattr(settings, name):
-                raise InputError(f"--{flag(name)} needs --lora RANK, the rank of the matrices")
+                raise SettingError("needs `--lora RANK`, the rank of the matrices", setting=name)
         return
     if settings.encoder == "scratch":
-        raise InputError(
-            "--lora keeps the encoder's own weights, and one from scratch has none worth keeping: "
-            "name a trained --encoder, or leave --lora out"
+        raise SettingError(
+            "an encoder from scratch has no weights worth keeping",
+            setting="lora",
+            value=settings.lora,
+            remedy="name a trained `--encoder`, or leave `--lora` out",
         )
     add_lora(
         encoder,
@@ -396,14 +409,18 @@ def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
     if settings.freeze == "none":
         return
     if settings.encoder == "scratch":
-        raise InputError(
-            "--freeze embeddings keeps the encoder's own word vectors, and one from scratch has "
-            "none worth keeping: name a trained --encoder, or leave --freeze out"
+        raise SettingError(
+            "an encoder from scratch has no word vectors worth keeping",
+            setting="freeze",
+            value=settings.freeze,
+            remedy="name a trained `--encoder`, or leave `--freeze` out",
         )
     if settings.lora is not None:
-        raise InputError(
-            "--lora keeps all of the encoder's own weights as they are, the embeddings among them: "
-            "leave --freeze out"
+        raise SettingError(
+            "`--lora` already keeps the encoder's own weights, the embeddings among them",
+            setting="freeze",
+            value=settings.freeze,
+            remedy="leave it out",
         )
     encoder.freeze_embeddings()
 
@@ -460,7 +477,7 @@ def store_of(
     if rank() > 0:
         raise InputError(
             f"process {rank()} sees no {folder}, which the first process has written; give an "
-            "--output on a file system that all machines share"
+            "`--output` on a file system that all machines share"
         )
     title = f"read {name}".strip()
     with bar(None, title, "records", show=settings.progress) as done, named_errors(name):
@@ -484,7 +501,7 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
     if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
         raise InputError(
             f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
-            "--query-prompt and --passage-prompt out, or remove default_prompt_name from its "
+            "`--query-prompt` and `--passage-prompt` out, or remove default_prompt_name from its "
             "config_sentence_transformers.json"
         )
     encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
@@ -511,7 +528,7 @@ def plan_of(settings: TrainSettings, steps_per_epoch: int | None) -> Plan:
         warmup_steps=int(warmup) if warmup >= 1 else math.ceil(warmup * steps),
         scheduler=settings.scheduler,
     )
-    refuse_long_warmup(plan, f"--warmup {warmup:g}")
+    refuse_long_warmup(plan, f"`--warmup {warmup:g}`")
     return plan
 
 

@@ -310,7 +310,7 @@ def test_other_parts_that_are_read_are_known(tmp_path: Path) -> None:
 def test_a_header_of_a_tsv_is_not_read_as_a_record(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("Question\tAnswer\nwhy?\tbecause\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"is a header, .*--columns Question,Answer\) or remove"):
+    with pytest.raises(InputError, match=r"is a header, .*columns='Question,Answer'\) or remove"):
         list(read([file]))
     assert [record.texts for record in read([file], columns=["Question", "Answer"])] == [
         ("why?", "because")

@@ -199,7 +199,7 @@ def test_holdout_is_a_share(make: Make, holdout: float) -> None:
 
 
 def test_views_must_fit(make: Make) -> None:
-    with pytest.raises(InputError, match="use --views pairs"):
+    with pytest.raises(InputError, match="use views='pairs'"):
         make([("a", "b")] * 3, views="dropout")
 
 

@@ -22,7 +22,7 @@ def test_views_that_do_not_fit() -> None:
     with pytest.raises(InputError, match="line 1: views 'pairs' need two or three texts"):
         resolve("pairs", records("a")[0])
     for views in ("dropout", "adjacent"):
-        with pytest.raises(InputError, match=r"need records of one text, found 2; use --views pai"):
+        with pytest.raises(InputError, match=r"need records of one text, found 2; use views='pai"):
             resolve(views, records(("a", "b"))[0])
 
 

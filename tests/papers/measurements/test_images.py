@@ -44,8 +44,8 @@ def test_every_epoch_has_its_accuracy_and_means(measured: Result) -> None:
         ({"method.hiden": 3}, "hiden"),
         ({"objective": "infonec"}, "did you mean 'infonce'"),
         ({"augment": "p33"}, "no augmentation is called 'p33'"),
-        ({"with": 3}, "unknown setting 'with'"),
-        ({"width": 0}, "--width"),
+        ({"with": 3}, "with: unknown setting"),
+        ({"width": 0}, "width=0"),
     ],
 )
 def test_what_could_run_nowhere_is_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:

@@ -136,8 +136,8 @@ def test_only_line_ends_end_a_held_out_text(tmp_path: Path) -> None:
         ({"ends": ["best"], "looks": ["cosines"]}, "with the look dev best; found 'best'"),
         ({"objective.temprature": 0.1}, "temprature"),
         ({"objective": "infonec"}, "did you mean 'infonce'"),
-        ({"learning_rte": 0.1}, "unknown setting 'learning-rte'"),
-        ({"batch_size": 1}, "--batch-size"),
+        ({"learning_rte": 0.1}, "learning_rte: unknown setting"),
+        ({"batch_size": 1}, "batch_size=1"),
     ],
 )
 def test_what_could_run_nowhere_is_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:

@@ -126,7 +126,7 @@ def read(
         if _format(path) == ".txt" or (_format(path) == ".tsv" and columns is None):
             raise InputError(
                 f"{place(path)}: has no named columns, so none of groups ({groups}); give a .csv, "
-                ".jsonl or .parquet file, or a .tsv with a header and --columns"
+                ".jsonl or .parquet file, or a .tsv with a header and `--columns`"
             )
     if columns is not None and all(_format(path) == ".txt" for path in files):
         raise InputError(
@@ -235,7 +235,7 @@ def _tab_separated(
             width = len(cells)
             continue
         if width is None and len(cells) > 1 and {c.lower().strip('"') for c in cells} <= HEADER:
-            choose = f"choose columns by name (--columns {','.join(cells[:2])}) or "
+            choose = f"choose columns by name (`--columns {','.join(cells[:2])}`) or "
             raise InputError(
                 f"{place(path, line)}: {quoted(text)} is a header, which would be read as a "
                 f"record; {choose if by_name else ''}remove it"
@@ -272,7 +272,7 @@ def usual_columns(path: Path, header: Sequence[str], *, by_name: bool = True) ->
     separated = ", or separate the columns by commas" if one else ""
     choose = "rename its columns (anchor and positive, for pairs)"
     if by_name:
-        choose = f"choose by name (--columns {','.join(header[:2]) or 'NAME'})"
+        choose = f"choose by name (`--columns {','.join(header[:2]) or 'NAME'}`)"
     raise InputError(
         f"{place(path)}: no column 'text', 'sentence' or 'anchor' with 'positive'; found "
         f"{quoted(', '.join(map(repr, header)), 200)[1:-1] or 'none'}; "

@@ -112,7 +112,7 @@ class StreamedBatches:
                 f"the first {self.size:,} records leave {report.kept} to train on, fewer than a "
                 f"batch of {self.batch_size} ({report.duplicates_dropped} are repeated, "
                 f"{report.held_out} held out, {report.empty_skipped} empty): give a larger buffer, "
-                f"as --streaming {10 * self.size}, or a smaller --batch-size"
+                f"as `--streaming {10 * self.size}`, or a smaller `--batch-size`"
             )
         kept = self.folder / f"{number}.json"
         if not kept.is_file():
@@ -153,6 +153,6 @@ class StreamedBatches:
                 yield record
             if count <= self.size:
                 raise InputError(
-                    f"the data have {count:,} records, and a buffer of --streaming {self.size} "
-                    "holds them all: leave --streaming out"
+                    f"the data have {count:,} records, and a buffer of `--streaming {self.size}` "
+                    "holds them all: leave `--streaming` out"
                 )

@@ -46,12 +46,12 @@ def resolve(views: ViewsName, first: Record) -> Views:
     if single and views == "pairs":
         raise InputError(
             f"{place(first.path, first.line)}: views 'pairs' need two or three texts in a record, "
-            "found one; use --views dropout or --views adjacent"
+            "found one; use `--views dropout` or `--views adjacent`"
         )
     if not single and views != "pairs":
         raise InputError(
             f"{place(first.path, first.line)}: views {views!r} need records of one text, found "
-            f"{len(first.texts)}; use --views pairs, or choose one column"
+            f"{len(first.texts)}; use `--views pairs`, or choose one column"
         )
     return views
 
@@ -113,7 +113,7 @@ class Former:
             if record.group:
                 raise InputError(
                     f"{place(record.path, record.line)}: a group is of one record, and adjacent "
-                    "views are of two; use --views dropout, or leave --groups out"
+                    "views are of two; use `--views dropout`, or leave `--groups` out"
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False

@@ -93,7 +93,7 @@ def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[
             if not views[-1].in_batch:
                 raise InputError(
                     f"{module.name} pushes against a queue, which holds noise before the first "
-                    "step, so there is nothing to audit; audit with --method simclr or mocov3"
+                    "step, so there is nothing to audit; audit with `--method` simclr or mocov3"
                 )
             done(len(rows))
     places = torch.from_numpy(np.argsort(order))

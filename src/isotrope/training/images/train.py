@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -33,7 +33,7 @@ from isotrope.evaluation.image_scores import image_scores, knn_evaluation
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
-from isotrope.training.fit_text import by_name, python_messages
+from isotrope.training.fit_text import by_name
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
 from isotrope.training.images.method import ImageMethod, Options, Plan
@@ -90,18 +90,17 @@ def fit_images(
     """
     own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own_encoder is None else own_encoder.name
-    with python_messages(ImageSettings):
-        return _fit(
-            {"data": data, "encoder": name, **by_name(settings)}, own_encoder, resume=resume
-        )
+    return _fit({"data": data, "encoder": name, **by_name(settings)}, own_encoder, resume=resume)
 
 
 def _fit(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resume: bool) -> Outcome:
-    checked = ImageSettings.read(settings, python=True)
+    checked = ImageSettings.read(settings)
     if own_encoder is not None and checked.devices > 1:
-        raise InputError(
-            f"devices={checked.devices} starts other processes, which do not have your encoder; "
-            "start them by torchrun, each with its own"
+        raise SettingError(
+            "starts other processes, which do not have your encoder",
+            setting="devices",
+            value=checked.devices,
+            remedy="start them by torchrun, each with its own",
         )
     return run(checked, functools.partial(_train, own_encoder=own_encoder), resume=resume)
 
@@ -149,7 +148,9 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     options = options_of(settings.method, settings.method_settings)
     name, objective = _build_objective(settings, method, options)
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
-        raise InputError("--precision 16 needs a GPU; use bf16 or 32 on a CPU")
+        raise SettingError(
+            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
+        )
     scratch = own_encoder is None and settings.encoder in ARCHITECTURES
     encoder = None if scratch else _load_encoder(settings, own_encoder)
     images = _load_data(settings, encoder.image_size if encoder else settings.image_size)
@@ -163,7 +164,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     if batches.size < world_size():
         raise InputError(
             f"{batches.size} images leave some of {world_size()} processes without one; use fewer "
-            "--devices"
+            "`--devices`"
         )
     steps = settings.max_steps or max(1, math.ceil(settings.epochs * batches.steps_per_epoch))
     module = method(
@@ -221,9 +222,11 @@ def _make_plan(
     plan = method.recipe.plan(steps=steps, steps_per_epoch=per_epoch, batch_size=batches.size)
     if settings.optimizer not in (None, plan.optimizer):
         if settings.learning_rate is None:
-            raise InputError(
-                f"--optimizer {settings.optimizer}: the learning rate of {method.name} is one for "
-                f"{plan.optimizer}; give --learning-rate, too"
+            raise SettingError(
+                f"the learning rate of {method.name} is one for {plan.optimizer}",
+                setting="optimizer",
+                value=settings.optimizer,
+                remedy="give `--learning-rate`, too",
             )
         # SimCLR, BYOL, Barlow Twins and MoCo v3 do not apply LARS to biases and norms
         all_decay = plan.decay_all and settings.optimizer != "lars"
@@ -236,7 +239,7 @@ def _make_plan(
         plan = replace(plan, weight_decay=settings.weight_decay, last_weight_decay=None)
     if settings.warmup_epochs is not None:
         plan = replace(plan, warmup_steps=round(settings.warmup_epochs * per_epoch))
-        refuse_long_warmup(plan, f"--warmup-epochs {settings.warmup_epochs:g}")
+        refuse_long_warmup(plan, f"`--warmup-epochs {settings.warmup_epochs:g}`")
     return replace(plan, scheduler=settings.scheduler)
 
 
@@ -282,14 +285,16 @@ def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> 
     """Load an encoder or take the user's; it has an image size and a normalisation of its own."""
     for name, default in (("width", None), ("stem", "auto"), ("pixels", "imagenet")):
         if getattr(settings, name) != default:
-            raise InputError(
-                f"--{name} is for an encoder from scratch; {settings.encoder} brings its own"
+            raise SettingError(
+                f"is for an encoder from scratch; {settings.encoder} brings its own", setting=name
             )
     encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
     if settings.image_size not in (None, encoder.image_size):
-        raise InputError(
-            f"--image-size {settings.image_size}: {settings.encoder} takes images of "
-            f"{encoder.image_size} x {encoder.image_size}; leave it out"
+        raise SettingError(
+            f"{settings.encoder} takes images of {encoder.image_size} x {encoder.image_size}",
+            setting="image_size",
+            value=settings.image_size,
+            remedy="leave it out",
         )
     return encoder
 
@@ -314,7 +319,7 @@ def _check_temporary_folder(folder: str) -> None:
         raise InputError(
             f"the folder for temporary files is too deep for the sockets of workers: {folder} has "
             f"{len(os.fsencode(folder))} bytes, at most {_MAX_FOLDER_BYTES} leave room; set TMPDIR "
-            "to a shorter one, or use --workers 0"
+            "to a shorter one, or use `--workers 0`"
         )
 
 

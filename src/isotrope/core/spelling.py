@@ -1,0 +1,97 @@
+"""Spells settings in messages: each surface names them in its own words.
+
+A message says ``use `--head none```, in backticks. The command line prints ``use --head none``,
+Python ``use head='none'``, and a YAML file has ``head: none``.
+"""
+
+import contextlib
+import re
+import reprlib
+from collections.abc import Callable, Iterator
+
+__all__ = ["Spelling", "as_argument", "as_flag", "as_key", "brief", "named", "spell", "spelled"]
+
+Spelling = Callable[[str, str], str]
+"""Writes the name of a field of the settings and a value, which may be empty."""
+
+_NAMED = re.compile(r"`--([a-z][\w.-]*)(?: ([^`]*))?`")
+_LONGEST = 60  # characters of a value
+
+
+def named(setting: str, value: object = None) -> str:
+    """Return how a message names a setting; :func:`spell` writes it out.
+
+    Args:
+        setting: Field of the settings, or ``objective.temperature``.
+        value: Value to show; None shows the name alone.
+    """
+    flag = f"--{setting.replace('_', '-')}"
+    if value is None or value is True:
+        return f"`{flag}`"
+    if value is False:
+        return f"`--no-{flag[2:]}`"
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return f"`{' '.join([flag, *map(_word, values)])}`"
+
+
+def _word(value: object) -> str:
+    text = value if isinstance(value, str) and len(value) <= _LONGEST else brief(value)
+    return text.replace("`", "'")
+
+
+def brief(value: object) -> str:
+    """Return a short ``repr`` of any value for an error message."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxlong = short.maxother = _LONGEST
+    try:
+        return short.repr(value)
+    except ValueError:  # a number of more digits than Python prints
+        return f"a very large {type(value).__name__}"
+
+
+def as_flag(setting: str, value: str) -> str:
+    """Return what the command line takes: ``--head none``."""
+    return f"--{setting.replace('_', '-')} {value}".rstrip()
+
+
+def as_key(setting: str, value: str) -> str:
+    """Return what a YAML file holds: ``head: none``."""
+    return f"{setting.replace('_', '-')}: {value}".removesuffix(": ")
+
+
+def as_argument(setting: str, value: str) -> str:
+    """Return what Python takes: ``head='none'``; a word in capitals stands for a value."""
+    prefix, dot, key = setting.partition(".")
+    word = value if value.isupper() or _is_number(value) else repr(value)
+    if dot:
+        return f"{prefix}_settings={{{key!r}: {word if value else '...'}}}"
+    name = setting.replace("-", "_")
+    if name.startswith("no_") or name == "resume":
+        return f"{name.removeprefix('no_')}={name == 'resume'}"
+    return f"{name}={word}" if value else name
+
+
+def _is_number(word: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return float(word) is not None
+    return False
+
+
+_spelling: Spelling = as_argument
+
+
+def spell(message: str, spelling: Spelling | None = None) -> str:
+    """Return a message with its settings written out, for the present surface by default."""
+    write = spelling or _spelling
+    return _NAMED.sub(lambda match: write(match[1], match[2] or ""), message)
+
+
+@contextlib.contextmanager
+def spelled(spelling: Spelling) -> Iterator[None]:
+    """Write settings in this way until the end; Python's arguments are the default."""
+    global _spelling  # of the process, since its threads print errors as well
+    before, _spelling = _spelling, spelling
+    try:
+        yield
+    finally:
+        _spelling = before
