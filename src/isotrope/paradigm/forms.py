@@ -1,4 +1,4 @@
-"""Derives the symmetric form of an objective, and its attracting or repelling part.
+"""Derives the symmetric form of an objective, one direction, and its attracting or repelling part.
 
 They are objectives themselves, made by ``objective.symmetric()`` and ``objective.parts``.
 """
@@ -14,82 +14,18 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged
 from isotrope.paradigm.objective import Objective, Space
 
-__all__ = ["Part", "Parts", "Symmetric"]
+__all__ = ["OneWay", "Part", "Parts", "Symmetric"]
 
 
-class Symmetric(Objective, register=False):
-    """The mean of an objective over both directions: (H, H') and (H', H).
-
-    The components are those of the first direction; what an anchor receives as a positive and as
-    a negative in the second is the residual, in closed form.
-    """
+class Form(Objective, register=False):
+    """An objective made of another one, with the declarations of that one."""
 
     objective: Objective
 
-    two_directions = True
-
     def __post_init__(self) -> None:
-        """Copy the declarations of the objective."""
-        _take_over(self)
-
-    @property
-    def invariances(self) -> frozenset[str]:
-        return self.objective.invariances | {"view swap"}
-
-    @property
-    def pairwise(self) -> bool:
-        return self.objective.pairwise
-
-    @property
-    def takes_negatives(self) -> bool:
-        return self.objective.takes_negatives
-
-    @property
-    def coupling(self) -> Coupling:
-        return self.objective.coupling
-
-    @property
-    def space(self) -> Space:
-        return self.objective.space
-
-    @property
-    def has_terms(self) -> bool:
-        return self.objective.has_terms
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.objective.reduction
-
-    def hyperparameters(self) -> dict[str, Any]:
-        return {**self.objective.hyperparameters(), "symmetric": True}
-
-    def prepare(self, views: Views) -> Views:
-        return self.objective.prepare(views)
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.objective.formula(pairs)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return self.objective.attraction(pairs)
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return self.objective.repulsion(pairs)
-
-    def components(self, pairs: Pairs) -> Terms:
-        swapped = pairs.swapped()
-        other = self.objective.swapped_components(swapped)
-        return averaged(self.objective.components(pairs), other, swapped.views)
-
-
-class Part(Objective, register=False):
-    """The attracting or the repelling part of an objective."""
-
-    objective: Objective
-    side: Literal["attraction", "repulsion"]
-
-    def __post_init__(self) -> None:
-        """Copy the declarations of the objective."""
-        _take_over(self)
+        """Copy what the objective's class declares."""
+        for name in ("name", "paper", "batch_level", "least_rows", "holds"):
+            object.__setattr__(self, name, getattr(self.objective, name))
 
     @property
     def two_directions(self) -> bool:
@@ -117,18 +53,65 @@ class Part(Objective, register=False):
 
     @property
     def has_terms(self) -> bool:
-        """The components are those of the whole."""
-        return False
+        return self.objective.has_terms
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
         return self.objective.reduction
 
-    def hyperparameters(self) -> dict[str, Any]:
-        return {**self.objective.hyperparameters(), "part": self.side}
-
     def prepare(self, views: Views) -> Views:
         return self.objective.prepare(views)
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.objective.formula(pairs)
+
+
+class OneWay(Form, register=False):
+    """The first direction of an objective that averages both."""
+
+    two_directions = False
+
+
+class Symmetric(Form, register=False):
+    """The mean of an objective over both directions: (H, H') and (H', H).
+
+    The components are those of the first direction; what an anchor receives as a positive and as
+    a negative in the second is the residual, in closed form.
+    """
+
+    two_directions = True
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        return self.objective.invariances | {"view swap"}
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return {**self.objective.hyperparameters(), "symmetric": True}
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return self.objective.attraction(pairs)
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return self.objective.repulsion(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        swapped = pairs.swapped()
+        other = self.objective.swapped_components(swapped)
+        return averaged(self.objective.components(pairs), other, swapped.views)
+
+
+class Part(Form, register=False):
+    """The attracting or the repelling part of an objective."""
+
+    side: Literal["attraction", "repulsion"]
+
+    @property
+    def has_terms(self) -> bool:
+        """The components are those of the whole."""
+        return False
+
+    def hyperparameters(self) -> dict[str, Any]:
+        return {**self.objective.hyperparameters(), "part": self.side}
 
     def formula(self, pairs: Pairs) -> Tensor:
         objective = self.objective
@@ -142,11 +125,3 @@ class Parts(NamedTuple):
 
     attraction: Objective
     repulsion: Objective
-
-
-_SAME = ("name", "paper", "batch_level", "least_rows", "holds")
-
-
-def _take_over(form: Symmetric | Part) -> None:
-    for name in _SAME:
-        object.__setattr__(form, name, getattr(form.objective, name))

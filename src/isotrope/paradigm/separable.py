@@ -5,7 +5,6 @@ whole other view but no other anchor (InfoNCE, triplets, and the mean of both di
 """
 
 from dataclasses import replace
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,9 +13,8 @@ from isotrope.core.distributed import GlobalBatch, all_reduce_sum, world_size
 from isotrope.core.errors import WrongCoupling
 from isotrope.core.rounding import same
 from isotrope.core.views import Views
-from isotrope.kernels.coupling import Coupling
-from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Space
+from isotrope.paradigm.forms import OneWay
+from isotrope.paradigm.objective import Objective
 
 __all__ = ["of_rows", "shared_loss"]
 
@@ -41,7 +39,7 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
     Raises:
         WrongCoupling: the anchors are coupled.
     """
-    one_way = _OneWay(objective=objective) if objective.two_directions else objective
+    one_way = OneWay(objective=objective) if objective.two_directions else objective
     directions = [views, views.swapped()] if objective.two_directions else [views]
     blocks = [replace(d, anchors=d.anchors[rows], offset=rows.start) for d in directions]
     how = "rowblock" if backend == "auto" else backend
@@ -112,36 +110,3 @@ def _check_separable(objective: Objective, views: Views) -> None:
             "coupling='batch', or ask the pairs for what the formula computes by itself"
         )
     _separable.add(kind)
-
-
-class _OneWay(Objective, register=False):
-    """The first direction of an objective that averages both."""
-
-    objective: Objective
-
-    def __post_init__(self) -> None:
-        """Take over what the objective declares."""
-        for name in ("name", "paper", "batch_level", "least_rows", "holds"):
-            object.__setattr__(self, name, getattr(self.objective, name))
-
-    @property
-    def takes_negatives(self) -> bool:
-        return self.objective.takes_negatives
-
-    @property
-    def coupling(self) -> Coupling:
-        return self.objective.coupling
-
-    @property
-    def space(self) -> Space:
-        return self.objective.space
-
-    @property
-    def reduction(self) -> Literal["mean", "sum"]:
-        return self.objective.reduction
-
-    def prepare(self, views: Views) -> Views:
-        return self.objective.prepare(views)
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.objective.formula(pairs)
