@@ -22,6 +22,7 @@ from docs.generate.method_pages import write_method_pages
 from docs.generate.objective_pages import grid, write_pages
 from docs.generate.question_pages import write_question_page
 from docs.generate.replication_page import write_replication_page
+from isotrope.diagnostics.metrics import METRICS
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.registry import METHODS, find_method
@@ -57,6 +58,21 @@ def choose(text: str) -> str:
     text = filled(text, "gains", grid(["objective", "gain in MRR@10"], _gain_lines()))
     text = filled(text, "images", _images())
     return filled(text, "uses", _uses())
+
+
+def columns_of(text: str) -> str:
+    """Return the page on the numbers of a training with the table of all columns."""
+    logs = {"text": "text", "images": "images", "doctor": "`isotrope.Doctor`"}
+    rows = [
+        [
+            f"`{metric.column}`" + (f", {metric.symbol}" if metric.symbol else ""),
+            metric.definition + (f" ({metric.unit})" if metric.unit else ""),
+            "all" if len(metric.logs) == len(logs) else ", ".join(logs[log] for log in metric.logs),
+        ]
+        for metric in METRICS
+        if metric.logs
+    ]
+    return filled(text, "columns", grid(["column", "what it is", "in logs of"], rows))
 
 
 def _read(file: str) -> list[dict[str, str]]:
@@ -169,6 +185,8 @@ def main() -> None:
     (GUIDE / "measured.svg").write_bytes(picture())
     file = GUIDE / "choose.md"
     file.write_text(choose(file.read_text(encoding="utf-8")), encoding="utf-8")
+    file = GUIDE / "anatomy.md"
+    file.write_text(columns_of(file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

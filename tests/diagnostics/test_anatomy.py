@@ -13,7 +13,8 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.diagnostics.anatomy import COLUMNS, Anatomy
-from isotrope.diagnostics.observe import MEASURED, measure
+from isotrope.diagnostics.metrics import MEASURED
+from isotrope.diagnostics.observe import measure
 from isotrope.objectives import DCL, MET, InfoNCE
 
 GRADIENT = ("gradient_alignment", "gradient_uniformity", "embedding_gradient")

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from isotrope.core.views import Views, unit
 from isotrope.diagnostics.evidence import of_rows
-from isotrope.diagnostics.observe import MEASURED, measure
+from isotrope.diagnostics.metrics import MEASURED
+from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.readings import negatives as counted
 from isotrope.measures.distance_gap import distance_gap
 from isotrope.measures.effective_rank import effective_rank

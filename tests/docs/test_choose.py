@@ -29,6 +29,11 @@ def test_the_tables_are_what_was_measured(build: dict) -> None:
     assert min(sum(knn[name][8]) / 3 for name in knn if len(knn[name][8]) == 3) < 33.1
 
 
+def test_the_columns_are_those_of_the_metrics(build: dict) -> None:
+    text = (PAGE.parent / "anatomy.md").read_text(encoding="utf-8")
+    assert build["columns_of"](text) == text, "out of date: make docs"
+
+
 def test_another_measurement_is_another_page(build: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     text = PAGE.read_text(encoding="utf-8")
     read = build["_read"]

@@ -6,9 +6,8 @@ import re
 import pytest
 
 from isotrope.reports.embedded import source
-from isotrope.reports.glossary import explained
 from isotrope.reports.plots import INK, styles
-from isotrope.reports.quantities import QUANTITIES
+from isotrope.reports.quantities import QUANTITIES, explained
 
 
 def luminance(colour: str) -> float:

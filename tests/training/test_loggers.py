@@ -12,7 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.training import loggers
 from isotrope.training.fit_text import fit
 from tests.training.interrupted import power_cut

@@ -2,17 +2,42 @@
 
 - ``simulation`` needs no model: an objective is evaluated at random or given angles (``averages``,
   ``surfaces``).
-- ``anatomy`` records a training in any loop; ``observe`` measures one batch, ``catch`` records
-  embeddings and their gradients.
+- ``metrics`` is the table of the numbers of a log; ``observe`` measures one batch, ``anatomy``
+  records a training in any loop, ``catch`` records embeddings and their gradients.
 - ``curvature`` multiplies with the Hessian of a loss, and finds its extreme eigenvalues.
 - ``doctor`` diagnoses a run or a model: ``examine`` reads it into the record of ``evidence``,
-  ``rules`` holds one rule for each verdict, ``thresholds`` every number that decides, and
-  ``findings`` the findings and their text.
+  ``verdicts`` has one record for each verdict, and ``findings`` the findings and their text.
 """
 
-from isotrope.diagnostics.simulation.angle_draws import Angles
-from isotrope.diagnostics.simulation.averages import dissipation, hardest_share
-from isotrope.diagnostics.simulation.landscape import Landscape
-from isotrope.diagnostics.simulation.surfaces import gradient_norm, ratio
+import importlib
+from typing import TYPE_CHECKING
 
 __all__ = ["Angles", "Landscape", "dissipation", "gradient_norm", "hardest_share", "ratio"]
+
+if TYPE_CHECKING:
+    from isotrope.diagnostics.simulation.angle_draws import Angles as Angles
+    from isotrope.diagnostics.simulation.averages import dissipation as dissipation
+    from isotrope.diagnostics.simulation.averages import hardest_share as hardest_share
+    from isotrope.diagnostics.simulation.landscape import Landscape as Landscape
+    from isotrope.diagnostics.simulation.surfaces import gradient_norm as gradient_norm
+    from isotrope.diagnostics.simulation.surfaces import ratio as ratio
+
+_HOME = {
+    "Angles": "angle_draws",
+    "Landscape": "landscape",
+    "dissipation": "averages",
+    "gradient_norm": "surfaces",
+    "hardest_share": "averages",
+    "ratio": "surfaces",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module 'isotrope.diagnostics' has no attribute {name!r}")
+    module = importlib.import_module(f"isotrope.diagnostics.simulation.{_HOME[name]}")
+    return getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

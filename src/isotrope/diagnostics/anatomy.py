@@ -21,7 +21,8 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import Diagnosis
-from isotrope.diagnostics.observe import columns, measure, measure_unpaired, negative_count
+from isotrope.diagnostics.metrics import columns
+from isotrope.diagnostics.observe import measure, measure_unpaired, negative_count
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
@@ -31,7 +32,7 @@ from isotrope.paradigm.softmax_fit import EQUAL, factor, normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
 
-COLUMNS = columns("misfit", "radial", "temperature", "pulled", "label_gap", "dev")
+COLUMNS = columns("doctor")
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
 _LEAST_PAIRS = 8  # on either side of the mean label

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.measures.alignment import alignment
@@ -21,46 +22,13 @@ from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
 __all__ = [
-    "MEASURED",
     "SAME",
     "above_bound",
-    "columns",
     "loss_column",
     "measure",
     "measure_unpaired",
     "negative_count",
 ]
-
-MEASURED = (
-    "dissipation",
-    "dead",
-    "hardest_share",
-    "ratio",
-    "alignment",
-    "uniformity",
-    "norm",
-    "above_bound",
-    "gradient_alignment",
-    "gradient_uniformity",
-    "embedding_gradient",
-    "positive_mean",
-    "positive_std",
-    "negatives",
-    "negative_mean",
-    "negative_std",
-    "distance_gap",
-    "opposite_halves",
-    "far_opposite",
-    "std",
-    "effective_rank",
-    "false_negatives",
-)
-"""The keys of the result of :func:`measure`, in the order of the columns of metrics.csv."""
-
-
-def columns(*further: str) -> tuple[str, ...]:
-    """Return the columns of metrics.csv: those of every run, then ``further``."""
-    return ("step", "epoch", "loss", "learning_rate", "gradient_norm", *MEASURED, *further)
 
 
 def loss_column(dataset: str) -> str:
@@ -91,29 +59,16 @@ def measure(
         terms: the components, if they do not come from ``objective``.
 
     Returns:
-        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01, both over the
-        anchors that have negatives and None where none has (a batch of one row, or of one group);
-        ``hardest_share`` the share of the weight on the hardest negative; ``ratio`` the mean R;
-        ``above_bound`` the share of active anchors whose ratio is above the lower bound of Lemma 1
-        (Li et al., 2024) for small steps and the hardest negative;
-        ``alignment`` and ``uniformity``; ``norm`` of the anchors;
-        ``gradient_alignment`` and ``gradient_uniformity`` the mean lengths of the pull and of the
-        push on an anchor, in the tangent plane at the normalised anchor (Nie et al., 2023, eq. 7
-        to 22, without 1/||h||);
-        ``embedding_gradient`` the mean length of n dL/dz_i, the gradient that reaches a raw
-        anchor (Draganov et al., 2024, Prop. 3.1);
-        ``negatives`` the mean number of negatives of an anchor, in all views that the objective
-        compares it with: all candidates where it takes the hardest, 0 for a loss of pairs alone;
-        ``positive_mean``, ``positive_std``, ``negative_mean``, ``negative_std`` of the angles
-        (Li et al., 2024, figure 9), pi/2 where a row is zero; ``distance_gap`` (Nie et al., 2023,
-        figure 3);
-        ``opposite_halves`` and ``far_opposite``, the shares of positive pairs more than pi/2 and
-        7 pi/8 apart (Draganov et al., 2024);
-        ``std`` of the dimensions of the normalised anchors; ``effective_rank`` of the anchors;
-        ``false_negatives`` the share of anchors with a negative that looks like a positive: as
-        near as their own positive or at cosine 0.999, and, so that a batch that has collapsed
-        has none, within a quarter of 1 - cos of the average negative; or a copy of the own
-        positive, within a tenth of its 1 - cos to the average negative.
+        The metrics of a batch in :mod:`isotrope.diagnostics.metrics`. ``dissipation`` and ``dead``
+        are None where no anchor has negatives. ``above_bound`` is for small steps and the hardest
+        negative; ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to 22 of Nie et al.
+        (2023) without 1/||h||; ``embedding_gradient`` is the mean length of n dL/dz_i (Draganov et
+        al., 2024, Prop. 3.1); ``negatives`` counts all views that the objective compares an anchor
+        with, and all candidates where it takes the hardest. Angles are pi/2 where a row is zero. A
+        negative looks like a positive (``false_negatives``) if it is as near as the anchor's own
+        positive or at cosine 0.999 and, so that a batch that has collapsed has none, within a
+        quarter of 1 - cos of the average negative; or if it is a copy of the own positive, within
+        a tenth of its 1 - cos to the average negative.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)

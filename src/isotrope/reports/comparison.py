@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from isotrope.diagnostics.metrics import METRICS
 from isotrope.measures.judgement import unjudged
 from isotrope.reports.runs import Run
 
@@ -18,33 +19,7 @@ __all__ = [
     "verdict",
 ]
 
-_COLUMNS = (
-    ("dev_start", "Dev start", "score of the model before training (step 0)"),
-    ("dev_best", "Dev best", "highest score of the run, step 0 included"),
-    ("dev_best_step", "At step", "where the best score was measured"),
-    ("dev_final", "Dev last step", "score after the last step, saved only where it is the best"),
-    ("linear", "Linear probe", "accuracy of a linear classifier on the features kept"),
-    ("alignment", "Align\u00adment", "mean squared distance of the two views; lower is closer"),
-    ("uniformity", "Unifor\u00admity", "log mean exp(-2 d\u00b2); lower is more spread out"),
-    ("dissipation", "GD", "mean gradient dissipation"),
-    ("hardest_share", "Hardest share", "share of the weight W on the hardest negative"),
-    ("ratio", "Ratio", "pull towards the positive per push from the negatives"),
-    ("norm", "Norm", "mean length of the embeddings that the objective sees"),
-    ("opposite_halves", "Opp. halves", "share of pairs more than a right angle apart"),
-    ("samples_per_second", "Samples /\u202fs", "texts, or pairs of texts, per second of training"),
-    ("images_per_second", "Images /\u202fs", "images per second of training"),
-    ("seconds", "Sec\u00adonds", "duration of training"),
-)
-_OF_TEXT = {"samples_per_second"}
-_OF_IMAGES = {"linear", "norm", "opposite_halves", "images_per_second"}
-
-_FIXED_DIGITS = {
-    "dev_best_step": 0,
-    "opposite_halves": 3,
-    "samples_per_second": 0,
-    "images_per_second": 0,
-    "seconds": 1,
-}
+_COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 
 @dataclass(frozen=True)
@@ -61,13 +36,12 @@ class ComparisonCell:
 
 def columns(runs: Sequence[Run]) -> list[tuple[str, str, str]]:
     """Return key, heading and meaning of each column that the runs can fill."""
-    kinds = {run.of_images for run in runs}
-    unfit = (set() if False in kinds else _OF_TEXT) | (set() if True in kinds else _OF_IMAGES)
-    score = "kNN" if kinds == {True} else "Dev"
+    kinds = {"images" if run.of_images else "text" for run in runs}
+    score = "kNN" if kinds == {"images"} else "Dev"
     return [
-        (key, heading.replace("Dev", score), hint)
-        for key, heading, hint in _COLUMNS
-        if key not in unfit
+        (metric.column, metric.heading.replace("Dev", score), metric.definition)
+        for metric in _COMPARED.values()
+        if not metric.only or metric.only in kinds
     ]
 
 
@@ -176,8 +150,9 @@ def _why_missing(run: Run, key: str) -> str:
     """Return the reason why a run has no such number."""
     if not run.finished and not run.foreign:
         return "not measured yet: the run has not written its result"
-    if key in (_OF_TEXT if run.of_images else _OF_IMAGES):
-        return f"not measured in a run on {'images' if run.of_images else 'text'}"
+    kind = "images" if run.of_images else "text"
+    if _COMPARED[key].only not in ("", kind):
+        return f"not measured in a run on {kind}"
     if key.startswith("dev_"):
         missing = "labelled test images" if run.of_images else "--dev data"
         return f"not measured: the run had no {missing}"
@@ -208,7 +183,8 @@ def cells(runs: Sequence[Run]) -> list[list[ComparisonCell]]:
         values = [run.metric(key) for run in runs]
         measured = [value for value in values if value is not None]
         digits = _dev_digits(runs) if key in percent else digits_of(measured)
-        digits = _FIXED_DIGITS.get(key, digits)
+        fixed = _COMPARED[key].digits
+        digits = digits if fixed is None else fixed
         for row, run, value in zip(rows, runs, values, strict=True):
             if value is None:
                 row.append(ComparisonCell("\N{EN DASH}", _why_missing(run, key)))

@@ -26,10 +26,10 @@ from isotrope.reports.comparison import (
 )
 from isotrope.reports.diagnoses import StoredDiagnosis, command, pill, read_diagnosis, summary
 from isotrope.reports.embedded import data, permission, source
-from isotrope.reports.glossary import explained
 from isotrope.reports.panels import sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, styles
+from isotrope.reports.quantities import explained
 from isotrope.reports.runs import Run, legible, read_run
 
 __all__ = ["Example", "HtmlTable", "tables_page", "write_report"]

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from isotrope.core.errors import SettingError, nearest
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import planned
 from isotrope.training.images.measures import TRACKED

@@ -24,9 +24,8 @@ from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_err
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.core.run_folder import RunFolder
-from isotrope.diagnostics.observe import columns
+from isotrope.diagnostics.metrics import columns
 from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge, unjudged
-from isotrope.training.held_out import HELD_OUT_COLUMNS
 from isotrope.training.launch import handling
 from isotrope.training.loggers import Loggers
 from isotrope.training.nan_guard import GuardedModule, check_finite_weights
@@ -51,7 +50,7 @@ __all__ = [
 SPARE = ".previous.ckpt"
 """A checkpoint between its two names; a process that is killed there leaves it behind."""
 
-COLUMNS = columns("dev", *HELD_OUT_COLUMNS, "skipped", "samples_per_second")
+COLUMNS = columns("text")
 
 
 class Timer(L.Callback):

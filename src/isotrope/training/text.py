@@ -33,7 +33,8 @@ from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreReport, TokenStore, build
 from isotrope.data.text.views import resolve
 from isotrope.diagnostics.audit.run import check_negatives
-from isotrope.diagnostics.observe import MEASURED, loss_column
+from isotrope.diagnostics.metrics import MEASURED
+from isotrope.diagnostics.observe import loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device, pass_overhead
 from isotrope.encoders.heads import LinearHead, MLPHead

@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 
 from isotrope import Doctor
 from isotrope.diagnostics.anatomy import Anatomy
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.objectives import InfoNCE
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # Lightning's advice about loaders

@@ -18,7 +18,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatches, ImageSteps
 from isotrope.data.images.records import ImagePart
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.effective_rank import effective_rank

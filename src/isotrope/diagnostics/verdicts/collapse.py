@@ -5,7 +5,7 @@ import statistics
 from isotrope.diagnostics.advice import CONTRASTIVE, slower
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
     further_evidence,

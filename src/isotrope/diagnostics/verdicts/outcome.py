@@ -5,7 +5,7 @@ import statistics
 from isotrope.diagnostics.advice import CONTRASTIVE, harder_negatives, is_contrastive
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
-from isotrope.diagnostics.observe import MEASURED
+from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.readings import (
     dead_share_after_start,
     further_evidence,

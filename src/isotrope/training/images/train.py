@@ -24,7 +24,7 @@ from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
 from isotrope.data.images.sets import ImageSet, load_images
-from isotrope.diagnostics.observe import MEASURED, columns
+from isotrope.diagnostics.metrics import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image import ImageEncoder
@@ -58,7 +58,7 @@ __all__ = ["IMAGE_COLUMNS", "ImageTask", "fit_images", "has_labels", "prepare", 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
 SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
 # larger ones are resized to 8/7 of the side of a crop, as 256 is of 224
-IMAGE_COLUMNS = columns(*TRACKED, "knn", "skipped", "images_per_second")
+IMAGE_COLUMNS = columns("images")
 
 
 def fit_images(
