@@ -50,13 +50,14 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_reduced_zoo(tmp_path: Path) -> None:
     trainings = [training for training in TRAININGS if training.name in TRIED]
     seen = list(train_and_diagnose(tmp_path, [SMALL], trainings))
-    found = {one.training.name: one.diagnosis.verdict for one in seen if one.diagnosis is not None}
-    assert found == {
-        "scratch": (HEALTHY,),
-        "simclr": (HEALTHY,),
-        "temperature-3": ("negatives-not-hard",),
-        "dropout-0": ("dead-views",),
-        "no-weight-decay": ("norms-too-large",),
+    verdicts = {one.training.name: one.diagnosis.verdict for one in seen if one.diagnosis}
+    # a healthy one may be spreading, too: that depends on the documentation installed here
+    assert {name: verdict[0] for name, verdict in verdicts.items()} == {
+        "scratch": HEALTHY,
+        "simclr": HEALTHY,
+        "temperature-3": "negatives-not-hard",
+        "dropout-0": "dead-views",
+        "no-weight-decay": "norms-too-large",
     }
     assert all(one.right for one in seen)
     before = (tmp_path / "tuning-7" / "simclr" / "result.json").stat().st_mtime_ns
