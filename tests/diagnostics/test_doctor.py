@@ -572,6 +572,17 @@ def test_json_has_no_infinities() -> None:
     ]
 
 
+def test_json_is_read_back() -> None:
+    judged = Judgement("improved", "It is better.", {"best": {"low": 1.0}})
+    for diagnosis in (
+        diagnose(case(above_bound=0.1, uniformity=float("nan"))),
+        replace(diagnose(case()), judgement=judged, losses=({"name": "x"},)),
+        replace(diagnose(case()), losses=({"name": "x"}, {"name": "y"}), model={"a": 1}),
+    ):
+        assert Diagnosis.from_json(diagnosis.to_json()).to_json() == diagnosis.to_json()
+        assert Diagnosis.from_json(diagnosis.to_json()).verdict == diagnosis.verdict
+
+
 def test_every_verdict_can_be_decided_and_every_consequence_is_one() -> None:
     for slug, verdict in VERDICTS.items():
         by_numbers = any(t.measure is not None for t in verdict.thresholds)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.diagnostics.findings import Diagnosis, Finding
 from isotrope.measures.judgement import DevEvaluation, DevHistory
-from isotrope.reports.diagnoses import StoredDiagnosis, summary
+from isotrope.reports.diagnoses import summary
 from isotrope.reports.html import Example, HtmlTable, write_report
 from tests.reports.folders import FAULTY, PLOTTED, write_diagnosis, write_run
 
@@ -349,7 +350,8 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
 
 
 def test_many_sick_runs_do_not_fill_the_first_sentence() -> None:
-    faulty = [(f"run {i}", StoredDiagnosis(("collapsed",), ())) for i in range(5)]
+    collapsed = Diagnosis((Finding("collapsed", (), "", "", ""),))
+    faulty = [(f"run {i}", collapsed) for i in range(5)]
     first = "run 0: collapsed. run 1: collapsed. run 2: collapsed. 2 more are not healthy. "
     assert summary(faulty) == first + "0 of 5 runs are healthy."
     assert summary([("x", None)]) == ""

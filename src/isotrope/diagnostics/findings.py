@@ -6,7 +6,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from isotrope.measures.judgement import Judgement
 
@@ -98,9 +98,34 @@ class Diagnosis:
         return tuple(words) or (HEALTHY, *dict.fromkeys(remarks))
 
     @property
+    def words(self) -> str:
+        """The verdict in words: ``collapsed, losing pull``."""
+        return ", ".join(self.verdict).replace("-", " ")
+
+    @property
     def healthy(self) -> bool:
         """Whether nothing was found."""
         return not self.findings
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """Return the diagnosis that :meth:`to_json` wrote; a number that is null is NaN.
+
+        Raises:
+            ValueError, KeyError, TypeError, AttributeError, RecursionError: The text is another.
+        """
+        record = json.loads(text)
+        if not isinstance(record["verdict"], list):
+            raise TypeError("the verdict is not a list")
+        losses, judgement = record.get("loss", []), record.get("judgement")
+        return cls(
+            _findings(record["findings"]),
+            numbers=_evidence(record.get("numbers", ())),
+            judgement=None if judgement is None else Judgement(**judgement),
+            losses=tuple(losses) if isinstance(losses, list) else (losses,),
+            remarks=_findings(record.get("remarks", ())),
+            model=record.get("model", {}),
+        )
 
     def to_json(self) -> str:
         """Return ``{"verdict": [...], "findings": [...], "numbers": [...], "judgement": ...}``.
@@ -144,6 +169,17 @@ class Diagnosis:
             blocks.append("\n".join(_wrapped(f"- {line}") for line in _geometry(self.model)))
         blocks += [_wrapped("examined: " + "; ".join(self.notes))] if self.notes else []
         return "\n\n".join(blocks)
+
+
+def _findings(records: Sequence[Mapping[str, Any]]) -> tuple[Finding, ...]:
+    return tuple(Finding(**{**row, "evidence": _evidence(row["evidence"])}) for row in records)
+
+
+def _evidence(records: Sequence[Mapping[str, Any]]) -> tuple[Evidence, ...]:
+    rows = (
+        {**row, "number": math.nan if row["number"] is None else row["number"]} for row in records
+    )
+    return tuple(Evidence(**row) for row in rows)
 
 
 def _block(number: int, finding: Finding) -> str:

@@ -1,74 +1,29 @@
 """Reads the diagnoses of ``isotrope diagnose RUN`` from run folders, and words them."""
 
-import json
 import math
 import os
 import shlex
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
 
 from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.core.run_folder import RunFolder
+from isotrope.diagnostics.findings import Diagnosis, Evidence
 from isotrope.reports.comparison import number
 
 __all__ = [
-    "StoredDiagnosis",
-    "StoredFinding",
     "command",
     "pill",
     "read_diagnosis",
     "summary",
+    "table_row",
 ]
 
-_HEALTHY = "healthy"
 _MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
 
-@dataclass(frozen=True)
-class StoredFinding:
-    """One cause of trouble.
-
-    Attributes:
-        title: its name.
-        detail: what happened and why the change helps.
-        evidence: rows of name, number found and what it was compared with (or an empty text).
-        source: where the threshold comes from.
-        change: what to change.
-    """
-
-    title: str
-    detail: str
-    evidence: tuple[tuple[str, str, str], ...]
-    source: str
-    change: str
-
-
-@dataclass(frozen=True)
-class StoredDiagnosis:
-    """The verdict on a run (``healthy`` first, or the causes, the first one first) and why.
-
-    ``numbers`` are the key numbers of a healthy run, as evidence of a finding.
-    """
-
-    verdict: tuple[str, ...]
-    findings: tuple[StoredFinding, ...]
-    numbers: tuple[tuple[str, str, str], ...] = ()
-
-    @property
-    def healthy(self) -> bool:
-        """Whether nothing was found."""
-        return self.verdict[:1] == (_HEALTHY,)
-
-    @property
-    def words(self) -> str:
-        """The verdict in words: ``collapsed, losing pull``."""
-        return ", ".join(cause.replace("-", " ") for cause in self.verdict)
-
-
-def pill(diagnosis: StoredDiagnosis, outcome: str) -> tuple[str, str]:
+def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
     """Return the words of the pill and its class: green only where nothing speaks against it.
 
     Args:
@@ -86,9 +41,7 @@ def command(folder: Path) -> str:
     return shlex.join(["isotrope", "diagnose", str(folder)])
 
 
-def summary(
-    diagnoses: Sequence[tuple[str, StoredDiagnosis | None]], worse: Collection[str] = ()
-) -> str:
+def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
     """Return one sentence on the health of the runs; empty if none has a diagnosis.
 
     Args:
@@ -119,7 +72,7 @@ def summary(
     return f"{causes}{fine} of {len(diagnoses)} runs {are} healthy{rest}{but}."
 
 
-def read_diagnosis(folder: Path) -> StoredDiagnosis | None:
+def read_diagnosis(folder: Path) -> Diagnosis | None:
     """Read the diagnosis of a run folder; None if there is none.
 
     Raises:
@@ -130,41 +83,25 @@ def read_diagnosis(folder: Path) -> StoredDiagnosis | None:
         return None
     text = read_text(path)
     try:
-        record = json.loads(text)
-        verdict = tuple(str(word) for word in record["verdict"])
-        findings = tuple(_finding(finding) for finding in record["findings"])
-        # an older version wrote none
-        numbers = tuple(_evidence(row) for row in record.get("numbers", ()))
+        return Diagnosis.from_json(text)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InputError(
             f"{path} is not a diagnosis ({type(error).__name__}: {error}); "
             f"run `{command(folder)}` again"
         ) from error
-    return StoredDiagnosis(verdict, findings, numbers)
 
 
-def _finding(record: Mapping[str, Any]) -> StoredFinding:
-    return StoredFinding(
-        str(record["verdict"]).replace("-", " ").capitalize(),
-        str(record["detail"]),
-        tuple(_evidence(row) for row in record["evidence"]),
-        str(record["source"]),
-        str(record["change"]),
-    )
+def table_row(evidence: Evidence) -> tuple[str, str, str]:
+    """Return a number as a row: its name, its value, and its threshold or an empty text."""
+    unit = f" {evidence.unit}" if evidence.unit else ""
+    limit = evidence.threshold
+    against = "" if limit is None else f"{evidence.side} {_number(limit)}".strip()
+    return evidence.words, f"{_number(evidence.number)}{unit}", against
 
 
-def _evidence(row: Mapping[str, Any]) -> tuple[str, str, str]:
-    unit = f" {row['unit']}" if row.get("unit") else ""
-    against = ""
-    if row.get("threshold") is not None:
-        against = f"{row.get('side', '')} {_number(row['threshold'])}".strip()
-    label = str(row.get("label") or row["name"].replace("_", " "))
-    return label, f"{_number(row['number'])}{unit}", against
-
-
-def _number(value: float | None) -> str:
+def _number(value: float) -> str:
     """Return a number in four significant digits."""
-    if value is None or not math.isfinite(value):
+    if not math.isfinite(value):
         return "not finite"
     without_decimals = value == round(value) or abs(value) >= 1000
     if without_decimals:

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
-from isotrope.reports.diagnoses import StoredDiagnosis
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports.panels import Scale
 from isotrope.reports.plots import styles
 from isotrope.reports.runs import Run
@@ -34,7 +34,7 @@ def permission(script: str) -> Markup:
 
 def data(
     runs: Sequence[Run],
-    diagnoses: Sequence[StoredDiagnosis | None],
+    diagnoses: Sequence[Diagnosis | None],
     scales: Mapping[str, Scale],
 ) -> Markup:
     """Return everything shown as JSON that cannot end the script element around it."""
@@ -51,7 +51,7 @@ def data(
             "metrics": run.result.metrics if run.result else None,
             "details": run.result.details if run.result else None,
             "provenance": run.result.provenance if run.result else None,
-            "diagnosis": None if diagnosis is None else asdict(diagnosis),
+            "diagnosis": None if diagnosis is None else json.loads(diagnosis.to_json()),
         }
         for run, style, diagnosis in zip(runs, styles(len(runs)), diagnoses, strict=True)
     ]

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.run_folder import RunFolder
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports.comparison import (
     ComparisonCell,
     cells,
@@ -24,7 +25,7 @@ from isotrope.reports.comparison import (
     twins,
     verdict,
 )
-from isotrope.reports.diagnoses import StoredDiagnosis, command, pill, read_diagnosis, summary
+from isotrope.reports.diagnoses import command, pill, read_diagnosis, summary, table_row
 from isotrope.reports.embedded import data, permission, source
 from isotrope.reports.panels import sections
 from isotrope.reports.pictures import write_pictures
@@ -123,9 +124,7 @@ def _environment() -> Environment:
     )
 
 
-def _blocks(
-    runs: Sequence[Run], diagnoses: Sequence[StoredDiagnosis | None]
-) -> list[dict[str, object]]:
+def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[dict[str, object]]:
     """Return the values of each run's block on the page."""
     return [
         {
@@ -179,6 +178,7 @@ def _page(
             undiagnosed=[run for run, of_run in together if of_run is None and not run.foreign],
             foreign=[run.name for run, of_run in together if of_run is None and run.foreign],
             command=command,
+            table_row=table_row,
             columns=columns(runs),
             comparison=cells(runs),
             tables=[(table, _cells(table)) for table in tables],
