@@ -201,11 +201,6 @@ def test_settings_out_of_range(options, message):
         Probe(**options)
 
 
-def test_features_that_cannot_be_read_twice():
-    with pytest.raises(InputError, match="reads its features once an epoch, so blocks that come"):
-        linear_probe(Features(iter([TRAIN.vectors]), TRAIN.labels), TEST)
-
-
 @pytest.mark.parametrize("value", [np.nan, np.inf, 1e200])
 def test_features_that_are_not_finite(value):
     rows = TRAIN.vectors.astype(float)

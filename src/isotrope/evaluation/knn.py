@@ -5,8 +5,6 @@ Neighbours are the training rows of highest cosine. Each votes for its class wit
 majority vote counts each as 1.
 """
 
-from collections.abc import Iterable, Iterator
-
 import numpy as np
 
 from isotrope.core.errors import InputError
@@ -38,13 +36,13 @@ def knn(
     """Classify every test row by the votes of its k nearest training rows.
 
     Memory holds the test features, k neighbours of each, and a tile of similarities; not the
-    training features, if they are a memory map or blocks. Neighbours at equal cosine (to nine
+    training features, if they are a memory map. Neighbours at equal cosine (to nine
     decimals) are taken in the order of the training part; among classes with equal votes the
     first by name wins. A class that no neighbour is of is never among the five.
 
     Args:
-        train: n rows; blocks are read once.
-        test: m rows; blocks are collected.
+        train: n rows.
+        test: m rows.
         k: neighbours. If n is smaller all n vote, and the result says so.
         temperature: t of the weighted vote; the smaller, the more the nearest decide.
         name: the name of the Result.
@@ -65,16 +63,9 @@ def knn(
             f"t = {temperature}"
         )
     classes = index_classes(train, test)
-    rows = test.vectors if isinstance(test.vectors, np.ndarray) else _concatenated(test.vectors)
-    if len(rows) != len(classes.test):
-        raise InputError(f"{len(classes.test)} test labels for {len(rows)} rows of features")
-    check_finite(rows, "test")
-    corpus = train.vectors
-    if isinstance(corpus, np.ndarray):
-        check_finite(corpus, "training")
-    else:
-        corpus = _counted(corpus, len(classes.train), rows.shape[1])
-    places, cosines = nearest_rows(rows, corpus, min(k, len(classes.train)))
+    check_finite(test.vectors, "test")
+    check_finite(train.vectors, "training")
+    places, cosines = nearest_rows(test.vectors, train.vectors, min(k, len(classes.train)))
     items = _votes(places, cosines, classes, temperature)
     values = {key: float(right.mean()) for key, right in items.items()}
     top5 = values["top5"] if len(classes.names) > 5 else None
@@ -113,29 +104,6 @@ def knn_text(
     """Classify texts by their neighbours among the encoder's embeddings; see :func:`knn`."""
     train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
     return knn(train, test, k=k, temperature=temperature, name=encoder_name(encoder))
-
-
-def _concatenated(blocks: Iterable[np.ndarray]) -> np.ndarray:
-    parts = list(blocks)
-    if not parts:
-        raise InputError("there are no blocks of test features")
-    return np.concatenate(parts)
-
-
-def _counted(blocks: Iterable[np.ndarray], rows: int, width: int) -> Iterator[np.ndarray]:
-    """Yield the blocks, and see that they are the rows that the labels are for."""
-    start = 0
-    for block in blocks:
-        if block.ndim != 2 or block.shape[1] != width:
-            raise InputError(
-                f"a block of training features has shape {block.shape}, but test features have "
-                f"{width} dimensions"
-            )
-        check_finite(block, "training")
-        start += len(block)
-        yield block
-    if start != rows:
-        raise InputError(f"{rows} training labels for {start} rows of features")
 
 
 def _votes(

@@ -52,7 +52,7 @@ def index_classes(train: Features, test: Features) -> Classes:
             f"labels must be all integers or all strings; found {first.dtype} for training and "
             f"{second.dtype} for testing"
         )
-    widths = [part.vectors.shape[1] for part, _ in parts if isinstance(part.vectors, np.ndarray)]
+    widths = [part.vectors.shape[1] for part, _ in parts]
     if len(set(widths)) > 1:
         raise InputError(
             f"training features have {widths[0]} dimensions and test features {widths[1]}; take "
@@ -77,7 +77,7 @@ def _labels(part: Features, what: str) -> np.ndarray:
             f"the {what} labels must be a list of integers or of strings; found shape "
             f"{labels.shape} of {labels.dtype}"
         )
-    shape = part.vectors.shape if isinstance(part.vectors, np.ndarray) else (len(labels), None)
+    shape = part.vectors.shape
     if len(shape) != 2 or shape[0] != len(labels):
         raise InputError(
             f"the {what} features must have a row for each of {len(labels)} labels; found an "

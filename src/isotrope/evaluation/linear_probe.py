@@ -137,15 +137,15 @@ def linear_probe(
         under the same names, whether each row was right.
 
     Raises:
-        InputError: labels and features that do not fit, features that are not finite or come in
-            blocks, or a learning rate at which the loss diverges.
+        InputError: labels and features that do not fit, features that are not finite, or a
+            learning rate at which the loss diverges.
     """
     probe = probe or Probe()
     classes = index_classes(train, test)
-    check_finite(_array(test), "test")
-    shift, factor = _scale(_array(train), probe.scaling)
+    check_finite(test.vectors, "test")
+    shift, factor = _scale(train.vectors, probe.scaling)
     learn, judge = (
-        _Scaled(_array(part), shift, factor, probe.scaling == "unit") for part in (train, test)
+        _Scaled(part.vectors, shift, factor, probe.scaling == "unit") for part in (train, test)
     )
     shape = (learn.vectors.shape[1], len(classes.names))
     if probe.solver == "sgd":
@@ -189,15 +189,6 @@ def linear_text(
     """Probe the encoder's embeddings of texts; see :func:`linear_probe`."""
     train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
     return linear_probe(train, test, probe, device=device, name=encoder_name(encoder))
-
-
-def _array(part: Features) -> np.ndarray:
-    if not isinstance(part.vectors, np.ndarray):
-        raise InputError(
-            "a linear probe reads its features once an epoch, so blocks that come once will not "
-            "do; save them (numpy.save) and open them with load_features"
-        )
-    return part.vectors
 
 
 def _used_settings(probe: Probe, n: int) -> dict[str, Any]:

@@ -6,7 +6,6 @@ keep their order.
 """
 
 import importlib
-from collections.abc import Iterable
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -29,7 +28,7 @@ _QUERIES = 1024  # searched at a time
 
 def nearest_rows(
     queries: np.ndarray,
-    corpus: np.ndarray | Iterable[np.ndarray],
+    corpus: np.ndarray,
     top: int,
     *,
     tile: int = 2_000_000,
@@ -38,23 +37,17 @@ def nearest_rows(
 
     Args:
         queries: n x d.
-        corpus: m x d, m below 2^32, an array or memory map; or blocks of rows (b x d), which are
-            consumed once, in order, and not kept. A zero row, or one that is not finite, has
-            cosine 0.
+        corpus: m x d, m below 2^32, an array or memory map. A zero row, or one that is not
+            finite, has cosine 0.
         top: k; all m if there are fewer.
-        tile: similarities held at a time, 8 bytes each; the first tiles need eight times that.
+        tile: similarities held at a time, 8 bytes each; three times that are needed.
 
     Returns:
         Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first; among equal
         cosines the lower index first.
     """
-    if isinstance(corpus, np.ndarray):
-        top = min(top, len(corpus))
-        starts = range(0, max(1, len(queries)), _QUERIES)
-        blocks = [_best(queries[i : i + _QUERIES], [corpus], top, tile) for i in starts]
-        keys = np.concatenate(blocks)
-    else:
-        keys = _best(queries, corpus, top, tile)
+    starts = range(0, max(1, len(queries)), _QUERIES)
+    keys = np.concatenate([_best(queries[i : i + _QUERIES], corpus, top, tile) for i in starts])
     return _indices(keys), (keys >> 32) / _STEPS - 1
 
 
@@ -78,26 +71,34 @@ def nearest_rows_by(
     return (nearest_rows if search == "exact" else _by_faiss)(queries, corpus, top)
 
 
-def _best(queries: np.ndarray, blocks: Iterable[np.ndarray], top: int, tile: int) -> np.ndarray:
-    """Return the keys of the best rows of all blocks, n x k, best first."""
+def _best(queries: np.ndarray, corpus: np.ndarray, top: int, tile: int) -> np.ndarray:
+    """Return the keys of the best rows, n x k, best first."""
     anchors = _unit(queries)
     width = max(1, tile // max(1, len(anchors)))
-    best, start = np.empty((len(anchors), 0), dtype=np.int64), 0
-    for block in blocks:
-        for first in range(0, len(block), width):
-            rows = _unit(block[first : first + width])
-            new = _keys(anchors @ rows.T, start + np.arange(len(rows)))
-            keys = torch.from_numpy(np.concatenate([best, new], axis=1))
-            # all keys differ, so there are no ties whose order torch could choose
-            best = torch.topk(keys, min(top, keys.shape[1]), dim=1).values.numpy()
-            start += len(rows)
+    best = np.empty((len(anchors), 0), dtype=np.int64)
+    for first in range(0, len(corpus), width):
+        rows = _unit(corpus[first : first + width])
+        new = _highest(_keys(anchors @ rows.T, first + np.arange(len(rows))), top)
+        best = _highest(np.concatenate([best, new], axis=1), top)
     return best
+
+
+def _highest(keys: np.ndarray, top: int) -> np.ndarray:
+    """Return the highest of each row, falling: all keys differ, so no order is left to torch."""
+    found = torch.topk(torch.from_numpy(keys), min(top, keys.shape[1]), dim=1).values
+    highest: np.ndarray = found.numpy()
+    return highest
 
 
 def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Return integers that sort by cosine, ties by descending index."""
-    steps = np.rint((cosines + 1) * _STEPS).astype(np.int64)
-    keys: np.ndarray = (steps << 32) | (_INDICES - indices)
+    steps = cosines + 1
+    steps *= _STEPS
+    keys: np.ndarray = np.rint(steps, out=steps).astype(
+        np.int64
+    )  # in place: a tile is a lot of memory
+    keys <<= 32
+    keys |= _INDICES - indices
     return keys
 
 

@@ -7,7 +7,7 @@ called train and test.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,12 +60,12 @@ class Features:
     """Frozen features, of images or anything else, and their labels.
 
     Attributes:
-        vectors: n x d, an array or memory map; for kNN also blocks (b x d), read once, in order.
+        vectors: n x d, an array or memory map.
         labels: n integers or strings.
         marks: n integers, equal for what is the same text or picture; None where that is unknown.
     """
 
-    vectors: np.ndarray | Iterable[np.ndarray]
+    vectors: np.ndarray
     labels: np.ndarray | Sequence[int] | Sequence[str]
     marks: np.ndarray | None = None
 
