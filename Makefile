@@ -197,7 +197,7 @@ lock: ## write what requirements/ pins anew, but torch (UPGRADE=--upgrade: newer
 	$(VENV)-lock/bin/python -m pip install --quiet -r requirements/lock-tool.txt
 	$(COMPILE) pyproject.toml --extra dev --build-deps-for editable --output-file requirements/lock.txt
 	for extra in mteb docs package gpu; do $(COMPILE) --output-file requirements/$$extra.txt \
-		$$([ $$extra = gpu ] && echo kernels-triton/pyproject.toml \
+		$$([ $$extra = gpu ] && echo requirements/gpu.in \
 			--upgrade-package triton==$(TRITON) || echo pyproject.toml --extra $$extra) \
 		--constraint requirements/lock.txt --unsafe-package isotrope \
 		$$(sed -n 's/^\([a-z0-9][a-z0-9._-]*\)==.*/--unsafe-package \1/p' requirements/lock.txt) \
