@@ -26,7 +26,7 @@ EXEMPTION = re.compile(r"#.*(\bnoqa\b|type: ignore|pragma: no cover)")
 # descriptions of an argument that begin in the middle of a sentence
 FRAGMENT = r"(of|by|in|as|with|that|those|its|whose|what)\b"
 ARGUMENT = re.compile(rf"^ +\w+: {FRAGMENT}", re.MULTILINE)
-HABITS = re.compile(r"\bis none\b|(?:^|[.:;!?]\s)\s*Of\s", re.MULTILINE)
+HABITS = re.compile(r"(?<!there )\bis none\b|(?:^|[.:;!?]\s)\s*Of\s", re.MULTILINE)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

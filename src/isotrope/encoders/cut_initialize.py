@@ -68,8 +68,9 @@ def first_turn(module: "nn.Module", learning_rate: float) -> float:
     them by c divides the weights and multiplies the gradient: the turn grows with c squared.
 
     Args:
-        module: with gradients; parameters without one, vectors and scalars are left out.
-        learning_rate: of the step.
+        module: The module, with gradients; vectors, scalars and parameters without a gradient are
+            left out.
+        learning_rate: The learning rate of the step.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
     squares = [

@@ -42,13 +42,13 @@ class ImageEncoder(nn.Module):
     Args:
         model: the network.
         read: a function of the model and n x 3 x h x w normalised pixels that returns its features.
-        name: what the user called it.
+        name: The user's name for it.
         image_size: side S of the pictures that :meth:`encode` prepares.
         mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
         std: the standard deviation of the same, by which pixels are then divided.
 
     Attributes:
-        name: as the user gave it.
+        name: The user's name for it.
         model: the network; its weights are all the state there is.
         dimension: d, of the embeddings.
         image_size: S.
@@ -284,7 +284,7 @@ class ImageEncoder(nn.Module):
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that :meth:`load` reads back, whole or not at all.
 
-        Of a wrapped module it holds the weights only.
+        For a wrapped module it holds the weights only.
 
         Args:
             folder: replaced if it exists.

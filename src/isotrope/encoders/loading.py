@@ -23,7 +23,7 @@ def load_encoder(
     """Load an encoder, in float32 and evaluation mode.
 
     Args:
-        name: as for :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
+        name: A name, see :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
         pooling: for text only: replaces the model's own.
         device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
         trust_remote_code: for text only: run code that comes with the model.

@@ -18,7 +18,7 @@ class Momentum(nn.Module):
     al., 2024. The copy takes no gradient; everything is in the ``state_dict``.
 
     Args:
-        module: what is copied, as it stands; cut-initialise it before.
+        module: The module to copy as it is; cut-initialise it before.
         decay: the decay of the average, in [0, 1]; 0.99 in BYOL on small images, 0.996 rising to 1
             in DINO.
 

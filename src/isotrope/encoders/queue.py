@@ -44,7 +44,7 @@ class Queue(nn.Module):
         """Put embeddings in the places of the oldest ones.
 
         Args:
-            rows: n x d, any n; normalised here. Of more than ``size`` rows the last ones stay.
+            rows: n x d, any n; normalised here. The last ``size`` rows stay.
         """
         size = len(self.rows)
         end = self.place + len(rows)

@@ -75,7 +75,7 @@ def compare(
     Args:
         models: two or more names, folders, outcomes or encoders; or what ``isotrope.evaluate``
             returned for each, without options.
-        options: what to score on, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
+        options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
         A Result of kind ``comparison``; its ``details["columns"]`` hold, for each task, the models'
@@ -100,7 +100,7 @@ def compare_results(
     """Compare models with the first of them.
 
     Args:
-        results: what ``isotrope.evaluate`` returned for each model on the same data.
+        results: The Result of ``isotrope.evaluate`` for each model on the same data.
         resamples: the number of bootstrap resamples; None is 5,000, or 100 for each comparison
             where that is more.
         seed: the seed of the bootstrap; a task's resamples depend on it and the task's name alone.
@@ -205,7 +205,7 @@ def _changed(results: Sequence[Result]) -> dict[str, np.ndarray]:
 def _enough(results: Sequence[Result]) -> int:
     """Return how many resamples Holm's method needs to be able to reject anything.
 
-    Of m comparisons and B resamples no corrected p-value is below 2 m/(B + 1).
+    With m comparisons and B resamples no corrected p-value is below 2 m/(B + 1).
     """
     columns = len(_statistics(results)) + sum(name in results[0].metrics for name in _AVERAGES)
     return max(RESAMPLES, 100 * columns * (len(results) - 1))

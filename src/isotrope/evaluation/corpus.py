@@ -68,7 +68,7 @@ def corpus(
       each; a least one near 0 is a dead dimension.
     - ``effective_rank`` of the centred embeddings, ``rankme`` of the embeddings as they are.
     - ``mean_cosine`` over all pairs of distinct texts; ``uniformity`` (t = 2) over those of the
-      sample. Of pairs, the mean of both sides, so that no text is compared with its own positive.
+      sample. For pairs, the mean of both sides, so that no text is compared with its own positive.
     - ``alignment`` (alpha = 2) of all positives; ``distance_gap`` and ``margin_gap``
       (:mod:`isotrope.measures.distance_gap`) of the sample's, whose other positives are the
       negatives. None without positives. Without pairs all three are of at most 1,000 texts and

@@ -34,9 +34,9 @@ class DevMetric:
     Attributes:
         name: the name.
         score: the function of an encoder; larger is better, out of 100.
-        fingerprint: of the texts that are scored and of what is expected of them.
+        fingerprint: A fingerprint of the texts that are scored and of their expected answers.
         records: held-out records that it is measured on, if they are.
-        trained_on: those of them that have a text in common with a record that is trained on; None
+        trained_on: The number that have a text in common with a record that is trained on; None
             where that is not known.
     """
 
@@ -68,7 +68,7 @@ def dev_metric_of_file(path: Path) -> DevMetric:
 def _is_sts(path: Path) -> bool:
     """Tell whether a file holds scored pairs: a column of that name, or a number and two texts.
 
-    Of a .tsv the first line may also be their header.
+    In a .tsv the first line may also be their header.
     """
     if path.is_dir():
         return False
@@ -96,7 +96,7 @@ def _is_sts(path: Path) -> bool:
 def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str, str]) -> DevMetric:
     """Return the label-free score on the held-out records of a run.
 
-    Of several data sets each is searched by itself, and the score is the mean over all queries.
+    Several data sets are searched one by one, and the score is the mean over all queries.
     Where rows have groups, a query may find the target of any row of its group.
 
     Args:

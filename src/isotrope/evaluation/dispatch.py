@@ -71,7 +71,7 @@ def evaluate(
         linear: classify ``labels`` by a linear probe.
         corpus: file or folder of texts or pairs, to measure how the embeddings lie.
         mode: the mode of the transfer tasks: ``full`` is what papers print.
-        only: of the transfer tasks, these (``["MR", "TREC"]``); they have no average.
+        only: The transfer tasks to take (``["MR", "TREC"]``); they have no average.
         pooling: None keeps the model's own; only for a name or folder.
         truncate_dim: for text, score only so many of the first coordinates.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.

@@ -30,8 +30,8 @@ class Hit(NamedTuple):
     """One text, or picture, that a search has found.
 
     Attributes:
-        score: its cosine with the query, from -1 to 1.
-        place: its line in the file, from 1; in a list or matrix its index, from 0.
+        score: The cosine with the query, from -1 to 1.
+        place: The line in the file, from 1; the index in a list or matrix, from 0.
         text: itself, or the path of a picture; empty where only embeddings were given.
     """
 

@@ -50,7 +50,7 @@ def holdout_set(
         views: one of :data:`VIEWS`.
         limit: the most queries.
         seed: the seed of the draw.
-        groups: of each record a number, equal for records that belong together; of equal records
+        groups: A number for each record, equal for records that belong together; of equal records
             the first one's counts.
 
     Raises:

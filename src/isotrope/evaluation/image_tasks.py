@@ -60,7 +60,7 @@ def own_images(run: str | Path) -> "ImageSet":
     """Open the pictures that a run was trained on and tested on, split and sized as they were.
 
     Args:
-        run: its folder.
+        run: The folder of the run.
 
     Raises:
         InputError: no run on images; its pictures are not there any more, are others now, or have
@@ -119,7 +119,7 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     """Open labelled pictures: both parts, or one, of which a fifth of each class is held out.
 
     Classes of two parts are told by their names. Where one has no names, they are told by their
-    numbers: those that the names are, if all are numbers, else their places in sorted order.
+    numbers: The names as numbers, if all are numbers, else their places in sorted order.
 
     Args:
         labels: the training part, all pictures, or a folder of both parts.

@@ -30,7 +30,7 @@ def store_folder(model: object) -> Path:
     """Return where the finished tasks of a model are kept unless the user says otherwise.
 
     Args:
-        model: what the user named. Of a run folder it is the run's ``evaluations``; of anything
+        model: The user's name for it. For a run folder, the run's ``evaluations``; for anything
             else, or where the run may only be read, ``isotrope/evaluations`` in the user's cache
             (XDG_CACHE_HOME, ~/.cache).
     """

@@ -37,7 +37,7 @@ class Task:
         name: ``STS12``, ``MR``, ...
         data: fingerprint of its data.
         score: encoder in, Result out.
-        settings: what else decides the numbers.
+        settings: Everything else that decides the numbers.
     """
 
     kind: str

@@ -55,13 +55,13 @@ class Uncovered:
 
     Attributes:
         kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` where it was not measured.
-        sentence: what that means for a training, or why it was not measured.
+        sentence: The consequence for a training, or why it was not measured.
         score: the name of the score.
         raw: the score as the encoder is, out of 100.
         whitened: the score whitened.
         low: end of the 95% interval of the difference.
         high: the other end.
-        mean_cosine: of different texts.
+        mean_cosine: The mean cosine of different texts.
         texts: number of texts that gave mean and covariance.
     """
 
@@ -87,7 +87,7 @@ def uncover(
 
     Args:
         encoder: the encoder that a training would begin with.
-        texts: those that give mean and covariance; none of them may be scored.
+        texts: Texts that give mean and covariance; none of them may be scored.
         name: the name of the score.
         score: the score of an encoder by example.
     """
@@ -147,8 +147,8 @@ def uncover_records(
         records: texts as training forms them; a third of them, at most 1,000, are scored.
         views: how a positive is made.
         prompts: put before queries and targets.
-        groups: of each record a number, equal for records of which any may be found.
-        seed: of the choice.
+        groups: A number for each record, equal for records of which any may be found.
+        seed: The seed of the choice.
     """
     if views == "dropout":
         return Uncovered("unknown", _UNPAIRED)

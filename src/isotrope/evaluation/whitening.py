@@ -59,7 +59,7 @@ class WhitenedEncoder:
 
     Args:
         encoder: anything with ``encode``.
-        texts: whose embeddings give mean and covariance; what is scored must not be among them,
+        texts: Texts whose embeddings give mean and covariance; scored texts must not be among them,
             unless the score is said to be transductive.
 
     Raises:

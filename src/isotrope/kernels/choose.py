@@ -87,8 +87,8 @@ def pairs(
     """Return the row statistics of ``views``, which are already in the objective's space.
 
     Args:
-        views: in that space.
-        backend: as for :func:`choose`.
+        views: The views in that space.
+        backend: See :func:`choose`.
         held: bytes of similarities up to which ``"auto"`` holds them all.
         raw: the same before they were normalised, if that was in bfloat16: ``"triton"`` multiplies
             these, and divides by their norms.

@@ -29,7 +29,7 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
     Args:
         assumed: n.
         true: n.
-        reason: what is wrong with the declaration where they differ.
+        reason: The mistake in the declaration where they differ.
 
     Raises:
         WrongCoupling: more than one in eight differs.

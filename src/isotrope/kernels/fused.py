@@ -58,7 +58,7 @@ def fused(
 
     Args:
         views: raw embeddings, not normalised.
-        formula: of one direction; n values, or one for the batch.
+        formula: The formula of one direction; n values, or one for the batch.
         both_directions: the value is the mean of both.
         mean: the values of the rows are averaged, not summed.
         coupling: how anchors depend on each other, see ``paradigm.objective.Objective``.

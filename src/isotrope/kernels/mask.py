@@ -23,7 +23,7 @@ class _ColumnBlock(NamedTuple):
     Attributes:
         width: how many.
         own: the column of anchor 0 itself, or of its positive; the next anchor has the next one.
-        groups: of the columns, or None.
+        groups: The groups of the columns, or None.
     """
 
     width: int

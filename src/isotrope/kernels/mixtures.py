@@ -39,7 +39,7 @@ class Mixing:
         """Return B x 2, the columns of guest and host; -1 where there is none.
 
         Args:
-            views: of the whole batch.
+            views: The views of the whole batch.
             rows: which anchors, B of them.
             nearest: gives the columns of their k hardest negatives, as ``Pairs.nearest``.
         """
@@ -79,7 +79,7 @@ class Mixture:
         exists: n booleans.
         columns: n x 2, of the guest and of the host.
         scale: n, what the sum was multiplied by.
-        share: of the guest in the sum.
+        share: The share of the guest in the sum.
     """
 
     vectors: Tensor

@@ -71,10 +71,10 @@ class _OnePass:
         alone: a row needs nothing of the others.
         whole: all rows were differentiated at once.
         sources: where the columns come from: positives, further negatives.
-        gradients: of the anchors, then of the sources.
+        gradients: Gradients of the anchors, then of the sources.
         positive, values, by_positive, by: similarities of the positives, statistics by question,
             and the derivatives by them that are assumed, n each.
-        each: what adds up to the value, n, or one number.
+        each: The n summands of the value, or one number.
         learnt: the derivative by what is learnt, None where nothing is.
     """
 

@@ -47,7 +47,7 @@ class Questions:
     """The statistics that a formula uses.
 
     Attributes:
-        temperatures: of each question.
+        temperatures: The temperatures of each question.
         counts: the comparisons whose number of negatives is used.
         mixing: the mixture whose similarity is used, or None.
         learnt: the tensor that is the temperature of all of them and wants a gradient, or None.
@@ -162,7 +162,7 @@ class Known:
     """Answers from statistics that have been computed.
 
     Attributes:
-        questions: those that are answered.
+        questions: The answered questions.
         values: the answers, n each.
         counts: numbers of negatives, n each.
     """
@@ -252,7 +252,7 @@ def check_values(values: Tensor, rows: int) -> Tensor:
     """Return what a formula gave if it is one number, or one for each anchor.
 
     Raises:
-        ValueError: of another shape, or no floating-point tensor.
+        ValueError: Another shape, or not a floating-point tensor.
     """
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
@@ -276,8 +276,8 @@ def record(
     """Record the statistics that a formula uses.
 
     Args:
-        formula: of one direction.
-        dtype: of the statistics.
+        formula: The formula of one direction.
+        dtype: The dtype of the statistics.
         learnt_of: returns the tensor that wants a gradient, in addition to the embeddings.
 
     Raises:

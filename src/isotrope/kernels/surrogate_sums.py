@@ -131,7 +131,7 @@ class _Block(NamedTuple):
     Attributes:
         tile: B x c.
         view: which the rows are of, 0 or 1.
-        rows: of that view.
+        rows: The rows of that view.
         right: c x d, what pushes the rows.
         others: the last columns of the tile, which are anchors too: of which view, and which rows
             of it; none of them are further negatives.
@@ -230,7 +230,7 @@ class SurrogateSums(ABC):
 
         Args:
             part: which columns.
-            exponent: of the sums; None for the maxima alone.
+            exponent: The exponent of the sums; None for the maxima alone.
             crossed: whether the rows of one view are pushed by what the other one is compared with;
                 None if no pushes are wanted.
         """
@@ -372,7 +372,7 @@ class SurrogatePairs(Pairs):
 
     Args:
         plain: the same direction, for statistics that no sweep has found.
-        sums: of both directions, shared by them.
+        sums: The sums of both directions, shared by them.
         direction: 0 if the anchors are the anchors of the batch, 1 if the positives are.
     """
 
@@ -391,7 +391,7 @@ class SurrogatePairs(Pairs):
 
         Args:
             by: the similarity, see ``isotrope.paradigm.weight.Weight``.
-            exponent: what a similarity weighs.
+            exponent: The weight of a similarity.
             whole: the weights of the whole batch have the sum 1.
         """
         top, mass, push = self.sums.masses(self.direction, by, exponent)

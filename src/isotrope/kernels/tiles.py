@@ -44,8 +44,8 @@ def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
     """Return the number of rows of a block.
 
     Args:
-        columns: of the block.
-        dtype: of its entries.
+        columns: The columns of the block.
+        dtype: The dtype of its entries.
         most: fewer rows than ``MOST``, where less is better.
     """
     limit, room = MOST, TILE_BYTES
@@ -206,8 +206,8 @@ def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[sli
     """Yield blocks of anchors of unit views, and s / temperature, -inf where there is no negative.
 
     Args:
-        mask: of the views.
-        temperature: by which similarities are divided.
+        mask: The mask of the views.
+        temperature: The divisor of the similarities.
     """
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]

@@ -30,7 +30,7 @@ def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
     """Return value and gradients of a formula of the whole batch.
 
     Args:
-        job: of two views of one batch.
+        job: A job on two views of one batch.
         directions: 2 if the value is the mean of both directions, 1 if only the anchors serve as
             anchors.
     """

@@ -31,7 +31,7 @@ def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[n
     Args:
         rng: the generator of the draws.
         size: the number of things that were scored.
-        resamples: as many draws of ``size`` things with replacement.
+        resamples: The number of draws of ``size`` things with replacement.
     """
     most = max(1, _HELD // size)
     for start in range(0, resamples, most):

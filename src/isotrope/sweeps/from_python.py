@@ -37,23 +37,23 @@ def sweep(
     result are written to ``output``, each run to a folder in ``output/runs``.
 
     Args:
-        data: as for ``isotrope.fit``, or ``isotrope.fit_images``.
-        vary: by setting the values to try, ``{"learning_rate": [1e-5, 3e-5],
+        data: The data, see ``isotrope.fit``, or ``isotrope.fit_images``.
+        vary: The values to try for each setting, ``{"learning_rate": [1e-5, 3e-5],
             "objective.temperature": "0.03..0.1"}``, where a text is a range, as ``isotrope sweep``
             takes it; several of these are stages, each with the best of the one before.
         output: folder of the sweep.
         images: train on images.
-        sampler: of values: ``grid``, ``random`` or ``tpe`` (Optuna's); None is a grid for listed
-            values, ``random`` where there is a range.
+        sampler: The sampler of values: ``grid``, ``random`` or ``tpe`` (Optuna's); None is a grid
+            for listed values, ``random`` where there is a range.
         trials: settings that random and tpe try [20].
         seeds: every setting is trained with each.
-        metric: of a run's result to compare by [``dev_best``; of images ``knn_final``].
+        metric: The number of a run's result to compare by [``dev_best``; ``knn_final`` for images].
         highest: whether higher is better; None: but for losses and seconds.
         jobs: runs at a time [one for each GPU, or 1].
         draws: seed of what is drawn.
         keep: models that stay on disk.
         report: takes a line when a stage begins, and for each run that ends.
-        settings: of every run, as for ``isotrope.fit``.
+        settings: Settings of every run, as for ``isotrope.fit``.
 
     Returns:
         A Result of kind ``sweep``: ``details["best"]`` are the best values,

@@ -35,19 +35,19 @@ def plan(
     Args:
         settings: text or images.
         base: settings of every run, as flags or a file give them.
-        stages: what each varies, as ``--vary`` takes it.
+        stages: For each stage the texts that ``--vary`` takes.
         output: folder.
         sampler: None is a grid, or random where there is a range.
-        trials: of random and tpe [20].
-        seeds: of every setting.
+        trials: The number of trials of random and tpe [20].
+        seeds: The seeds to train every setting with.
         metric: None is the dev score, of images the kNN accuracy.
         highest: whether higher is better; None: but for losses and seconds.
         jobs: runs at a time; None: one for each GPU, or 1.
         draws: seed of the sampler.
-        keep: whose models and checkpoints stay.
+        keep: The runs whose models and checkpoints stay.
 
     Raises:
-        InputError: what contradicts itself, and names that do not exist.
+        InputError: Contradictions, and names that do not exist.
     """
     varied = [[read_varied(text, settings) for text in texts] for texts in stages]
     if not varied or not all(varied):

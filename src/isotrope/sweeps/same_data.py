@@ -26,9 +26,9 @@ class SameData:
         """Refuse a result that the same settings have got from different data.
 
         Args:
-            values: of the trial.
-            seed: of the run.
-            result: its result; what has none is not checked.
+            values: The values of the trial.
+            seed: The seed of the run.
+            result: The result; a run without one is not checked.
 
         Raises:
             InputError: naming the data and two runs.

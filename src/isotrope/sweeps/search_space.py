@@ -31,8 +31,8 @@ class Span:
     """A range of numbers.
 
     Attributes:
-        low: its ends,
-        high: inclusive.
+        low: The lower end, inclusive.
+        high: The upper end, inclusive.
         log: whether its logarithm is what is spread evenly.
         integers: whether there are whole numbers in it only.
     """
@@ -63,8 +63,8 @@ class Varied:
     """A setting, and either its values or a range of them.
 
     Attributes:
-        name: as flags spell it.
-        values: in their order; none: a range.
+        name: The name of its flag.
+        values: The values in their order; empty for a range.
         span: where they are drawn from; None where they are listed.
     """
 
@@ -91,8 +91,8 @@ def read_varied(text: str, settings: type[RunSettings]) -> Varied:
     """Parse ``NAME=VALUES``.
 
     Args:
-        text: of one ``--vary``.
-        settings: of the training, which knows the names.
+        text: The text after one ``--vary``.
+        settings: The settings of the training, which know the names.
 
     Raises:
         InputError: no such setting, or no values.

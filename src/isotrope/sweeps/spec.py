@@ -28,16 +28,16 @@ class Sweep:
     Attributes:
         settings: text or images.
         base: settings of every run, as flags or a file give them.
-        stages: what is varied in each.
+        stages: The varied settings of each stage.
         output: folder.
-        seeds: of every setting.
-        sampler: of values.
-        trials: of each stage, where a grid does not say it.
+        seeds: The seeds to train every setting with.
+        sampler: The sampler of values.
+        trials: The number of trials of each stage that is not a grid.
         draws: seed of the sampler.
-        metric: of a run's result.
+        metric: The name of a number in a run's result.
         highest: whether higher is better.
         jobs: runs at a time.
-        keep: whose models and checkpoints stay: those of all runs, or of the best trial.
+        keep: The runs whose models and checkpoints stay: all, or those of the best trial.
     """
 
     settings: type[RunSettings]

@@ -87,7 +87,7 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
 
     Args:
         spec: the sweep.
-        stage: what is varied.
+        stage: The varied settings.
         fixed: at the best of the stages before.
     """
     trials: list[dict[str, str]] = []
@@ -112,9 +112,9 @@ class StageStudy:
 
     Args:
         spec: the sweep.
-        stage: what is varied.
+        stage: The varied settings.
         fixed: at the best of the stages before.
-        place: of the stage, from 1.
+        place: The number of the stage, from 1.
 
     Raises:
         InputError: the journal is damaged, or cannot be written.

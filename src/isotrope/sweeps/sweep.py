@@ -45,7 +45,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
     A stage without any score is the last.
 
     Args:
-        spec: what to do.
+        spec: The plan.
         report: takes a line when a stage begins, and for each run that ends.
         measure: False trains nothing.
 

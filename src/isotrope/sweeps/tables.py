@@ -90,7 +90,7 @@ def command(settings: RunSettings, positional: str) -> str:
     """Return the command line that trains with these settings.
 
     Args:
-        settings: of a run.
+        settings: The settings of a run.
         positional: the setting that has no flag.
     """
     values, fields = settings.model_dump(), type(settings).ordered()
@@ -164,7 +164,7 @@ def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | No
         spec: the sweep.
         stages: their outcomes.
         again: the command line of the sweep.
-        best: that of the best setting.
+        best: The command line of the best setting.
     """
     goal = "highest" if spec.highest else "lowest"
     parts = [f"# Sweep of {', '.join(_names(stages))}: {goal} {spec.metric}"]

@@ -20,8 +20,8 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
     """Train, from the last checkpoint if there is one; from the start if it cannot be used.
 
     Args:
-        train: of text or of images.
-        settings: whose output belongs to this training alone.
+        train: The function that trains on text or on images.
+        settings: Settings with an output that belongs to this training alone.
 
     Raises:
         InputError: the training cannot be done.

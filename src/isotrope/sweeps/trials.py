@@ -18,12 +18,12 @@ class Trial:
     """One setting, trained with every seed.
 
     Attributes:
-        number: in its stage, from 1.
-        values: of what is varied, and of what the stages before have fixed.
-        metric: that it is scored by.
-        results: by seed, of the runs that are finished.
-        notes: by seed, why a run has none.
-        failures: of runs that could not be trained at all.
+        number: The number within its stage, from 1.
+        values: The values of the varied settings and of those that earlier stages have fixed.
+        metric: The number that it is scored by.
+        results: The results of the finished runs, by seed.
+        notes: The reason why a run has no result, by seed.
+        failures: The errors of runs that could not be trained at all.
     """
 
     number: int
@@ -71,9 +71,9 @@ class Stage:
     """The outcome of a stage.
 
     Attributes:
-        varied: what it varied.
+        varied: The varied settings.
         fixed: at the best of the stages before.
-        trials: in the order in which they were begun.
+        trials: The trials in the order in which they were begun.
     """
 
     varied: Sequence[Varied]
