@@ -37,7 +37,21 @@ from isotrope.measures.mean_cosine import mean_cosine
 from papers.machinery.data_registry import cache_folder
 from papers.pretraining import PretrainingRecipe, initialized, pretrain
 
-__all__ = ["GATES", "RECIPES", "RECORDS", "gates", "make", "passes_gates", "run"]
+__all__ = [
+    "CORPUS",
+    "GATES",
+    "LINES",
+    "RECIPES",
+    "RECORDS",
+    "REFERENCE",
+    "corpus_lines",
+    "gates",
+    "make",
+    "measured",
+    "passes_gates",
+    "rounded",
+    "run",
+]
 
 RECIPES = {
     "raw-2x128-pmi": PretrainingRecipe(layers=2, width=128, steps=1_000),
@@ -53,9 +67,9 @@ encoder at the last checkpoint that passes."""
 
 RECORDS = Path(__file__).parent / "results" / "encoders"
 
-_CORPUS = "corpus/wiki_en_1m.txt.gz"
-_LINES = (500_000, 1_000_000)  # of the corpus: the second half
-_REFERENCE = 2_000  # sentences of the first half: mean cosine, statistics of whitening
+CORPUS = "corpus/wiki_en_1m.txt.gz"
+LINES = (500_000, 1_000_000)  # of the corpus: the second half
+REFERENCE = 2_000  # sentences of the first half: mean cosine, statistics of whitening
 
 
 def make(
@@ -101,8 +115,8 @@ def make(
             tokens,
             part,
             seed=seed,
-            measure=lambda trained: _measure(CachedEncoder(trained), dev, reference),
-            accept=lambda measured: passes_gates(measured, limits),
+            measure=lambda trained: measured(CachedEncoder(trained), dev, reference),
+            accept=lambda measures: passes_gates(measures, limits),
             tell=tell,
         )
         if not summary["step"]:
@@ -111,7 +125,7 @@ def make(
                 "begin again with another --seed"
             )
         done = part / "wanted"
-        _round(done)
+        rounded(done)
         metrics = {"step": summary.pop("step"), **gates(done, dev, reference)}
         metrics["cpu_seconds"] = summary.pop("cpu_seconds")
         fingerprint = SentenceEncoder.load(done, device="cpu").fingerprint()
@@ -125,7 +139,7 @@ def make(
     return result
 
 
-def _round(folder: Path) -> None:
+def rounded(folder: Path) -> None:
     """Round the weights to 11 bits, which halves what a repository stores of them."""
     encoder = SentenceEncoder.load(folder, pooling="cls", device="cpu")
     with torch.no_grad():
@@ -151,7 +165,7 @@ def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, floa
     for pooling, prefix in (("cls", ""), ("mean", "mean pooling: ")):
         pooled = CachedEncoder(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
         all_texts = [*reference, *dev.first, *dev.second]
-        measures |= {f"{prefix}{k}": v for k, v in _measure(pooled, dev, reference).items()}
+        measures |= {f"{prefix}{k}": v for k, v in measured(pooled, dev, reference).items()}
         measures[f"{prefix}dev whitened"] = sts_dev(WhitenedEncoder(pooled, reference), dev)
         measures[f"{prefix}dev whitened, transductive"] = sts_dev(
             WhitenedEncoder(pooled, all_texts), dev
@@ -159,17 +173,18 @@ def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, floa
     return {name: round(value, 4) for name, value in measures.items()}
 
 
-def _measure(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
+def measured(encoder: CachedEncoder, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
+    """Return the dev score and the mean cosine of the reference."""
     rows = torch.from_numpy(encoder.encode(reference)).double()
     return {"dev": sts_dev(encoder, dev), "mean cosine": float(mean_cosine(rows))}
 
 
 def passes_gates(
-    measured: Mapping[str, Any], limits: Mapping[str, tuple[float, float]] = GATES
+    measures: Mapping[str, Any], limits: Mapping[str, tuple[float, float]] = GATES
 ) -> bool:
     """Return whether an encoder is raw by its limits; a missing measurement does not pass."""
     return all(
-        name in measured and low <= measured[name] <= high for name, (low, high) in limits.items()
+        name in measures and low <= measures[name] <= high for name, (low, high) in limits.items()
     )
 
 
@@ -181,7 +196,7 @@ def run(arguments: Sequence[str]) -> int:
     """
     options = _parse(arguments)
     torch.set_num_threads(options.threads)
-    corpus, pairs = options.data / _CORPUS, options.data / "sts/stsb/dev.tsv"
+    corpus, pairs = options.data / CORPUS, options.data / "sts/stsb/dev.tsv"
     for needed in (corpus, pairs):
         if not needed.is_file():
             raise InputError(f"there is no {needed}: --data names the folder that has it")
@@ -189,11 +204,11 @@ def run(arguments: Sequence[str]) -> int:
     result = make(
         options.name,
         RECIPES[options.name],
-        _read(corpus, *_LINES),
+        corpus_lines(corpus, *LINES),
         options.output / name,
         seed=options.seed,
         dev=load_sts_file(pairs),
-        reference=_read(corpus, _LINES[0] - _REFERENCE, _LINES[0]),
+        reference=corpus_lines(corpus, LINES[0] - REFERENCE, LINES[0]),
         tell=lambda line: print(line, file=sys.stderr, flush=True),
     )
     result.save(options.record / f"{name}.json")
@@ -203,7 +218,8 @@ def run(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _read(corpus: Path, first: int, last: int) -> list[str]:
+def corpus_lines(corpus: Path, first: int, last: int) -> list[str]:
+    """Return the sentences of a corpus from ``first`` to before ``last``."""
     with gzip.open(corpus, "rt", encoding="utf-8") as lines:
         return [line.strip() for line in itertools.islice(lines, first, last)]
 

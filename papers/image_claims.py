@@ -7,6 +7,7 @@ from papers.draganov2024 import logged
 from papers.draganov2024.trainings import CUT, cut, slow
 from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
+from papers.machinery.small_images import small_images
 from papers.manna2023.frameworks import trained
 
 __all__ = ["measured", "trainings"]
@@ -18,8 +19,11 @@ def trainings(name: str) -> list[PaperJob]:
     """Return what a name of claims.toml means, a job for each seed.
 
     ``SimCLR`` is the method by its recipe, ``SimCLR cut`` and ``SimCLR slow`` are with and without
-    the cut at a thirtieth of its learning rate, ``SimCLR cut, recipe`` is with it at all of it.
+    the cut at a thirtieth of its learning rate, ``SimCLR cut, recipe`` is with it at all of it;
+    ``SimCLR, warm-up, ...`` is the name of a small training.
     """
+    if ", warm-up" in name:
+        return small_images("cpu", name)
     method, _, way = name.partition(" ")
     if method not in CUT or not way:
         return trained("cpu", name)

@@ -10,6 +10,11 @@ trainings. ``curves`` are the one-thing-varied trainings of Li et al. 2024, figu
 ``again`` has ten more seeds of the losses about which five have left a claim undecided; tables have
 the first five of every loss.
 
+``held`` is the first step of table 5 with everything else held: the original at its published
+weight, which is what the step keeps, and at the rate that was best for the original at that weight;
+then the same with the printed dissipation, and with the released one. It was written here before
+any of its trainings (three earlier ones, of mhs, mhe and barlowtwins, are among them).
+
 On an encoder of :data:`CONFIRMING` nothing is chosen: the losses of table 3 are trained with the
 rates and hyperparameters that were chosen on another, and scored on STS.
 
@@ -35,6 +40,7 @@ from papers.machinery.job import PaperJob, brief
 
 __all__ = [
     "CONFIRMING",
+    "HELD",
     "LOSSES",
     "SCHEDULE",
     "SEEDS",
@@ -56,7 +62,7 @@ __all__ = [
     "tuned_on",
 ]
 
-Stage = Literal["start", "rates", "settings", "final", "curves", "passes", "again"]
+Stage = Literal["start", "rates", "settings", "final", "curves", "passes", "again", "held"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 Values = Mapping[str, float | str]
 Find = Callable[[PaperJob], Result | None]
@@ -296,12 +302,43 @@ def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
     return {**chosen, "step": loss.values["step"]}
 
 
+HELD = tuple(
+    f"{name} held{step}"
+    for name in ("barlowtwins", "vicreg", "mhe", "mhs")
+    for step in ("", " GD printed", " GD released")
+)
+"""The first step of table 5 at the published weight and one rate: the original, then the step."""
+
+
+def _held(encoder: str, find: Find, name: str) -> list[PaperJob]:
+    """One of :data:`HELD`, five seeds scored on STS."""
+    whose, _, step = name.partition(" held")
+    original, modified = LOSSES[whose], LOSSES[f"modified{whose}"]
+    at, chosen, gate = (
+        rate(encoder, original, find),
+        tuned(encoder, original, find),
+        tuned(encoder, modified, find),
+    )
+    if at is None or chosen is None or gate is None:
+        return []
+    if not step:
+        # the same job as the final training where tuning has kept the published weight
+        more = _SCORED if chosen == original.values else None
+        return [final(encoder, original, original.values, at, seed, more) for seed in SEEDS]
+    if step == " GD released":
+        return [final(encoder, modified, {**gate, "step": "GD"}, at, seed) for seed in SEEDS]
+    values = {**original.values, "dissipation": f"margin:{gate['margin']:g}"}
+    return [final(encoder, original, values, at, seed) for seed in SEEDS]
+
+
 def trainings(encoder: str, find: Find, name: str) -> list[PaperJob]:
     """Return the trainings of a name in claims.toml; none until their settings are known."""
     if name == "before training":
         return [start(encoder)]
     if name in LOSSES and name != "baseline":
         return _final(encoder, LOSSES[name], find)
+    if name in HELD:
+        return _held(encoder, find, name)
     first, _, varied = name.partition(" ")
     if first == "baseline":
         return _curve(encoder, find, varied)
@@ -378,6 +415,7 @@ SCHEDULE: tuple[tuple[Stage, tuple[str, ...]], ...] = (
     *((stage, _PRINTED) for stage in ("rates", "settings", "final")),
     ("passes", ()),
     *(("again", group) for group in _AGAIN),
+    ("held", ()),
 )
 """What is trained, in order: a stage, and the losses of :data:`LOSSES` it is about."""
 
@@ -423,6 +461,8 @@ def jobs(
         return sorted(jobs_, key=lambda job: job.seed)
     if stage == "final":
         names = [name for name in names if name != "baseline"]
+    elif stage == "held":
+        names = list(HELD)
     elif stage == "curves":
         names = ["baseline", *(f"baseline {k}={v:g}" for k, vs in _CURVES.items() for v in vs)]
     else:

@@ -1,0 +1,239 @@
+"""``python -m papers starts``: what an exchange gains, by how good the encoder is before training.
+
+All verdicts on text rest on encoders that differ in their start. This varies the start alone: six
+checkpoints of one pre-training (:data:`PRETRAINING`, seed :data:`SEED`). It was written down before
+any of its trainings.
+
+- Candidates are the checkpoints every 50 steps from step 150 to the end. Six are taken by their
+  score on STS-B dev alone: the lowest, the highest, and those nearest to four values at equal
+  distances in between.
+- Losses: the four pairs of :data:`PAIRS`, InfoNCE and MET, with the hyperparameters that were
+  chosen on ``raw-2x128-pmi``. The rate of each loss is the best of :data:`RATES` (250 steps,
+  seed 0, by STS-B dev) at the second lowest and at the second highest start; each other start
+  takes that of the nearer of these two.
+- Trainings: 500 steps, five seeds, STS at the best step on dev, as everything else of
+  ``python -m papers text``. The first seed of everything is trained before the second.
+- Result: modified less original, by seed and start, with Student's 90% interval; and the slope of
+  that gain against the start's dev score, one slope a seed, with its interval over the seeds.
+  InfoNCE less the mean of the four originals is shown in the same way.
+
+Step of the pre-training and mean cosine of the starts differ along with the score: the curve does
+not tell these apart.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace
+from isotrope.core.lock import exclusive_lock
+from isotrope.data.text.sts_sets import load_sts_file
+from isotrope.encoders import SentenceEncoder
+from isotrope.evaluation.embed import CachedEncoder
+from papers import encoder as raw
+from papers import text_protocol as protocol
+from papers.machinery import runner
+from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
+from papers.machinery.job import PaperJob
+from papers.machinery.store import JobStore
+from papers.pretraining import initialized, pretrain
+from papers.text_command import RESULTS as TEXT_RESULTS
+from papers.text_command import stored
+
+__all__ = ["LOSSES", "PAIRS", "RATES", "RESULTS", "SEED", "chosen", "finals", "rates", "run"]
+
+RESULTS = Path(__file__).parent / "results" / "starts"
+PRETRAINING, SEED = RAW, 1
+FIRST, EVERY, COUNT = 150, 50, 6
+RATES = (3e-4, 1e-3, 3e-3)
+PAIRS = {f"modified{name}": name for name in ("mhe", "mhs", "barlowtwins", "vicreg")}
+LOSSES = (*(name for pair in PAIRS.items() for name in pair), "infonce", "met")
+
+Start = Mapping[str, Any]
+"""A row of starts.json: name, step, dev, mean cosine, fingerprint."""
+
+
+def chosen(rows: Sequence[Start]) -> list[Start]:
+    """Return six checkpoints by their dev scores, the lowest first."""
+    left = sorted(rows, key=lambda row: (row["dev"], row["step"]))
+    ends = [left.pop(0), left.pop()]
+    for wanted in np.linspace(ends[0]["dev"], ends[1]["dev"], COUNT)[1:-1]:
+        ends.append(left.pop(int(np.argmin([abs(row["dev"] - wanted) for row in left]))))
+    return sorted(ends, key=lambda row: (row["dev"], row["step"]))
+
+
+def _values(name: str, raw_results: protocol.Find) -> protocol.Values:
+    values = protocol.tuned(RAW, protocol.LOSSES[name], raw_results)
+    if values is None:
+        raise InputError(f"the settings of {name} are not known: run `python -m papers text` first")
+    return values
+
+
+def rates(
+    starts: Sequence[Start], raw_results: protocol.Find
+) -> dict[tuple[str, str], list[tuple[float, PaperJob]]]:
+    """Return the trainings that choose rates, by loss and start."""
+    return {
+        (name, start["name"]): [
+            (
+                rate,
+                protocol.short(
+                    start["name"], protocol.LOSSES[name], _values(name, raw_results), rate
+                ),
+            )
+            for rate in RATES
+        ]
+        for name in LOSSES
+        for start in (starts[1], starts[-2])
+    }
+
+
+def finals(
+    starts: Sequence[Start], find: protocol.Find, raw_results: protocol.Find
+) -> dict[tuple[str, str], list[PaperJob]]:
+    """Return the trainings that are judged, by loss and start; none of what has no rate yet."""
+    trials = rates(starts, raw_results)
+    low, high = starts[1], starts[-2]
+    jobs: dict[tuple[str, str], list[PaperJob]] = {}
+    for name in LOSSES:
+        for start in starts:
+            near = min((low, high), key=lambda tuned: abs(tuned["dev"] - start["dev"]))
+            at = protocol.best(trials[name, near["name"]], find)
+            if at is not None:
+                jobs[name, start["name"]] = [
+                    protocol.final(
+                        start["name"], protocol.LOSSES[name], _values(name, raw_results), at, seed
+                    )
+                    for seed in protocol.SEEDS
+                ]
+    return jobs
+
+
+def _made(data: Path, results: Path) -> list[Start]:
+    """The six starts, made or found; refuses others than those of the results."""
+    record, folder = results / "starts.json", cache_folder() / "encoders"
+    part = folder / f"{PRETRAINING}-starts.part"
+    if record.is_file():
+        starts: list[Start] = json.loads(record.read_text(encoding="utf-8"))["starts"]
+        if all((folder / start["name"]).is_dir() for start in starts):
+            _check(starts, folder)
+            return starts
+    _pretrain(data, part)
+    measured = json.loads((part / "course.json").read_text(encoding="utf-8"))
+    for row in measured:
+        name = f"{PRETRAINING}-step{row['step']}"
+        if not (folder / name).is_dir():
+            raw.rounded(part / f"step-{row['step']}")
+            (part / f"step-{row['step']}").rename(folder / name)
+        made = SentenceEncoder.load(folder / name, pooling="cls", device="cpu")
+        row |= {"name": name, "fingerprint": made.fingerprint()}
+    if record.is_file():
+        _check(starts, folder)
+        return starts
+    starts = chosen(measured)
+    results.mkdir(parents=True, exist_ok=True)
+    with atomic_replace(record) as temporary:
+        about = {
+            "pre-training": PRETRAINING,
+            "seed": SEED,
+            "candidates": measured,
+            "starts": starts,
+        }
+        temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    return starts
+
+
+def _pretrain(data: Path, part: Path) -> None:
+    """Pre-train, and measure every checkpoint that is a candidate."""
+    if (part / "course.json").is_file():
+        return
+    dev = load_sts_file(data / "sts/stsb/dev.tsv")
+    corpus, first = data / raw.CORPUS, raw.LINES[0]
+    reference = raw.corpus_lines(corpus, first - raw.REFERENCE, first)
+    recipe = replace(raw.RECIPES[PRETRAINING], every=EVERY)
+    with exclusive_lock(part, "making starts"):
+        encoder, tokens = initialized(recipe, raw.corpus_lines(corpus, *raw.LINES), part, SEED)
+        summary = pretrain(
+            recipe,
+            encoder,
+            tokens,
+            part,
+            seed=SEED,
+            measure=lambda trained: raw.measured(CachedEncoder(trained), dev, reference),
+            accept=lambda measures: False,
+            tell=_print,
+            keep=True,
+        )
+        course = [row for row in summary["course"] if row["step"] >= FIRST]
+        for row in course:
+            row["step"] = int(row["step"])
+        with atomic_replace(part / "course.json") as temporary:
+            temporary.write_text(json.dumps(course), encoding="utf-8")
+
+
+def _check(starts: Sequence[Start], folder: Path) -> None:
+    """Refuse to continue on other encoders: rounding differs between kinds of processors."""
+    for start in starts:
+        here = SentenceEncoder.load(folder / start["name"], pooling="cls", device="cpu")
+        if here.fingerprint() != start["fingerprint"]:
+            raise InputError(
+                f"{start['name']} is another encoder here than the one in starts.json, as this "
+                "is another kind of processor: choose --output for trainings on these"
+            )
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Make the starts, train what is missing.
+
+    Raises:
+        InputError: data or results that are not here, or a training that failed.
+    """
+    options = _parse(arguments)
+    torch.set_num_threads(1)
+    raw_results = stored(RAW, TEXT_RESULTS)
+    starts = _made(options.data, options.output)
+    store = JobStore(options.output / "cells")
+    sources = DataRegistry(options.data, cache_folder() / "data")
+    for stage in ("rates", "final"):
+        if stage == "rates":
+            jobs = [job for trials in rates(starts, raw_results).values() for _, job in trials]
+        else:
+            jobs = [
+                job for seeds in finals(starts, store.find, raw_results).values() for job in seeds
+            ]
+            jobs.sort(key=lambda job: job.seed)
+        _print(f"stage {stage}: {len(jobs)} trainings")
+        failed = runner.run(
+            jobs, store, sources, cache_folder() / "runs", minutes=options.minutes, tell=_print
+        )
+        if failed:
+            raise InputError(next(iter(failed.values())))
+        if any(store.find(job) is None for job in jobs):
+            break
+    return 0
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _parse(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m papers starts",
+        description="Train the pairs of Li et al.'s table 3 from six checkpoints.",
+        epilog="The same command goes on where it was stopped.",
+    )
+    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    add = parser.add_argument
+    add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
+    add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/starts]")
+    add("--minutes", type=float, metavar="M", help="start no training after so many")
+    return parser.parse_args(list(arguments))
