@@ -3,9 +3,11 @@
 import dataclasses
 import itertools
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
@@ -68,6 +70,7 @@ def test_a_stage_waits_for_what_it_depends_on():
         "curves": 41,
         "passes": 18,
         "again": 160,
+        "held": 60,
     }
 
 
@@ -83,6 +86,29 @@ def test_what_a_claim_needs_is_trained_together_and_everything_once():
     first = next(names for _, names in SCHEDULE if names)
     assert len(first) == 12, "table 3"
     assert {"infonce", "barlowtwins", "modifiedbarlowtwins"} <= set(first)
+
+
+@pytest.mark.parametrize("name", ["barlowtwins", "vicreg", "mhe", "mhs"])
+def test_the_held_step_exchanges_the_dissipation_and_nothing_else(name: str):
+    names = (f"{name} held", f"{name} held GD printed", f"{name} held GD released")
+    original, *steps = (protocol.trainings(RAW, everything, which)[0].settings for which in names)
+    assert {s["learning_rate"] for s in (original, *steps)} == {RATES[1]}
+    noise = torch.Generator().manual_seed(0)
+    anchors, positives = torch.randn(2, 16, 8, dtype=torch.float64, generator=noise)
+    positives += anchors
+
+    def gradient(settings: Mapping[str, object], **other: object) -> torch.Tensor:
+        values = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
+        loss = registry.build(str(settings["objective"]), {**values, **other})
+        a, b = (x.clone().requires_grad_() for x in (anchors, positives))
+        return torch.cat(torch.autograd.grad(loss(a, b), (a, b)))
+
+    whole = gradient(original)
+    for factor, open_gate, step in zip(
+        (0.5, 1.0), ({"dissipation": "margin:5"}, {"margin": 5.0}), steps, strict=True
+    ):
+        torch.testing.assert_close(gradient(step, **open_gate), factor * whole)
+        assert (gradient(step) - factor * whole).norm() > 0.1 * whole.norm(), "its gate closes"
 
 
 def test_all_losses_have_a_first_seed_before_one_has_a_second():

@@ -1,0 +1,50 @@
+"""What an exchange gains by the start: which starts, and what waits for what."""
+
+import json
+from pathlib import Path
+
+from isotrope.core.result import Result
+from papers import starts, text_protocol
+from papers.machinery.data_registry import RAW
+from papers.machinery.job import PaperJob
+from papers.text_command import RESULTS, stored
+
+SCORES = (30.0, 45.0, 31.0, 33.1, 40.0, 20.0, 25.2, 34.0)
+SIX = [{"name": f"raw-{i}", "dev": 20.0 + 5 * i, "step": 100 * i} for i in range(6)]
+
+
+def test_starts_are_taken_by_their_score_alone():
+    rows = [{"name": f"raw-{i}", "dev": dev, "step": i} for i, dev in enumerate(SCORES)]
+    assert [row["dev"] for row in starts.chosen(rows)] == [20.0, 25.2, 30.0, 34.0, 40.0, 45.0]
+
+
+def test_rates_are_chosen_at_two_starts_and_the_others_take_those_of_the_nearer():
+    raw = stored(RAW, RESULTS)
+    trials = starts.rates(SIX, raw)
+    assert {start for _, start in trials} == {"raw-1", "raw-4"}
+
+    def find(job: PaperJob) -> Result:
+        best = starts.RATES[0 if job.settings["encoder"] == "raw-1" else 2]
+        return Result("text", "", {"dev best": float(job.settings["learning_rate"] == best)})
+
+    assert starts.finals(SIX, lambda job: None, raw) == {}
+    finals = starts.finals(SIX, find, raw)
+    assert len(finals) == 10 * 6
+    rates = [finals["mhe", start["name"]][0].settings["learning_rate"] for start in SIX]
+    assert rates == [starts.RATES[0]] * 3 + [starts.RATES[2]] * 3
+    seeds = [job.seed for job in finals["mhe", "raw-0"]]
+    assert seeds == list(text_protocol.SEEDS)
+
+
+def test_hyperparameters_are_those_chosen_on_the_reference_encoder():
+    raw = stored(RAW, RESULTS)
+    trials = starts.rates(SIX, raw)
+    job = trials["barlowtwins", "raw-1"][0][1]
+    assert job.settings["objective.weight"] == 3
+
+
+def test_the_starts_of_the_results_are_recorded():
+    file: Path = starts.RESULTS / "starts.json"
+    if file.is_file():
+        record = json.loads(file.read_text(encoding="utf-8"))
+        assert record["starts"] == starts.chosen(record["candidates"])
