@@ -302,10 +302,11 @@ def tuned(encoder: str, loss: ProtocolLoss, find: Find) -> Values | None:
     return {**chosen, "step": loss.values["step"]}
 
 
-HELD = tuple(
-    f"{name} held{step}"
-    for name in ("barlowtwins", "vicreg", "mhe", "mhs")
-    for step in ("", " GD printed", " GD released")
+HELD = (
+    # first those that decide something together with trainings that are there already
+    *("barlowtwins held", "barlowtwins held GD released", "mhe held", "mhe held GD released"),
+    *("vicreg held", "vicreg held GD released", "mhs held", "mhs held GD released"),
+    *(f"{name} held GD printed" for name in ("barlowtwins", "vicreg", "mhe", "mhs")),
 )
 """The first step of table 5 at the published weight and one rate: the original, then the step."""
 
@@ -462,7 +463,7 @@ def jobs(
     if stage == "final":
         names = [name for name in names if name != "baseline"]
     elif stage == "held":
-        names = list(HELD)
+        return [job for name in HELD for job in _held(encoder, find, name)]
     elif stage == "curves":
         names = ["baseline", *(f"baseline {k}={v:g}" for k, vs in _CURVES.items() for v in vs)]
     else:

@@ -1,25 +1,51 @@
-"""The page of errata: what is proven wrong in the papers, written from papers/errata.toml."""
+"""The page of errata: what is wrong in the papers as printed, written from papers/errata.toml."""
 
 import tomllib
-from dataclasses import dataclass
-from itertools import groupby
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from isotrope.core.files import atomic_replace
 
-__all__ = ["Erratum", "errata", "errata_page", "write_errata_page"]
+__all__ = ["KINDS", "Erratum", "document", "errata", "errata_page", "write_errata_page"]
 
 FILE = Path(__file__).parents[2] / "papers" / "errata.toml"
 
+KINDS = {
+    "result": "Changes a formula, a bound or a statement",
+    "misprint": "Misprints",
+    "code": "The released code does something else",
+    "withdrawn": "Withdrawn",
+}
+"""The parts of the page, in order."""
+
+_INTRODUCTION = {
+    "result": "Somebody who uses the printed form gets something else than is claimed for it.",
+    "misprint": "The same page, a proof or the released code has it right: for readers who "
+    "implement from the text.",
+    "code": "No errors: the paper and the code of its authors are two procedures, and the "
+    "published numbers belong to the second. Both can be trained (`variant`).",
+    "withdrawn": "These were on this page and should not have been. The numbers stay, since they "
+    "could be cited.",
+}
+
 _PAGE = """# Errata of the papers
 
-Here are {count} places in the papers behind this library where what is printed is proven wrong, or
-where the authors' released code does something else. Each has a proof or a counter-example in two
-lines, and a test that runs with every change of the repository.
+Places in the papers behind this library where the printed form is wrong: {result} that change a
+formula, a bound or a statement, and {misprint} misprints. {code} differences between a paper and
+its released code are listed after them and are no errors; {withdrawn} earlier entries are
+withdrawn.
 
-Numbers stay as they are: cite *isotrope, erratum E23*, with a link to its heading. The library
-implements the corrected formulas; where a paper and its code differ, both can be trained
-(`variant`). Whether the papers' *experiments* come out again is [another question](replication.md).
+Numbers stay as they are: cite *isotrope, erratum E23*, with a link to its heading. For each, a test
+([`tests/papers/test_errata.py`](../tests/papers/test_errata.py)) computes the printed form and the
+corrected one, and compares the quotation with the text that was read. The library implements the
+corrected forms. Whether the papers' *experiments* come out again is
+[another question](replication.md).
+
+What was read:
+
+{versions}
 
 {sections}
 """
@@ -30,45 +56,63 @@ class Erratum:
     """One of the rows; the head of the file says what its parts are."""
 
     number: str
+    kind: str
     paper: str
     where: str
     printed: str
     right: str
     proof: str
-    shown_by: str
+    quote: Sequence[str] = ()
+    formula: Mapping[str, str] = field(default_factory=dict)
+    shown_by: str = ""
     artifact: str = ""
 
 
+def document(file: Path = FILE) -> dict[str, Any]:
+    """Return the file as it is: ``versions`` and ``files`` by paper, and the rows."""
+    return tomllib.loads(file.read_text(encoding="utf-8"))
+
+
 def errata(file: Path = FILE) -> list[Erratum]:
-    """Return all errata, numbered in the order of the file."""
-    rows = tomllib.loads(file.read_text(encoding="utf-8"))["erratum"]
-    return [Erratum(number=f"E{n}", **row) for n, row in enumerate(rows, start=1)]
+    """Return all errata, in the order of their numbers."""
+    rows = [Erratum(**row) for row in document(file)["erratum"]]
+    return sorted(rows, key=lambda row: int(row.number[1:]))
 
 
 def errata_page(rows: list[Erratum]) -> str:
-    """Return the page in Markdown, one section for each paper."""
-    sections = []
-    for paper, group in groupby(rows, key=lambda row: row.paper):
-        sections += [f"## {paper}", *map(_entry, group)]
-    return _PAGE.format(count=len(rows), sections="\n\n".join(sections))
+    """Return the page in Markdown: a section for each kind, the papers within it."""
+    versions = document()["versions"]
+    sections, counts = [], {}
+    for kind, title in KINDS.items():
+        of_kind = [row for row in rows if row.kind == kind]
+        counts[kind] = len(of_kind)
+        sections += [f"## {title}", _INTRODUCTION[kind]]
+        for paper in versions:
+            sections += [_entry(row) for row in of_kind if row.paper == paper]
+    said = "\n".join(f"- **{paper}**: {version}." for paper, version in versions.items())
+    return _PAGE.format(**counts, versions=said, sections="\n\n".join(sections))
 
 
 def _entry(row: Erratum) -> str:
+    lines = [
+        f'### <a id="{row.number}"></a>{row.number}: {row.paper}, {row.where}',
+        "",
+        f"- {'It said' if row.kind == 'withdrawn' else 'Printed'}: {row.printed}.",
+    ]
+    if row.kind == "withdrawn":
+        return "\n".join([*lines, f"- Withdrawn: {row.proof}"])
+    lines += [
+        f"- {'Code' if row.kind == 'code' else 'Right'}: {row.right}.",
+        f"- Proof: {row.proof}",
+    ]
+    if row.formula:
+        lines.append(f"- Computed: `{row.formula['printed']}`, right `{row.formula['right']}`")
     file, _, test = row.shown_by.partition("::")
-    shown = f"[`{test}`](../{file})"
+    shown = [f"[`{test}`](../{file})"] if test else []
     if row.artifact:
         page = row.artifact.replace(" ", "/")
-        shown += f", [`python -m papers {row.artifact}`](results/reproduce/{page}.md)"
-    return "\n".join(
-        [
-            f'### <a id="{row.number}"></a>{row.number}: {row.where}',
-            "",
-            f"- Printed: {row.printed}.",
-            f"- Right: {row.right}.",
-            f"- Proof: {row.proof}",
-            f"- Shown by: {shown}",
-        ]
-    )
+        shown.append(f"[`python -m papers {row.artifact}`](results/reproduce/{page}.md)")
+    return "\n".join([*lines, *([f"- Shown by: {', '.join(shown)}"] if shown else [])])
 
 
 def write_errata_page(folder: Path) -> None:

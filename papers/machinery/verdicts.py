@@ -1,7 +1,7 @@
 """The rule of the claims of tables and figures: when a comparison over seeds counts.
 
-The claims of ``claims.toml`` were written before their trainings and have a smallest effect of
-interest, so that they can be of the same direction but weaker; the other words are the same here.
+What is contradicted here is on the other side with its whole interval. The claims of
+``claims.toml`` have a smallest effect of interest, and so more words (``rule``).
 """
 
 import math
@@ -14,6 +14,7 @@ __all__ = [
     "LEVEL",
     "RULE",
     "UNDECIDED",
+    "WORDS",
     "Answer",
     "BySeed",
     "Spread",
@@ -40,6 +41,9 @@ Answer = bool | Literal["undecided"] | None
 """Whether a claim holds; None if its trainings were not run. Test it with ``is True``."""
 
 BySeed = Mapping[int, float]
+
+WORDS = ("replicated", "undecided", "contradicted", "not testable here")
+"""The words of claims of tables and figures."""
 
 _CLAIMS: dict[Answer, str] = {True: "replicated", False: "contradicted"}
 _CHECKS: dict[Answer, str] = {True: "check passes", False: "check fails"}
@@ -106,7 +110,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """One of the words of ``rule``; of errata and checks, what they are."""
+        """One of :data:`WORDS`; of errata and checks, what they are."""
         if self.erratum:
             return f"erratum {self.erratum}"
         if self.check:

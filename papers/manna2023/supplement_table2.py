@@ -106,8 +106,8 @@ def render(scale: Scale, results: Results) -> Rendered:
         ],
         notes=[
             f"means over a random batch of {_ROWS} pairs, tau = {TAU:g}, float64; C is a cosine",
-            "BYOL's printed loss is twice our mean negative cosine. The sign in SimCLR's exponent "
-            "would attract negatives, that of MIOv3 push those hardest that are far away",
+            "BYOL's printed loss is twice our mean negative cosine. The signs of SimCLR's and "
+            "MIOv3's repulsing terms are those of the recognised text, which garbles these cells",
         ],
     )
 

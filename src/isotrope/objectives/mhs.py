@@ -30,7 +30,8 @@ class MHS(
     Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
 
     Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest j (0 closer than 0.01), else 0;
-    R_i = 2 ||h_i - h_j|| / nu. The paper's R has a further 1/N, which it leaves out of W.
+    R_i = 2 ||h_i - h_j|| / nu. Table 2 has a mean of the alignments beside one anchor's separation,
+    and so R_i / N.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
