@@ -44,11 +44,24 @@ from papers.machinery import runner
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
+from papers.machinery.verdicts import spread
 from papers.pretraining import initialized, pretrain
 from papers.text_command import RESULTS as TEXT_RESULTS
 from papers.text_command import stored
 
-__all__ = ["LOSSES", "PAIRS", "RATES", "RESULTS", "SEED", "chosen", "finals", "rates", "run"]
+__all__ = [
+    "LOSSES",
+    "PAIRS",
+    "RATES",
+    "RESULTS",
+    "SEED",
+    "chosen",
+    "finals",
+    "gains",
+    "rates",
+    "run",
+    "sentence",
+]
 
 RESULTS = Path(__file__).parent / "results" / "starts"
 PRETRAINING, SEED = RAW, 1
@@ -237,3 +250,63 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/starts]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
     return parser.parse_args(list(arguments))
+
+
+def gains(results: Path = RESULTS) -> dict[str, dict[str, dict[int, float]]]:
+    """Return modified less original in STS, by pair, start and seed; what is there of it."""
+    record = results / "starts.json"
+    if not record.is_file():
+        return {}
+    rows = json.loads(record.read_text(encoding="utf-8"))["starts"]
+    store = JobStore(results / "cells")
+    jobs = finals(rows, store.find, stored(RAW, TEXT_RESULTS))
+
+    def scores(name: str, start: str) -> dict[int, float]:
+        found = {job.seed: store.find(job) for job in jobs.get((name, start), [])}
+        values = {seed: of.metrics.get("average best") for seed, of in found.items() if of}
+        return {seed: float(v) for seed, v in values.items() if isinstance(v, int | float)}
+
+    paired: dict[str, dict[str, dict[int, float]]] = {}
+    for modified, original in PAIRS.items():
+        for row in rows:
+            start = row["name"]
+            after, before = scores(modified, start), scores(original, start)
+            both = {seed: after[seed] - before[seed] for seed in after if seed in before}
+            if both:
+                paired.setdefault(original, {})[start] = both
+    return paired
+
+
+def sentence(results: Path = RESULTS) -> str:
+    """Say what the gains do with the start's score, or how far the trainings are."""
+    record = results / "starts.json"
+    paired = gains(results)
+    complete = {name: of for name, of in paired.items() if len(of) == COUNT and _common(of)}
+    if not complete:
+        there = len(JobStore(results / "cells").seconds.get("text", []))
+        return (
+            "Six checkpoints of one pre-training as six starts are being trained "
+            f"(`python -m papers starts`; {there} of 360 trainings there): nothing can be said yet."
+        )
+    dev = {row["name"]: row["dev"] for row in json.loads(record.read_text())["starts"]}
+    told = []
+    for name, of in complete.items():
+        slopes = spread([_slope(dev, of, seed) for seed in _common(of)])
+        assert slopes is not None  # a seed is common
+        low, high = slopes.interval
+        interval = f" ({low:+.2f} to {high:+.2f})" if slopes.count > 1 else " (one seed)"
+        told.append(f"{name} {slopes.mean:+.2f}{interval}")
+    scores = sorted(dev.values())
+    return (
+        f"From six checkpoints of one pre-training (STS-B dev {scores[0]:.1f} to {scores[-1]:.1f}) "
+        f"the gain of the exchange changes by, for each point of that score: {', '.join(told)}."
+    )
+
+
+def _common(of: Mapping[str, Mapping[int, float]]) -> list[int]:
+    return sorted(set.intersection(*(set(by_seed) for by_seed in of.values())))
+
+
+def _slope(dev: Mapping[str, float], of: Mapping[str, Mapping[int, float]], seed: int) -> float:
+    x, y = [dev[start] for start in of], [by_seed[seed] for by_seed in of.values()]
+    return float(np.polyfit(x, y, 1)[0])

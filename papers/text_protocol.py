@@ -40,8 +40,10 @@ from papers.machinery.job import PaperJob, brief
 
 __all__ = [
     "CONFIRMING",
+    "CURVES",
     "HELD",
     "LOSSES",
+    "PASSES",
     "SCHEDULE",
     "SEEDS",
     "SEEDS_AGAIN",
@@ -173,7 +175,7 @@ def _baseline(margin: float = 0.3, temperature: float = 0.05, ratio: float = 1.0
 
 LOSSES = {loss.name: loss for loss in _losses()}
 
-_CURVES: dict[str, tuple[float, ...]] = {
+CURVES: Mapping[str, tuple[float, ...]] = {
     "margin": (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0),
     "temperature": (0.01, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0),
     "ratio": (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
@@ -181,8 +183,11 @@ _CURVES: dict[str, tuple[float, ...]] = {
 _COMPARED = {"margin": (1.0,), "temperature": (0.3,), "ratio": (0.25, 2.0)}
 """Values that a claim names; the others of a curve have one seed."""
 
-_PASSES = ("infonce", "alignuniform", "dcl")
-_MPT_MARGINS = (0.1, 0.23, 0.8)
+PASSES = tuple(
+    f"{name} pass"
+    for name in ("infonce", "alignuniform", "dcl", *(f"mpt margin={m:g}" for m in (0.1, 0.23, 0.8)))
+)
+"""Long trainings, by the names of claims.toml."""
 
 
 def _job(
@@ -465,10 +470,9 @@ def jobs(
     elif stage == "held":
         return [job for name in HELD for job in _held(encoder, find, name)]
     elif stage == "curves":
-        names = ["baseline", *(f"baseline {k}={v:g}" for k, vs in _CURVES.items() for v in vs)]
+        names = ["baseline", *(f"baseline {k}={v:g}" for k, vs in CURVES.items() for v in vs)]
     else:
-        names = [*_PASSES, *(f"mpt margin={margin:g}" for margin in _MPT_MARGINS)]
-        names = [f"{name} pass" for name in names]
+        names = list(PASSES)
     jobs_ = [job for name in names for job in trainings(encoder, find, name)]
     return sorted(jobs_, key=lambda job: job.seed)  # every comparison has a first seed soon
 

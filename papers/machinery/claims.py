@@ -52,6 +52,9 @@ class Claim:
     above: bool = False
     why: str = ""
     untestable: str = ""
+    untested: str = ""
+    follows: str = ""
+    after: bool = False
     headline: str = ""
     on: str = "text"
 
@@ -84,6 +87,10 @@ def claims(file: Path = FILE) -> tuple[Claim, ...]:
         if name in by_name:
             raise InputError(f"two claims are named {name!r}")
         row["printed"] = tuple((factor, number) for factor, number in row.get("printed", ()))
+        if (source := row.get("follows", "")) and source not in by_name:
+            raise InputError(
+                f"claim {name!r} follows from {source!r}, which does not stand above it"
+            )
         by_name[name] = Claim(**{**row, "a": _names(row["a"]), "b": _names(row.get("b", ()))})
     return tuple(by_name.values())
 
@@ -117,6 +124,8 @@ def judge_claim(claim: Claim, measured: Measurements) -> ClaimJudgement:
     by_seed = differences(claim, measured)
     (few, level), (all_, second_level) = LOOKS
     judgement = _judge(claim, _first(few, by_seed), level)
+    if claim.untested:
+        return replace(judgement, word="not tested", seeds=None)
     if judgement.word == "undecided" and len(by_seed) >= all_:
         return _judge(claim, _first(all_, by_seed), second_level)
     return judgement

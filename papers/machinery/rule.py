@@ -5,12 +5,17 @@ of interest is a quarter of the one printed. With the printed direction as the p
 
 - **replicated**: the whole interval is at or above the smallest effect of interest;
 - **same direction, weaker**: the whole interval is above 0, and reaches below that effect;
-- **contradicted**: the whole interval is below the smallest effect of interest, and not above 0;
-- **undecided**: it holds both, or there are too few seeds for an interval;
-- **not testable here**: no such trainings can be done; the claim says why.
+- **opposite**: the whole interval is below 0;
+- **smaller than a quarter**: the whole interval is below the smallest effect of interest, and holds
+  0, or touches it;
+- **undecided**: it holds both no effect and one of interest, or there are too few seeds;
+- **not tested**: what the claim is about was not applied in these trainings, or not alone; they are
+  shown, and the claim says why they do not count;
+- **not testable here**: no such trainings were done; the claim says why.
 
-A claim that something is *not behind* has a margin instead of an effect: it is replicated where the
-whole interval is above minus the margin, contradicted where it is below, undecided otherwise.
+What was measured is judged, whether it speaks for the paper or against it. A claim that something
+is *not behind* has a margin instead of an effect: it is replicated where the whole interval is
+above minus the margin, opposite where it is below, undecided otherwise.
 
 A claim may be looked at twice (``papers.machinery.claims``): first on five seeds by the 90%
 interval, and, where that leaves it undecided, once more on fifteen by the 95% interval. Over both
@@ -27,7 +32,13 @@ from papers.machinery.verdicts import LEVEL, Spread, spread
 __all__ = ["MOST", "SHARE", "ClaimJudgement", "Word", "judge", "judge_not_behind"]
 
 Word = Literal[
-    "replicated", "same direction, weaker", "undecided", "contradicted", "not testable here"
+    "replicated",
+    "same direction, weaker",
+    "undecided",
+    "smaller than a quarter",
+    "opposite",
+    "not tested",
+    "not testable here",
 ]
 
 SHARE = 0.25
@@ -139,4 +150,6 @@ def _word(low: float, high: float, least: float) -> Word:
         return "replicated"
     if low > 0:
         return "same direction, weaker"
-    return "contradicted" if high < least else "undecided"
+    if high >= least:
+        return "undecided"
+    return "opposite" if high < 0 else "smaller than a quarter"

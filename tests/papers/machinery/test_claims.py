@@ -54,16 +54,14 @@ def test_a_claim_is_decided_by_its_own_kind():
 
     two = {**BASE, "b": ("b",)}
     assert judge_claim(Claim(**two, effect=4.0, printed=((1, "n"),)), measured).word == "replicated"
-    assert (
-        judge_claim(Claim(**two, effect=-4.0, printed=((1, "n"),)), measured).word == "contradicted"
-    )
+    assert judge_claim(Claim(**two, effect=-4.0, printed=((1, "n"),)), measured).word == "opposite"
+    shown = judge_claim(Claim(**two, effect=4.0, printed=((1, "n"),), untested="-"), measured)
+    assert (shown.word, shown.change.count) == ("not tested", 2)
     assert judge_claim(Claim(**two, effect=1.0, interest=3.0, why="-"), measured).word == (
         "same direction, weaker"
     )
     assert judge_claim(Claim(**two, margin=0.5, why="-"), measured).word == "replicated"
-    assert (
-        judge_claim(Claim(**two, margin=0.5, above=True, why="-"), measured).word == "contradicted"
-    )
+    assert judge_claim(Claim(**two, margin=0.5, above=True, why="-"), measured).word == "opposite"
     over = judge_claim(Claim(**two, margin=3.0, above=True, why="-"), measured)
     assert over.word == "replicated"
     assert over.change is not None

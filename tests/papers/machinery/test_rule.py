@@ -29,8 +29,9 @@ def alike(value: float) -> dict[int, float]:
         (0.5, 0.49, "same direction, weaker"),  # 0.01 to 0.99: above 0, though not of interest
         (0.5, 0.51, "undecided"),  # -0.01 to 1.01
         (0.0, 1.01, "undecided"),
-        (0.0, 0.99, "contradicted"),  # an effect of interest is excluded
-        (-2.0, 0.5, "contradicted"),
+        (0.0, 0.99, "smaller than a quarter"),  # an effect of interest is excluded
+        (-0.5, 0.51, "smaller than a quarter"),  # -1.01 to 0.01
+        (-0.5, 0.49, "opposite"),
     ],
 )
 def test_a_verdict_is_where_the_interval_lies(sign: float, mean: float, half: float, word: str):
@@ -72,13 +73,13 @@ def test_what_is_decided_or_would_take_too_many_seeds_has_no_number_of_them():
 
 def test_the_end_of_the_interval_belongs_to_it():
     assert judge(alike(1.0), 4.0).word == "replicated"
-    assert judge(alike(0.0), 4.0).word == "contradicted"
+    assert judge(alike(0.0), 4.0).word == "smaller than a quarter"
 
 
 def test_an_interest_may_be_given_where_no_number_is_printed():
     assert judge(around(2.0, 0.5), 1.0, interest=1.4).word == "replicated"
     assert judge(around(2.0, 0.7), 1.0, interest=1.4).word == "same direction, weaker"
-    assert judge(around(2.0, 0.5), -1.0, interest=1.4).word == "contradicted"
+    assert judge(around(2.0, 0.5), -1.0, interest=1.4).word == "opposite"
 
 
 def test_fewer_than_two_seeds_decide_nothing():
@@ -93,7 +94,7 @@ def test_fewer_than_two_seeds_decide_nothing():
         (3.0, 1.0, "replicated"),
         (0.0, 1.01, "undecided"),
         (-2.0, 1.01, "undecided"),
-        (-2.0, 0.99, "contradicted"),
+        (-2.0, 0.99, "opposite"),
     ],
 )
 def test_not_behind_is_judged_against_minus_the_margin(mean: float, half: float, word: str):
