@@ -2,7 +2,7 @@
 
 Where to change what: a table or a figure is a file in its paper's folder; the rules for verdicts
 are in ``machinery.verdicts`` and ``machinery.rule``; the measurements of a training are in
-``measurements``; the papers' inequalities are in ``theorems``; the appearance of charts is in
+``measurements``; the appearance of charts is in
 ``plots``; the command's flags are in ``__main__``; the printed numbers are in
 ``paper_numbers.toml``, the claims that trainings decide in ``claims.toml``, and the errata
 in ``errata.toml``.

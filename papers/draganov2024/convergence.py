@@ -23,7 +23,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import unit
 from isotrope.objectives.negative_cosine import NegativeCosine
 from isotrope.paradigm.objective import Objective
-from papers.theorems.cosine import progress as theorem
+from papers.draganov2024.cosine import progress as theorem
 
 __all__ = [
     "ANGLES",

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from papers.draganov2024.cosine import attraction, norm_growth
 from papers.draganov2024.logged import verdict
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.theorems.cosine import attraction, norm_growth
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture

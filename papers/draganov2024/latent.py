@@ -13,6 +13,7 @@ crops at every look, batch normalisations in training mode, as the objective see
 """
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,12 +33,13 @@ from isotrope.paradigm.registry import build
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.optimisers import build_optimizer, set_rates
-from papers.draganov2024.check_opposite import FAR
 
 __all__ = ["MEASURES", "Cell", "LatentSnapshot", "byol_cells", "latent", "simclr_cells"]
 
 _WIDTH, _GRID, _HIDDEN, _BATCH, _SHOWN = 16, 4, 128, 128, 256
 _RATE = 0.01
+_FAR = 7 * math.pi / 8
+"""From here on, says appendix C.1, opposite halves could matter."""
 _PAPER: Mapping[str, str] = {"temperature": "0.5"}
 
 
@@ -78,7 +80,7 @@ class LatentSnapshot:
             "norm": float(mean_norm(self.anchors)),
             "angle": float(self.cosines.clamp(-1, 1).acos().mean()),
             "opposite_halves": float(opposite_halves(self.anchors, self.positives)),
-            "far_opposite": float(opposite_halves(self.anchors, self.positives, FAR)),
+            "far_opposite": float(opposite_halves(self.anchors, self.positives, _FAR)),
             "clusters": float(doubled),
         }
 

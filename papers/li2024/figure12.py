@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from isotrope.paradigm.compose import Paradigm
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE
+from papers.li2024.lemma import lemma1
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
 from papers.plots.planes import Dots, Plane, planes
-from papers.theorems.lemma import lemma1
 
 Points = NDArray[np.float64]
 

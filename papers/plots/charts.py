@@ -1,11 +1,11 @@
-"""Charts of any measured numbers: small panels of lines, points or bars, in a grid.
+"""Charts of measured numbers: small panels of lines, points or bars, in a grid.
 
-Every text has its own room, found by measuring it: nothing is drawn over a legend or a label.
-Where nothing was measured, nothing is drawn; a panel without any value says ``not run``. Series of
-one title look the same in all panels, and differ from others in colour and in dash, marker or
-hatch. The same numbers give the same bytes.
+Series of one title look the same in all panels. Where nothing was measured, nothing is drawn, and a
+panel without any value says ``not run``. Room for texts is matplotlib's own (constrained layout).
+The same numbers give the same bytes.
 """
 
+import textwrap
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,44 +13,24 @@ from typing import Any, Literal, get_args
 
 import matplotlib as mpl
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
-from isotrope.reports.surfaces import Picture, settings, written
-from papers.plots.framing import (
-    label_points,
-    limits,
-    mark,
-    name_ticks,
-    number_ticks,
-    scale,
-    wrapped,
-)
-from papers.plots.grid import above_axes, arrange, head
-from papers.plots.shapes import (
-    SeriesStyle,
-    Shape,
-    draw_bars,
-    draw_line,
-    draw_points,
-    handle,
-    style_at,
-)
-from papers.plots.ticks import numbers
+from isotrope.reports.plots import INK, styles
+from isotrope.reports.surfaces import DASHES, Picture, settings, written
 
 __all__ = ["Chart", "Series", "charts"]
 
 Kind = Literal["lines", "points", "bars"]
+Values = Sequence[float | None]
 
-# inches
-_WIDTH, _HEIGHT = 2.7, 1.9  # of the axes of a panel
-_NAME, _BAR, _WIDEST = 0.2, 0.11, 100.0  # a panel of more names or bars is wider
-_PAGE = 13.0  # of a row, where panels are wider than usual
-_LONGEST = 44  # characters of a title in a legend
-_LARGEST = 1e250  # what lies beyond, or on a log axis below its inverse, is not drawn
+_WIDTH, _HEIGHT = 3.5, 2.9  # inches of a panel
+_NAME, _BAR = 0.26, 0.11  # of a name below it, of a bar
+_MARKERS = "os^DvP"
+_HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\", "----")
+_MOST_MARKED = 12  # points of a line up to which each has a marker
+_LARGEST = 1e250  # what lies beyond is not drawn
 
 
 @dataclass(frozen=True)
@@ -59,19 +39,19 @@ class Series:
 
     Attributes:
         title: in the legend.
-        x: m numbers; or m names, for bars and for lines over names. No name comes twice.
+        x: m numbers; or m names, for bars and for lines over names.
         y: m values. None, NaN and infinities: nothing is drawn there.
         spread: m standard deviations: the band of a line, the whiskers of points and bars.
-        colour: m values; points are coloured by them, and hollow where there is none.
+        colour: m values; points are coloured by them.
 
     Raises:
-        ValueError: lengths differ, or x holds both names and numbers or a name twice.
+        ValueError: lengths differ.
     """
 
     title: str
     x: Sequence[float] | Sequence[str]
-    y: Sequence[float | None]
-    spread: Sequence[float | None] | None = None
+    y: Values
+    spread: Values | None = None
     colour: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
@@ -82,33 +62,25 @@ class Series:
                     f"series {self.title!r} has {len(self.x)} x and {len(values)} {name}; "
                     f"give one {name} for each x, None where nothing was measured"
                 )
-        _one_kind(f"series {self.title!r}", [self])
-        names = [name for name in self.x if isinstance(name, str)]
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise ValueError(f"series {self.title!r} has the name {twice!r} twice; give it once")
 
 
 @dataclass(frozen=True)
 class Chart:
     """One panel.
 
-    Texts stand as they are given, ``$`` included; long ones are wrapped or shortened.
-
     Attributes:
         title: above it.
         series: what is drawn; without any value the panel says ``not run``.
         x: label of the horizontal axis.
         y: label of the vertical axis.
-        kind: ``lines``; ``points``, a series of one point having its title beside it; or
-            ``bars``, grouped by name, from zero (numbers as x are taken as names).
+        kind: ``lines``, ``points``, or ``bars``, grouped by name, from zero.
         log_x: a logarithmic axis, without what is not positive.
         log_y: likewise.
         marks: heights of dashed lines, by the label at their right end.
         colour: what the colours of points mean; panels of one meaning have one scale.
 
     Raises:
-        ValueError: no such kind, or the series have both names and numbers as x.
+        ValueError: no such kind.
     """
 
     title: str
@@ -126,246 +98,201 @@ class Chart:
             raise ValueError(
                 f"chart {self.title!r} is of kind {self.kind!r}; choose {', '.join(get_args(Kind))}"
             )
-        _one_kind(f"chart {self.title!r}", self.series)
 
-
-def _one_kind(what: str, series: Sequence[Series]) -> None:
-    values = [value for line in series for value in line.x]
-    name = next((value for value in values if isinstance(value, str)), None)
-    number = next((value for value in values if not isinstance(value, str)), None)
-    if name is not None and number is not None:
-        raise ValueError(
-            f"{what} has both names ({name!r}) and numbers ({number!r}) as x; give one or the other"
-        )
+    @property
+    def names(self) -> list[Any]:
+        """What stands below the axis where it is no axis of numbers."""
+        every = [x for series in self.series for x in series.x]
+        if any(isinstance(x, str) for x in every):
+            return list(dict.fromkeys(every))
+        return sorted(set(every)) if self.kind == "bars" else []
 
 
 def charts(panels: Sequence[Chart], *, columns: int = 3) -> Picture:
-    """Draw a panel for each chart.
-
-    Panels whose titles are all among those of one of them share the legend at the top; otherwise
-    each has its own above its axes.
+    """Draw a panel for each chart, and one legend above them.
 
     Args:
         panels: any number.
         columns: panels in a row at most; fewer where many bars make them wide.
-
-    Raises:
-        ValueError: no columns.
     """
-    if columns < 1:
-        raise ValueError(f"columns is {columns}; give at least 1")
-    prepared = _prepared(tuple(panels) or (Chart("", ()),))
-    width = max(_width(panel) for panel in prepared)
-    if width > _WIDTH:
-        columns = min(columns, max(1, int(_PAGE / width)))
-    rc_settings = settings(ascii([panel.chart.title for panel in prepared])) | {
-        "text.parse_math": False
-    }
-    with mpl.rc_context(rc_settings), warnings.catch_warnings():
-        # a name in a script without a font stands as boxes
-        warnings.filterwarnings("ignore", "Glyph", UserWarning)
-        figure = Figure(figsize=(width, _HEIGHT), dpi=200)
-        norms = _norms(prepared)
-        panels_drawn = []
-        for panel in prepared:
-            axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-            beside = _draw(axes, panel, norms.get(panel.chart.colour))
-            panels_drawn.append((axes, panel, {shape.title for shape in beside}))
-        shared = _legends(panels_drawn)
-        for axes, panel, _ in panels_drawn:
-            head(axes, panel.chart.title)
-        arrange(
-            figure, [axes for axes, _, _ in panels_drawn], min(columns, len(panels_drawn)), shared
+    shown = list(panels) or [Chart("", ())]
+    titles = list(dict.fromkeys(s.title for chart in shown for s in chart.series))
+    looks = {title: place for place, title in enumerate(titles)}
+    width = max(_width(chart) for chart in shown)
+    columns = max(1, min(columns, len(shown), int(13 / width)))
+    rows = -(-len(shown) // columns)
+    with mpl.rc_context({**settings(ascii(titles)), "text.parse_math": False}):
+        figure = Figure(figsize=(columns * width, rows * _HEIGHT + 0.3), layout="constrained")
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a script without a font
+            grid = figure.subplots(rows, columns, squeeze=False).ravel()
+            for axes, chart in zip(grid, shown, strict=False):
+                _draw(axes, chart, looks, _norm(chart, shown))
+            for axes in grid[len(shown) :]:
+                axes.axis("off")
+            _legend(figure, list(grid), titles)
+            return written(figure)
+
+
+def _width(chart: Chart) -> float:
+    bars = len(chart.series) * _BAR + 0.1 if chart.kind == "bars" else 0.0
+    return max(_WIDTH, 0.8 + len(chart.names) * max(_NAME, bars))
+
+
+def _legend(figure: Figure, grid: Sequence[Axes], titles: Sequence[str]) -> None:
+    found: dict[str, Any] = {}
+    for axes in grid:
+        for handle, title in zip(*axes.get_legend_handles_labels(), strict=True):
+            found.setdefault(title, handle)
+    listed = [title for title in titles if title.strip() and title in found]
+    if listed:
+        longest = max(map(len, listed))
+        fit = max(1, int(figure.get_size_inches()[0] / (0.55 + 0.075 * min(longest, 60))))
+        figure.legend(
+            [found[title] for title in listed],
+            [textwrap.shorten(title, 60, placeholder="…") for title in listed],
+            loc="outside upper left",
+            ncols=min(fit, len(listed)),
+            frameon=False,
         )
-        return written(figure)
 
 
-@dataclass(frozen=True)
-class _PreparedChart:
-    """A chart, what is drawn of it, and the names below it (none: numbers)."""
-
-    chart: Chart
-    shapes: Sequence[Shape]
-    names: Sequence[str]
-
-    @property
-    def drawn(self) -> list[Shape]:
-        return [shape for shape in self.shapes if shape.known.any()]
-
-    @property
-    def single(self) -> list[Shape]:
-        """Those that may have their title beside their only point."""
-        alone = self.chart.kind == "points"
-        single = (shape for shape in self.drawn if alone and len(shape.x) == 1)
-        return [shape for shape in single if shape.title.strip()]
+def _norm(chart: Chart, panels: Sequence[Chart]) -> Normalize | None:
+    """The scale of colours of all panels of one meaning."""
+    values = [
+        value
+        for panel in panels
+        if panel.colour == chart.colour and panel.kind == "points"
+        for series in panel.series
+        for value in series.colour or ()
+        if np.isfinite(value)
+    ]
+    return Normalize(min(values), max(values)) if values else None
 
 
-def _prepared(panels: Sequence[Chart]) -> list[_PreparedChart]:
-    styles = _styles(panels)
-    prepared = []
-    for chart in panels:
-        places = _places(chart)
-        shapes = [_shape(chart, series, places, styles[series.title]) for series in chart.series]
-        categories = all(isinstance(place, str) for place in places)
-        names = list(places) if categories else numbers(list(places))
-        prepared.append(_PreparedChart(chart, shapes, names))
-    return prepared
-
-
-def _styles(panels: Sequence[Chart]) -> dict[str, SeriesStyle]:
-    """One for each title, the first that no title beside it has in any panel."""
-    groups = [list(dict.fromkeys(line.title for line in chart.series)) for chart in panels]
-    taken: dict[str, int] = {}
-    for title in (title for group in groups for title in group):
-        if title not in taken:
-            others = {taken.get(other) for group in groups if title in group for other in group}
-            taken[title] = next(i for i in range(len(others) + 1) if i not in others)
-    return {title: style_at(place) for title, place in taken.items()}
-
-
-def _places(chart: Chart) -> dict[Any, int]:
-    """Names to their places, in the order given; the numbers of bars in theirs; else nothing."""
-    values = [value for line in chart.series for value in line.x]
-    if any(isinstance(value, str) for value in values):
-        return {name: place for place, name in enumerate(dict.fromkeys(values))}
-    if chart.kind != "bars":
-        return {}
-    places = {value for value in _numbers(values, log=False).tolist() if np.isfinite(value)}
-    return {number: place for place, number in enumerate(sorted(places))}
-
-
-def _shape(chart: Chart, series: Series, places: Mapping[Any, int], style: SeriesStyle) -> Shape:
-    if places:
-        coordinates = [x if isinstance(x, str) else _number(x) for x in series.x]
-        x = np.array([places.get(name, np.nan) for name in coordinates], dtype=float)
-    else:
-        x = _numbers(series.x, log=chart.log_x)
-    y = _numbers(series.y, log=chart.log_y)
-    y[~np.isfinite(x)] = np.nan
-    spread = (
-        np.full(len(x), np.nan) if series.spread is None else _numbers(series.spread, log=False)
-    )
-    spread[~np.isfinite(y) | ~(spread >= 0)] = np.nan
-    colour = None if series.colour is None else _numbers(series.colour, log=False)
-    return Shape(series.title, style, x, y, spread, colour)
-
-
-def _number(value: float | None) -> float:
-    return np.nan if value is None else float(value)
-
-
-def _numbers(values: Sequence[Any], *, log: bool) -> NDArray[np.float64]:
+def _numbers(values: Values, *, log: bool) -> np.ndarray:
     """Return what can be drawn of numbers, NaN for the others."""
-    numbers_ = np.array([_number(value) for value in values], dtype=float)
-    numbers_[~(np.abs(numbers_) <= _LARGEST)] = np.nan
+    numbers = np.array([np.nan if v is None else float(v) for v in values], dtype=float)
+    numbers[~(np.abs(numbers) <= _LARGEST)] = np.nan
     if log:
-        numbers_[~(numbers_ >= 1 / _LARGEST)] = np.nan
-    return numbers_
+        numbers[~(numbers > 0)] = np.nan
+    return numbers
 
 
-def _width(panel: _PreparedChart) -> float:
-    bars = len(panel.shapes) * _BAR + 0.08 if panel.chart.kind == "bars" else 0.0
-    return min(max(_WIDTH, len(panel.names) * max(_NAME, bars)), _WIDEST)
-
-
-def _norms(panels: Sequence[_PreparedChart]) -> dict[str, Normalize]:
-    """A scale of colours for each meaning."""
-    colours: dict[str, list[NDArray[np.float64]]] = {}
-    for panel in panels:
-        for shape in panel.drawn:
-            if shape.colour is not None and panel.chart.kind == "points":
-                values_ = shape.colour[shape.known & np.isfinite(shape.colour)]
-                colours.setdefault(panel.chart.colour, []).append(values_)
-    joined = {meaning: np.concatenate(values) for meaning, values in colours.items()}
-    return {
-        meaning: Normalize(*limits(values, log=False, room=0.0))
-        for meaning, values in joined.items()
-        if len(values)
-    }
-
-
-def _draw(axes: Axes, panel: _PreparedChart, norm: Normalize | None) -> Sequence[Shape]:
-    """Draw a panel; return the shapes that have their titles beside them."""
-    chart = panel.chart
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    axes.set_xlabel(wrapped(chart.x, axes.bbox.width / figure.dpi, 9))
-    axes.set_ylabel(wrapped(chart.y, axes.bbox.height / figure.dpi, 9))
-    axes.tick_params(which="both", length=0, pad=4)
-    axes.tick_params(axis="x", pad=6)
+def _draw(axes: Axes, chart: Chart, looks: Mapping[str, int], norm: Normalize | None) -> None:
+    axes.set_title("\n".join(textwrap.wrap(chart.title, 44)), loc="left")
+    axes.set_xlabel("\n".join(textwrap.wrap(chart.x, 50)))
+    axes.set_ylabel("\n".join(textwrap.wrap(chart.y, 40)))
     axes.patch.set_alpha(0)
-    if not panel.drawn:
+    drawn = False
+    for place, series in enumerate(chart.series):
+        names = chart.names
+        places: Values = [names.index(v) if names else float(v) for v in series.x]
+        x = _numbers(places, log=chart.log_x and not names)
+        y = _numbers(series.y, log=chart.log_y)
+        y[~np.isfinite(x)] = np.nan
+        if not np.isfinite(y).any():
+            continue
+        drawn = True
+        blank: Values = [None] * len(x)
+        spread = _numbers(series.spread if series.spread is not None else blank, log=False)
+        look = looks[series.title]
+        if chart.kind == "lines":
+            _line(axes, series.title, x, y, spread, look)
+        elif chart.kind == "points":
+            _points(axes, series, x, y, spread, look, norm)
+        else:
+            width = 0.8 / len(chart.series)
+            _bars(
+                axes,
+                series.title,
+                x + (place - (len(chart.series) - 1) / 2) * width,
+                y,
+                spread,
+                look,
+                width,
+            )
+    if not drawn:
         axes.set(xticks=[], yticks=[])
         axes.text(0.5, 0.5, "not run", ha="center", va="center", transform=axes.transAxes)
-        return []
-    marks = _marks(chart)
-    x = np.concatenate([shape.x[shape.known] for shape in panel.drawn])
-    y = np.concatenate([_reach(chart, panel), list(marks.values())])
-    room = 0.08 if chart.kind == "points" else 0.05
-    if not panel.names:
-        axes.set(xscale="log" if chart.log_x else "linear")
-        axes.set_xlim(limits(x, log=chart.log_x, room=room))
-    axes.set(yscale="log" if chart.log_y else "linear")
-    axes.set_ylim(limits(y, log=chart.log_y, room=room, base=chart.kind == "bars"))
+        return
+    axes.set(xscale="log" if chart.log_x else "linear", yscale="log" if chart.log_y else "linear")
+    if chart.names:
+        shown = [v if isinstance(v, str) else f"{v:g}" for v in chart.names]
+        turned = 90 if max(map(len, shown)) * len(shown) > 40 else 0
+        axes.set_xticks(range(len(shown)), [s[:30] for s in shown], rotation=turned)
     axes.grid(axis="both" if chart.kind == "points" else "y", lw=0.6, alpha=0.28)
     axes.set_axisbelow(True)
-    if panel.names:
-        name_ticks(axes, panel.names)
-    else:
-        number_ticks(axes, "x", x)
-    number_ticks(axes, "y", y)
-    _fill(axes, panel, norm)
-    right = mark(axes, marks)
-    if norm is not None and any(shape.colour is not None for shape in panel.drawn):
-        scale(axes, norm, chart.colour, right)
-    single = panel.single
-    others = [shape for shape in panel.drawn if shape not in single]
-    return single if label_points(axes, single, others) else []
+    for label, height in chart.marks.items():
+        axes.axhline(height, color=INK, lw=0.8, ls="--", alpha=0.7)
+        axes.annotate(
+            label, (1.01, height), xycoords=("axes fraction", "data"), va="center", fontsize=7.5
+        )
+    if chart.kind == "points" and norm is not None:
+        scale = mpl.cm.ScalarMappable(norm, "cividis")
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        figure.colorbar(scale, ax=axes, label=chart.colour, shrink=0.8)
 
 
-def _fill(axes: Axes, panel: _PreparedChart, norm: Normalize | None) -> None:
-    if panel.chart.kind == "bars":
-        draw_bars(axes, panel.shapes)
-    for shape in panel.drawn:
-        if panel.chart.kind == "lines":
-            draw_line(axes, shape)
-        elif panel.chart.kind == "points":
-            draw_points(axes, shape, norm)
+def _colour(look: int) -> str:
+    return styles(6)[look % 6].colour
 
 
-def _marks(chart: Chart) -> dict[str, float]:
-    heights = _numbers(list(chart.marks.values()), log=chart.log_y)
-    marks = zip(chart.marks, heights.tolist(), strict=True)
-    return {label: height for label, height in marks if np.isfinite(height)}
+def _shift(look: int) -> int:
+    """36 looks differ: dash, marker and hatch move on with every six colours."""
+    return (look % 6 + look // 6) % 6
 
 
-def _reach(chart: Chart, panel: _PreparedChart) -> NDArray[np.float64]:
-    """Return all heights that a panel has to show; of a logarithm one decade of spread at most."""
-    heights = []
-    for shape in panel.drawn:
-        lower = shape.y - shape.spread
-        if chart.log_y:
-            lower = np.maximum(lower, shape.y / 10)
-        heights += [shape.y, lower, shape.y + shape.spread]
-    return np.concatenate(heights)
+def _line(axes: Axes, title: str, x: np.ndarray, y: np.ndarray, s: np.ndarray, look: int) -> None:
+    known = np.isfinite(y)
+    marker = _MARKERS[_shift(look)] if known.sum() <= _MOST_MARKED else None
+    (line,) = axes.plot(x, y, color=_colour(look), lw=1.7, marker=marker, ms=4, label=title)
+    if dash := DASHES[_shift(look)]:
+        line.set_dashes(dash)
+    if (banded := known & np.isfinite(s)).any():
+        axes.fill_between(x, y - s, y + s, where=banded, color=_colour(look), alpha=0.2, lw=0)
 
 
-def _legends(drawn: Sequence[tuple[Axes, _PreparedChart, set[str]]]) -> dict[str, Artist]:
-    """Return the legend of all panels, by title; or draw each its own, and return nothing."""
-    titles, handles_by_panel = [], []
-    for _, panel, beside in drawn:
-        listed = {s.title: s for s in panel.drawn if s.title.strip() and s.title not in beside}
-        handles_by_panel.append({title: handle(s, panel.chart.kind) for title, s in listed.items()})
-        titles.append({s.title for s in panel.shapes if panel.drawn} - beside)
-    if max(titles, key=len) == set().union(*titles):
-        order = dict.fromkeys(s.title for _, panel, _ in drawn for s in panel.shapes)
-        entries = {
-            title: artist
-            for handles in reversed(handles_by_panel)
-            for title, artist in handles.items()
-        }
-        return {title: entries[title] for title in order if title in entries}
-    for (axes, _, _), handles in zip(drawn, handles_by_panel, strict=True):
-        if handles:
-            above_axes(axes, handles)
-    return {}
+def _points(
+    axes: Axes,
+    series: Series,
+    x: np.ndarray,
+    y: np.ndarray,
+    s: np.ndarray,
+    look: int,
+    norm: Normalize | None,
+) -> None:
+    colour = _colour(look)
+    known = np.isfinite(y)
+    axes.errorbar(x[known], y[known], np.nan_to_num(s[known]), fmt="none", ecolor=colour, lw=1.3)
+    plain: dict[str, Any] = {
+        "marker": _MARKERS[_shift(look)],
+        "s": 30 if known.sum() < 60 else 12,
+        "linewidths": 0.8,
+        "zorder": 3,
+    }
+    if series.colour is None or norm is None:
+        axes.scatter(x[known], y[known], color=colour, alpha=0.85, label=series.title, **plain)
+        return
+    by = _numbers(series.colour, log=False)[known]
+    axes.scatter(x[known], y[known], c=by, cmap="cividis", norm=norm, edgecolors=INK, **plain)
+    axes.scatter([], [], facecolors="none", edgecolors=INK, label=series.title, **plain)
+
+
+def _bars(
+    axes: Axes, title: str, x: np.ndarray, y: np.ndarray, s: np.ndarray, look: int, width: float
+) -> None:
+    known = np.isfinite(y)
+    axes.bar(
+        x[known],
+        y[known],
+        width * 0.88,
+        yerr=np.nan_to_num(s[known]),
+        facecolor=(_colour(look), 0.4),
+        edgecolor=_colour(look),
+        ecolor=_colour(look),
+        hatch=_HATCHES[_shift(look)],
+        linewidth=0.8,
+        label=title,
+    )

@@ -12,8 +12,8 @@ from isotrope.kernels.choose import pairs
 from isotrope.objectives import MIOv1, MIOv2, MIOv3
 from isotrope.objectives.mio import coldest
 from isotrope.paradigm.assemble import tangent
-from papers.theorems.curvature import mio_hessian
 from tests.paradigm.batches import batch
+from tests.theorems.curvature import mio_hessian
 
 ALL = [MIOv1, MIOv2, MIOv3]
 

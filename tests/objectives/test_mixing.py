@@ -8,8 +8,8 @@ import torch
 from isotrope.core.views import Views, unit
 from isotrope.objectives import InfoNCE, MixCSE, MixedInfoNCE
 from isotrope.paradigm.assemble import assemble, tangent
-from papers.theorems.contrastive import mixed_negatives_bound, mixed_positive_bound
 from tests.paradigm.batches import batch
+from tests.theorems.contrastive import mixed_negatives_bound, mixed_positive_bound
 
 TAU = 0.2
 ALL = [

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.views import Views
-from papers.theorems.lemma import angles_of, lemma1
+from papers.li2024.lemma import angles_of, lemma1
 
 __all__ = ["STEPS", "LemmaShare", "lemma_share"]
 

@@ -18,7 +18,7 @@ from papers.machinery.small_images import NAMES, small_images
 from papers.measurements import latent
 from tests.papers.draganov2024.synthetic import looks
 
-FORMULAS = ("check_opposite", "check_theorem", "figure1", "figure2")
+FORMULAS = ("figure1", "figure2")
 TRAINED = ("figure3", "figure4", "figure5", *(f"table{i}" for i in range(1, 7)))
 
 

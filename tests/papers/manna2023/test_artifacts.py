@@ -20,7 +20,7 @@ MODULES = [
     for module in pkgutil.iter_modules(papers.manna2023.__path__)
     if module.name.startswith(KINDS)
 ]
-FORMULAS = ("figure1", "supplement_table2", "check_gradient_hessian")
+FORMULAS = ("figure1", "supplement_table2")
 
 
 def artifact(name: str) -> Artifact:

@@ -5,13 +5,11 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
 from isotrope.paradigm.objective import Preset
-from papers.nie2023 import bounds, figure2a, norms, table2, table2_grids
+from papers.nie2023 import figure2a, norms, table2, table2_grids
 from papers.nie2023.norms import PANELS, equation
 from papers.paper_numbers import printed
-from papers.theorems.bound import Bound
 from tests.papers.nie2023.synthetic import verdicts, words
 
 
@@ -56,34 +54,6 @@ def test_the_shaded_part_shrinks_and_what_would_not_is_seen(
     assert words("figure2a", {}, "smoke")[1:3] == ["replicated", "replicated"]
     monkeypatch.setattr(figure2a, "COUNTS", (4096, 1024, 256, 64))
     assert words("figure2a", {}, "smoke")[1:3] == ["contradicted", "contradicted"]
-
-
-def test_bounds_hold_and_what_is_read_into_them_does_not() -> None:
-    found = words("bounds", {}, "smoke")
-    assert found == ["replicated"] * len(bounds.INEQUALITIES) + ["contradicted"] * len(bounds.SLIPS)
-
-
-def test_a_false_inequality_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    def too_tight(x: bounds.RandomBatch) -> Bound:
-        step = bounds.infonce_bounds(x.a, x.b, x.tau).dcl_plus
-        return Bound(step.left, step.right - math.log(2))
-
-    false = bounds.Inequality("12", "InfoNCE is at most DCL+", too_tight)
-    monkeypatch.setattr(bounds, "INEQUALITIES", (false,))
-    bounds.checked.cache_clear()
-    try:
-        assert words("bounds", {}, "smoke")[0] == "contradicted"
-    finally:
-        bounds.checked.cache_clear()
-
-
-def test_eq_12_with_too_small_a_margin_by_hand() -> None:
-    """Two equal negatives: the printed margin is 0 where log 2 is needed."""
-    a = torch.eye(3, dtype=torch.float64)
-    x = bounds.RandomBatch(a, a.roll(1, 0), 0.5, 1.0, 0.5, torch.tensor([[1]]), torch.tensor([[2]]))
-    y = dataclasses.replace(x, b=-a)  # every negative is as far
-    bound = bounds.too_few(y)
-    torch.testing.assert_close(bound.left, bound.right + math.log(2))
 
 
 def test_presets_are_the_printed_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,15 +4,17 @@ phi is the angle of two embeddings, rho a norm, gamma a step; x = gamma / rho^2.
 and must not be zero.
 """
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
 from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
-from papers.theorems.bound import Bound
 
 __all__ = [
+    "Bound",
     "attraction",
     "attraction_norm",
     "cosine_tail",
@@ -20,6 +22,33 @@ __all__ = [
     "norm_growth",
     "progress",
 ]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The claim left <= right, element by element.
+
+    Attributes:
+        left: the smaller side, in the shape of the claim (one number, or one per anchor).
+        right: the larger side, of the same shape.
+    """
+
+    left: Tensor
+    right: Tensor
+
+    @property
+    def gap(self) -> Tensor:
+        """The right side less the left: how much is given away; 0 where the two are equal."""
+        return self.right - self.left
+
+    @property
+    def holds(self) -> Tensor:
+        """Booleans: left <= right up to rounding, so that an equality holds.
+
+        The sides are sums of numbers of order 1: what is smaller is not more exact than those.
+        """
+        size = torch.maximum(self.left.abs(), self.right.abs()).clamp(min=1.0)
+        return self.left <= self.right + 64 * torch.finfo(self.left.dtype).eps * size
 
 
 def attraction(z: Tensor, other: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from isotrope import softplus
-from papers.theorems.bound import Bound
+from papers.draganov2024.cosine import Bound
 
 __all__ = ["critic_at_optimum", "miov1_bound", "mutual_information"]
 

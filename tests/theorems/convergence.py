@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from papers.theorems.bound import Bound
+from papers.draganov2024.cosine import Bound
 
 __all__ = ["gradient_sum_bound", "linear_rate_bound", "mean_gradient_bound"]
 

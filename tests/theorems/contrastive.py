@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isotrope import Pairs, Views, softplus
 from isotrope.objectives.infonce import InfoNCE
-from papers.theorems.bound import Bound
+from papers.draganov2024.cosine import Bound
 
 __all__ = [
     "InfoNCEBounds",

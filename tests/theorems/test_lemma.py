@@ -9,7 +9,7 @@ from isotrope.core.views import unit
 from isotrope.objectives import BarlowTwins, InfoNCE, Paradigm
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.dissipation import Margin
-from papers.theorems.lemma import angles, lemma1, lemma1_of, satisfied
+from papers.li2024.lemma import angles, lemma1, lemma1_of, satisfied
 from tests.paradigm.batches import batch
 
 SIXTH, THIRD = math.pi / 6, math.pi / 3

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from papers.theorems.convergence import (
+from tests.theorems.convergence import (
     gradient_sum_bound,
     linear_rate_bound,
     mean_gradient_bound,
 )
-from papers.theorems.curvature import hessian_norm_bound, mio_hessian, mio_lipschitz
-from papers.theorems.mutual_information import (
+from tests.theorems.curvature import hessian_norm_bound, mio_hessian, mio_lipschitz
+from tests.theorems.mutual_information import (
     critic_at_optimum,
     miov1_bound,
     mutual_information,

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 
 from isotrope.core.views import unit
 from isotrope.objectives import InfoNCE
-from papers.theorems.bound import Bound
-from papers.theorems.contrastive import (
+from papers.draganov2024.cosine import Bound
+from tests.paradigm.batches import BATCHES, batch
+from tests.theorems.contrastive import (
     dcl_uniformity_bound,
     infonce_bounds,
     mixed_negatives_bound,
@@ -17,7 +18,6 @@ from papers.theorems.contrastive import (
     spread,
     uniformity_bound,
 )
-from tests.paradigm.batches import BATCHES, batch
 
 
 def random_batches(count: int):

@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from papers.theorems.bound import Bound
+from papers.draganov2024.cosine import Bound
 
 __all__ = ["Version", "hessian_norm_bound", "mio_hessian", "mio_lipschitz"]
 

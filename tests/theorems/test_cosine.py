@@ -9,7 +9,7 @@ import torch
 from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
-from papers.theorems.cosine import (
+from papers.draganov2024.cosine import (
     attraction,
     attraction_norm,
     cosine_tail,
