@@ -117,13 +117,18 @@ def _curves(encoder: str, find: Find) -> list[str]:
         for value in varied:
             jobs = protocol.trainings(encoder, find, f"baseline {name}={value:g}")
             results = [result for job in jobs if (result := find(job)) is not None]
-            cosines = [result.details["looks"][-1].get("positive cosine") for result in results]
+            cosines = [_last_look(result).get("positive cosine") for result in results]
             closeness = spread([c for c in cosines if c is not None])
             shown = "-" if closeness is None else closeness.text(3)
             dissipation = _components(jobs, find)[0]
             rows.append([f"{value:g}", _over_seeds(jobs, find, "dev best"), dissipation, shown])
         lines += ["", *table([name, "dev", "GD", "cosine of positives"], rows)]
     return lines
+
+
+def _last_look(result: Result) -> Mapping[str, Any]:
+    looks: Sequence[Mapping[str, Any]] = result.details.get("looks") or [{}]
+    return looks[-1]
 
 
 def _passes(encoder: str, find: Find) -> list[str]:

@@ -107,7 +107,7 @@ def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Pat
     assert missing_trainings(tmp_path) == "", "nothing to estimate by"
     every = text_protocol.planned(encoder, lambda job: None)
     lengths = Counter(job.settings["max_steps"] for job in every if job.seed)
-    assert (lengths[500], lengths[4_000]) == (27 * 5 + 16 * 10 + 35, 6 * 3)
+    assert (lengths[500], lengths[4_000]) == (27 * 5 + 16 * 10 + 20, 6 * 3)
     store = JobStore(tmp_path / encoder / "cells")
     took = replace(Result("text", "x", {}), provenance={"cpu_seconds": 36.0})
     store.keep(every[0], took)  # of one step
