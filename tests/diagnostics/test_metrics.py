@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from isotrope.diagnostics import metrics
+from isotrope.diagnostics.metric import EVERY
 from isotrope.diagnostics.metrics import METRICS, columns
 from isotrope.reports import comparison, quantities
 from isotrope.training.held_out import HELD_OUT_COLUMNS
@@ -26,7 +27,7 @@ def test_every_column_is_described_once() -> None:
 def test_logs_have_the_columns_that_are_measured_for_them() -> None:
     assert {*HELD_OUT_COLUMNS} <= {*columns("text")}
     assert {*TRACKED} <= {*columns("images")}
-    for log in metrics.EVERY:
+    for log in EVERY:
         assert {*metrics.MEASURED} <= {*columns(log)}
         assert columns(log)[0] == "step"
 

@@ -1,94 +1,15 @@
 """The table of metrics: each number of a log, described once.
 
-metrics.csv, the pictures of a report, its glossary and its comparison of runs, and the table in
-docs/guide/anatomy.md are made from these records. A new metric is one record here and the code that
-measures it.
+From these records (:mod:`isotrope.diagnostics.metric`) come metrics.csv, the pictures of a report,
+its glossary and its comparison of runs, and the table in docs/guide/anatomy.md. A new metric is one
+record here and the code that measures it.
 """
 
-from dataclasses import dataclass
 from math import pi
-from typing import Literal
 
-__all__ = ["MEASURED", "METRICS", "Metric", "Panel", "columns"]
+from isotrope.diagnostics.metric import EVERY, Log, Metric, Panel
 
-Log = Literal["text", "images", "doctor"]
-EVERY: tuple[Log, ...] = ("text", "images", "doctor")
-
-
-@dataclass(frozen=True)
-class Panel:
-    """How a metric is drawn.
-
-    Attributes:
-        section: The key of the section of a report.
-        note: How to read it, in one line.
-        title: The heading; empty for the title of the metric.
-        key: The name on the page and of the files; empty for the column.
-        kind: ``course`` over the steps, drawn as running means; ``score`` over the steps, with its
-            start and the saved model; ``path`` over another column, in the order of the steps.
-        across: The column of the horizontal axis.
-        floor: A value that the vertical axis always shows (0 of a share).
-        least: No value is below it (0 of a length), so the vertical axis does not go there.
-        most: No value is above it (1 of a share).
-        mark: A value with a dashed line of its own.
-        logarithmic: Whether values that span decades get a logarithmic axis.
-        angular: Whether values are angles, with ticks in multiples of pi.
-        place: Orders the pictures of a section; those with the same keep the table's order.
-    """
-
-    section: str
-    note: str
-    title: str = ""
-    key: str = ""
-    kind: Literal["course", "score", "path"] = "course"
-    across: str = "step"
-    floor: float | None = None
-    least: float | None = None
-    most: float | None = None
-    mark: float | None = None
-    logarithmic: bool = False
-    angular: bool = False
-    place: int = 0
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One number of a log or of a result.
-
-    Attributes:
-        column: The column of metrics.csv, or the key in the metrics of a result.
-        title: The name.
-        definition: What it is, in one line, for tables.
-        meaning: The paragraph of the glossary; empty if a picture needs none.
-        symbol: The symbol in the papers.
-        unit: The unit.
-        logs: The kinds of log that have the column; none for a number of a result.
-        of_batch: Whether ``observe.measure`` measures it.
-        panel: How it is drawn, if it has a picture of its own.
-        beside: The column in whose picture it is drawn, or whose axis it is.
-        line: The name of its line, where a picture has several.
-        spread: The column of its standard deviation, drawn as a band.
-        heading: The heading in the comparison of runs; empty if it is not compared.
-        only: The kind of run whose comparison has it; empty for both.
-        digits: Decimals in the comparison; None for as many as the values need.
-    """
-
-    column: str
-    title: str
-    definition: str
-    meaning: str = ""
-    symbol: str = ""
-    unit: str = ""
-    logs: tuple[Log, ...] = EVERY
-    of_batch: bool = False
-    panel: Panel | None = None
-    beside: str = ""
-    line: str = ""
-    spread: str = ""
-    heading: str = ""
-    only: Literal["text", "images", ""] = ""
-    digits: int | None = None
-
+__all__ = ["MEASURED", "METRICS", "columns"]
 
 METRICS = (
     Metric(
@@ -128,21 +49,23 @@ METRICS = (
         heading="Linear probe",
         only="images",
     ),
-    Metric("step", "Step", "number of updates before the measurement"),
-    Metric("epoch", "Epoch", "passes over the data before the measurement"),
+    Metric("step", "Step", "number of updates before the measurement", of_step=True),
+    Metric("epoch", "Epoch", "passes over the data before the measurement", of_step=True),
     Metric(
         "loss",
         "Loss",
         "value of the objective",
+        of_step=True,
         panel=Panel("training", "What is minimised; falls as training proceeds."),
     ),
-    Metric("learning_rate", "Learning rate", "learning rate of the step"),
+    Metric("learning_rate", "Learning rate", "learning rate of the step", of_step=True),
     Metric(
         "gradient_norm",
         "Gradient norm",
         "length of the gradient of all parameters",
         "Length of the gradient of all parameters at a step; spikes are what gradient clipping is "
         "for.",
+        of_step=True,
         panel=Panel(
             "norms",
             "Length of the gradient of all parameters.",
@@ -160,7 +83,6 @@ METRICS = (
         "below 0.01 is dead. Where no anchor has negatives, in a batch of one row or under a loss "
         "of pairs, there is no dissipation, and nothing is drawn.",
         symbol="GD",
-        of_batch=True,
         panel=Panel(
             "gradient",
             "How much of the gradient is still alive. Dead anchors learn nothing.",
@@ -175,7 +97,6 @@ METRICS = (
         "dead",
         "Dead anchors",
         "share of the anchors with GD under 0.01, of those that have negatives",
-        of_batch=True,
         beside="dissipation",
         line="dead anchors",
     ),
@@ -186,7 +107,6 @@ METRICS = (
         "How the push is shared among an anchor's negatives; its share on the hardest negative is "
         "1 if that one alone is pushed away, 1/(N \u2212 1) if all N \u2212 1 are alike.",
         symbol="W",
-        of_batch=True,
         panel=Panel(
             "gradient",
             "1 = only the hardest one is pushed.",
@@ -204,7 +124,6 @@ METRICS = (
         "How strongly an anchor is pulled to its positive for each unit of push from its "
         "negatives; above 1 the pull dominates.",
         symbol="R",
-        of_batch=True,
         panel=Panel(
             "gradient", "Pull to the positive per push from the negatives.", title="Ratio, R"
         ),
@@ -216,7 +135,6 @@ METRICS = (
         "mean squared distance of the two views; lower is closer",
         "Mean squared distance between the two views of one text or image on the unit sphere: 0 if "
         "they coincide, 2 if they are unrelated; lower is closer.",
-        of_batch=True,
         beside="uniformity",
         heading="Align\u00adment",
     ),
@@ -226,7 +144,6 @@ METRICS = (
         "log mean exp(-2 d\u00b2); lower is more spread out",
         "Logarithm of the mean of exp(\u22122 d\u00b2) over pairs of texts or images: 0 if all "
         "share one point, about \u22124 if they spread evenly; lower is wider.",
-        of_batch=True,
         panel=Panel(
             "spread",
             "From ring to dot; lower left is better on both.",
@@ -243,7 +160,6 @@ METRICS = (
         "mean length of the embeddings that the objective sees",
         "Mean length of embeddings before they are normalised; gradients shrink in proportion to "
         "it, so a growing norm slows training down.",
-        of_batch=True,
         panel=Panel("norms", "Mean length before normalisation.", least=0.0, logarithmic=True),
         line="what the objective sees",
         heading="Norm",
@@ -257,7 +173,6 @@ METRICS = (
         "The ratio above which a small step brings an anchor nearer to its positive although it is "
         "pushed by its hardest negative (Li et al. 2024, lemma 1); shown is the share of anchors "
         "above it, among those that still learn.",
-        of_batch=True,
         panel=Panel(
             "gradient",
             "Share of live anchors that a step brings nearer to their positive.",
@@ -273,7 +188,6 @@ METRICS = (
         "mean length of the pull on an anchor, in the tangent plane",
         "The two parts of the gradient at a normalised anchor, towards its positive and away from "
         "its negatives, in the plane where it can move (Nie et al. 2023).",
-        of_batch=True,
         panel=Panel(
             "gradient",
             "Mean length of the two parts of an anchor's gradient.",
@@ -287,7 +201,6 @@ METRICS = (
         "gradient_uniformity",
         "Push",
         "mean length of the push on an anchor, in the tangent plane",
-        of_batch=True,
         beside="gradient_alignment",
         line="push",
     ),
@@ -297,7 +210,6 @@ METRICS = (
         "mean length of the gradient that reaches an embedding before it is normalised",
         "Mean length of the gradient that reaches an embedding before it is normalised: that at "
         "the unit sphere, divided by the norm (Draganov et al. 2024).",
-        of_batch=True,
         panel=Panel(
             "norms",
             "The gradient of an anchor's own loss; it shrinks as norms grow.",
@@ -313,7 +225,6 @@ METRICS = (
         "Between an anchor and its positive, and between an anchor and its negatives, in radians: "
         "their means with one standard deviation (Li et al. 2024, figure 9).",
         unit="rad",
-        of_batch=True,
         panel=Panel(
             "angles",
             "Mean and one standard deviation. Apart is good. Dashed: a right angle.",
@@ -333,20 +244,17 @@ METRICS = (
         "Deviation of the angles to positives",
         "standard deviation of the angle of an anchor and its positive",
         unit="rad",
-        of_batch=True,
     ),
     Metric(
         "negatives",
         "Negatives",
         "mean number of negatives of an anchor, 0 for a loss of pairs alone",
-        of_batch=True,
     ),
     Metric(
         "negative_mean",
         "Angles to negatives",
         "mean angle of an anchor and its negatives",
         unit="rad",
-        of_batch=True,
         beside="positive_mean",
         line="negatives",
         spread="negative_std",
@@ -356,7 +264,6 @@ METRICS = (
         "Deviation of the angles to negatives",
         "standard deviation of the angle of an anchor and its negatives",
         unit="rad",
-        of_batch=True,
     ),
     Metric(
         "distance_gap",
@@ -365,7 +272,6 @@ METRICS = (
         "How much farther away an anchor's negatives are than its positive, on average; below 0 "
         "they are nearer (Nie et al. 2023, figure 3).",
         symbol="d",
-        of_batch=True,
         panel=Panel("angles", "How much farther than the positive the negatives lie.", floor=0.0),
     ),
     Metric(
@@ -374,7 +280,6 @@ METRICS = (
         "share of pairs more than a right angle apart",
         "The share of pairs whose two views lie more than a right angle apart; the further apart "
         "they are, the weaker the cosine pulls them together.",
-        of_batch=True,
         panel=Panel(
             "angles",
             "Share of pairs that are more than a right angle apart.",
@@ -391,7 +296,6 @@ METRICS = (
         "far_opposite",
         "Nearly opposite pairs",
         "share of pairs more than 7 \N{GREEK SMALL LETTER PI}/8 apart",
-        of_batch=True,
         beside="opposite_halves",
         line="over 7\N{GREEK SMALL LETTER PI}/8",
     ),
@@ -401,7 +305,6 @@ METRICS = (
         "standard deviation of a coordinate of the normalised embeddings, mean over coordinates",
         "Standard deviation of a coordinate of the normalised embeddings, the mean over "
         "coordinates: 0 in a point, 1/\u221ad if they spread evenly over d dimensions.",
-        of_batch=True,
         panel=Panel(
             "spread",
             "Of the normalised embeddings; near 0, they have collapsed to a point.",
@@ -416,7 +319,6 @@ METRICS = (
         "number of directions over which the embeddings spread",
         "Over how many directions the embeddings spread: 1 on a line, the number of dimensions in "
         "a round cloud.",
-        of_batch=True,
         panel=Panel(
             "spread", "Over how many directions the embeddings spread.", floor=0.0, least=0.0
         ),
@@ -428,7 +330,6 @@ METRICS = (
         "The share of anchors with a negative that looks like a positive: as near as their own, "
         "and much nearer than the average negative. Copies of a text in one batch are such, and so "
         "are images of one class.",
-        of_batch=True,
         panel=Panel(
             "gradient",
             "Share of anchors with a negative as near as their own positive.",
@@ -580,7 +481,7 @@ METRICS = (
 )
 """Every metric, in the order of the columns of metrics.csv."""
 
-MEASURED = tuple(metric.column for metric in METRICS if metric.of_batch)
+MEASURED = tuple(metric.column for metric in METRICS if metric.logs == EVERY and not metric.of_step)
 """The keys of the result of ``observe.measure``."""
 
 

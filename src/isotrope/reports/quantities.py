@@ -3,7 +3,8 @@
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
-from isotrope.diagnostics.metrics import METRICS, Metric, Panel
+from isotrope.diagnostics.metric import Metric, Panel
+from isotrope.diagnostics.metrics import METRICS
 
 __all__ = ["QUANTITIES", "SECTIONS", "Line", "Quantity", "Section", "explained"]
 
