@@ -48,7 +48,7 @@ def _not_finite(case: RunEvidence) -> Found | None:
             *([] if rate is None else [Evidence("learning_rate", rate)]),
         ),
         "The log has numbers that are not finite: the loss or the embeddings overflowed, or were "
-        "NaN to begin with; what is logged after that says nothing.",
+        "NaN from the start. The log after that says nothing.",
         lower_rate_flag(case, 10),
     )
 
@@ -61,16 +61,16 @@ def _diverging(case: RunEvidence) -> Found | None:
     labelled = bool(case.series("label_gap"))
     if labelled and crosses("lost_gap", unlearnt) and crosses("loss_rise", rise):
         evidence = [("lost_gap", unlearnt), ("loss_rise", rise)]
-        what = "undone what told the labelled pairs apart, and the loss is above its start"
+        what = "erased the difference between the labelled pairs, and the loss is above its start"
     elif crosses("lost_gap", unlearnt) and crosses("lost_spread_at_the_end", spread):
         evidence = [("lost_gap", unlearnt), ("lost_spread_at_the_end", spread)]
-        what = "thrown the embeddings together, and undone what told positives from negatives"
+        what = "thrown the embeddings together and erased the lead of positives over negatives"
     elif crosses("lost_spread", lost) and crosses("loss_rise", rise):
         evidence = [("lost_spread", lost), ("loss_rise", rise)]
         what = "thrown the embeddings together, and the loss ends above its start"
     elif _exploding(case, jump):
         evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
-        what = "made the embeddings many times as long, where their directions hardly turn"
+        what = "made the embeddings many times as long, so that their directions hardly turn"
     else:
         return None
     rate = learning_rate(case)
@@ -258,7 +258,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
     """Return the cause, the change, and the numbers that show the cause."""
     decay = weight_decay(case)
     if not case.rows or collapsed_at_start(case):
-        why = "The encoder did so before the first step, and training has not led out of it."
+        why = "The encoder was already collapsed before training, and training did not fix it."
         return why, ANOTHER, ()
     if decay is not None and _decayed(case):
         why = "The weight decay has shrunk the weights faster than the loss renews them."
@@ -268,9 +268,9 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
         return why, "--method byol" if case.kind == "images" else "--objective infonce", ()
     if crosses("gd_at_the_end", case.end("dissipation")) and _stops_by_margin(case):
         why = (
-            "An anchor that is pushed from its hardest negative only, or less than it is pulled, "
-            "ends at one point where the encoder could not tell inputs apart to begin with: the "
-            "loss is then its margin."
+            "The encoder could not tell inputs apart at the start. A loss that pushes only the "
+            "hardest negative, or pushes less than it pulls, then ends at one point, where it "
+            "equals its margin."
         )
         return why, "--objective infonce (first; this one once inputs are told apart)", ()
     return "No setting explains it but the length of the steps.", lower_rate_flag(case, 10), ()
@@ -340,7 +340,7 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
         why = "Nothing keeps the coordinates apart: the weight of their covariances is 0."
         change = "--objective.cov_coeff 1"
     elif began is None or crosses("rank_share", began / most):
-        why = "The encoder did so before the first step."
+        why = "The encoder was like this before the first step."
         change = ANOTHER
     else:
         why = "Training has taken the other directions away."

@@ -96,9 +96,9 @@ FALSE_NEGATIVES = Verdict(
     "copy, or the other positive, counts as a negative, so training pushes apart texts that mean "
     "the same.",
     "Copies of a text are pushed apart; images are exempt, as different ones may look alike.",
-    "Many texts have a copy that counts as a negative, so that training pushes apart what means "
-    "the same. `isotrope train` keeps exact copies out, and those that differ in case and "
-    "punctuation only. Ignore this if the words in which the texts differ matter.",
+    "Many texts have a copy that counts as a negative, so training pushes apart texts that mean "
+    "the same. `isotrope train` leaves out exact copies and copies that differ only in case and "
+    "punctuation. Ignore this if the words in which the texts differ matter.",
     (
         Threshold(
             "copies",
@@ -120,7 +120,7 @@ FALSE_NEGATIVES = Verdict(
         ),
     ),
     Change(
-        "train on a file without these copies (`sort -u`, after removing what only numbers them)",
+        "train on a file without these copies (for example `sort -u`, after removing ids)",
         "batches without two rows of one text",
         "batch_sampler=BatchSamplers.NO_DUPLICATES; of near duplicates, GISTEmbedLoss(model, "
         "guide=...)",
@@ -268,8 +268,8 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
             *([] if gain is None else [compared("gain", gain)]),
             *further_evidence(case, "dissipation", "positive_mean", "negative_mean"),
         ),
-        f"At a temperature of {tau:.3g} an anchor either has no gradient at all, or pushes a "
-        "single negative with all of it: who is ahead by a hair counts as done.",
+        f"At a temperature of {tau:.3g} an anchor either has no gradient or pushes only its "
+        "hardest negative: any positive that is slightly ahead counts as learnt.",
         f"--objective.temperature {max(0.05, 4 * tau):g}",
     )
 
@@ -286,7 +286,8 @@ TEMPERATURE_TOO_LOW = Verdict(
     "temperature-too-low",
     "the temperature is too low: anchors are done or push one negative only",
     "From the first step most anchors have no gradient, and the others spend all of theirs on one "
-    "negative. The temperature is so low that being ahead by a hair counts as done.",
+    "negative. The temperature is so low that any positive that is slightly ahead counts as "
+    "learnt.",
     "Before training most anchors are done or push one negative only, because of a low "
     "temperature. At a temperature near 0 an anchor whose positive is first by any margin has no "
     "gradient, and any other pushes its hardest negative alone. Losses without a temperature are "

@@ -60,7 +60,7 @@ def _improved(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "gain on the dev set, if there is one; dissipated-early needs it, too",
+    "gain on the dev set, if there is one; both verdicts need a gain below it",
     OURS,
     below=1.0,
     unit="points",
@@ -129,7 +129,7 @@ def _harder(case: RunEvidence) -> str:
 
 DISSIPATED_EARLY = Verdict(
     "dissipated-early",
-    "almost no anchor learns any more, from early on",
+    "almost no anchor learns after the first steps",
     "Soon after the start hardly any anchor still has a gradient, and the held-out score has not "
     "risen. More steps will change nothing.",
     "Hardly an anchor has a gradient after the first fifth, and the dev score has not gained.",
@@ -246,13 +246,13 @@ def _short_training(case: RunEvidence, *, loss: str = "") -> str:
 
 ANISOTROPIC_START = Verdict(
     "anisotropic-start",
-    "all embeddings point the same way to begin with",
+    "all embeddings point the same way at the start",
     "Different texts have nearly the same direction to begin with, as in a language model that was "
     "never trained to compare texts. Cosines say little until that changes.",
     "Different texts have nearly one direction, and training, if any, has not changed that. Image "
     "features after a ReLU have no negative entries, so their cosines are always high.",
     "Different texts have nearly one direction, as in a language model that was never trained to "
-    "compare texts: until it is, cosines tell little apart.",
+    "compare texts. Until it is, cosines say little.",
     (
         Threshold(
             "mean_cosine",

@@ -55,14 +55,14 @@ def _batch_with_negatives(case: RunEvidence, *, arguments: bool = False) -> str:
 
 NO_NEGATIVES = Verdict(
     "no-negatives",
-    "no anchor has a negative: there is nothing to tell it from",
+    "no anchor has a negative that it could be told apart from",
     "No anchor of a batch has a negative, so a contrastive loss is 0 and teaches nothing. A loss "
     "of 0 does not mean that anything has been learnt.",
     "A contrastive loss gets batches of one row, or of one group: there are no negatives. Its "
     "loss and gradient are then 0 from the first step on. A loss of pairs still has a gradient, "
     "and is exempt.",
-    "No anchor of a batch has a negative, so that a loss that tells positives from negatives is 0 "
-    "and teaches nothing. That it is 0 does not mean that anything has been learnt.",
+    "No anchor of a batch has a negative, so a loss that tells positives from negatives is 0 and "
+    "teaches nothing. A loss of 0 does not mean that anything has been learnt.",
     (
         Threshold(
             "without_negatives",
@@ -107,8 +107,8 @@ DEAD_VIEWS = Verdict(
     "The two views of a text are exactly the same vector. The positive is at distance 0 before "
     "training begins, so it cannot teach anything.",
     "Both views are equal: every angle to a positive is 0, without a collapse.",
-    "The two views of a text are the same vector, so that positives teach nothing: what makes "
-    "them differ (dropout, augmentation) is switched off.",
+    "The two views of a text are the same vector, so positives teach nothing: dropout or "
+    "augmentation, which makes them differ, is switched off.",
     (
         Threshold(
             "view_angle",
@@ -139,8 +139,8 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     if crosses("label_gap", gap) and gap is not None:
         return Found(
             (compared("label_gap", gap), *further_evidence(case, "loss")),
-            "Pairs with the higher labels are farther apart than those with the lower ones: the "
-            "labels seem to be distances, or 1 to stand for what differs.",
+            "Pairs with the higher labels are farther apart than those with the lower ones, so the "
+            "labels look inverted: are they distances, or does 1 mean 'different'?",
             "--columns ANCHOR,POSITIVE (labels that are larger for pairs that belong together)",
         )
     at_first = separation(case.rows[0] if case.rows else None)
