@@ -18,7 +18,7 @@ def apply(
     """Call an autograd function.
 
     Args:
-        function: whose ``forward`` takes ``inputs``.
+        function: A function whose ``forward`` takes ``inputs``.
         outputs: the type of what it returns.
         inputs: the arguments of ``forward`` without its context.
     """

@@ -68,8 +68,8 @@ def exclusive_lock(
     Args:
         folder: the folder; it is made if need be, and removed at the end if it was made here and
             is empty.
-        doing: what this process does there, for the message to others.
-        hint: what else the message should say.
+        doing: The work of this process there, for the message to others.
+        hint: An addition to the message.
         role: ``"starter"`` lets one process in, whose role is ``"started"``.
 
     Raises:

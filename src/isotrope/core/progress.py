@@ -18,8 +18,8 @@ def bar(
 
     Args:
         total: the number of things; None where it is not known, and for 0 there is no bar.
-        what: what is done, the title of the bar.
-        unit: what is counted.
+        what: The work, as the title of the bar.
+        unit: The counted unit.
         show: whether a bar is wanted; without tqdm there is none.
     """
     try:

@@ -42,7 +42,7 @@ class Result:
     """Measured numbers and where they come from.
 
     Attributes:
-        kind: what was done: ``"train"``, ``"sts"``, ``"retrieval"``, ...
+        kind: The kind of work: ``"train"``, ``"sts"``, ``"retrieval"``, ...
         name: the name of the run or model.
         metrics: flat numbers (None where a number does not exist).
         details: everything nested: tables, parameters, per-subset values.

@@ -67,7 +67,7 @@ def intended_name(word: str, candidates: Iterable[str]) -> str | None:
     """Return which of the known names was probably meant, by its aliases or by its letters.
 
     Args:
-        word: as it was written, with hyphens, underscores or neither.
+        word: The written name, with hyphens, underscores or neither.
         candidates: names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
     """
     names = list(candidates)

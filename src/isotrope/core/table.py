@@ -10,8 +10,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | 
     """Return aligned columns: numbers to the right, text to the left; a heading may have lines.
 
     Args:
-        header: of the columns.
-        rows: of texts, as many as the header has.
+        header: The names of the columns.
+        rows: Rows of texts, as many as the header has.
         width: characters of a line; the last column is then broken into lines.
     """
     if width is not None:

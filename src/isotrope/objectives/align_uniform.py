@@ -27,7 +27,7 @@ def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
     Args:
         pairs: the row statistics of unit vectors.
         t: inverse temperature.
-        against: what the anchors are compared with.
+        against: The view that the anchors are compared with.
     """
     number = pairs.count(against).sum()
     # log 0 has no derivative: without a pair the rows are set aside before the sum is taken

@@ -126,9 +126,9 @@ def exchange_components(
         step: ``GD`` exchanges the dissipation, ``GD+W`` the weight too, ``GD+W+R`` all three.
         original: the parent as it was trained.
         balanced: the parent with nu = 1, which the paper sets before it exchanges the weight.
-        margin: of the dissipation.
-        weight: of the second step; None where the parent's needs no change.
-        ratio: of the present step; None leaves the parent's pull.
+        margin: The margin of the dissipation.
+        weight: The weight of the second step; None where the parent's needs no change.
+        ratio: The ratio of the present step; None leaves the parent's pull.
         variant: the printed equations, or what the released code computes.
     """
     parent = original if step == "GD" else balanced

@@ -24,7 +24,7 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
     weight).
 
     Args:
-        terms: of the anchors.
+        terms: The components of the anchors.
         pairs: the row statistics they came from.
     """
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
@@ -59,7 +59,7 @@ def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
     """Return the four numbers of :func:`anatomy` of given components.
 
     Args:
-        terms: of the anchors.
+        terms: The components of the anchors.
         pairs: the row statistics they came from.
     """
     ratio = terms.ratio

@@ -39,7 +39,7 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 
     Args:
         terms: the components of every anchor, of an objective that holds nothing constant.
-        views: in the objective's space; with gathered positives only the rows of
+        views: The views in the objective's space; with gathered positives only the rows of
             these anchors are returned.
         of: ``anchors``: the gradient on the columns of the same view, zero unless ``terms.against``
             is within or both; ``positives``: the gradient on the positives, as positives and,
@@ -62,8 +62,8 @@ def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
     second direction, as positives and as negatives, goes into the residual.
 
     Args:
-        first: of the first direction alone.
-        other: of the second, with the same ``scale``.
+        first: The components of the first direction alone.
+        other: Those of the second, with the same ``scale``.
         swapped: the views of ``other``.
     """
     residual = received(other, swapped, "positives")

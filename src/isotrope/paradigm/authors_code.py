@@ -44,9 +44,9 @@ def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
     Each direction is the mean over its active rows x all columns; where no row is active, 0.
 
     Args:
-        first: of the direction in which the anchors are anchors.
-        other: of the direction in which they are positives, masked by that direction's GD.
-        views: of ``first``.
+        first: Components of the direction in which the anchors are anchors.
+        other: Those of the direction in which they are positives, masked by that direction's GD.
+        views: The views of ``first``.
     """
     active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (first, other))
     received = active / others * other.dissipation * other.pull
@@ -67,7 +67,7 @@ def vectors_masked(first: Terms, other: Terms) -> Terms:
     GD is 1 is pulled by both directions, whatever the GD of its positive.
 
     Args:
-        first: of the direction in which the anchors are anchors.
-        other: of the direction in which they are positives.
+        first: Components of the direction in which the anchors are anchors.
+        other: Those of the direction in which they are positives.
     """
     return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

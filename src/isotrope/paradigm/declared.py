@@ -103,7 +103,7 @@ def check_declared(name: str, settings: Mapping[str, object]) -> None:
     """Refuse an unknown objective, or a setting that the objective does not have.
 
     Raises:
-        InputError: as the registry would say it.
+        InputError: The registry's error.
     """
     objectives = declared()
     if name.lower() not in objectives:

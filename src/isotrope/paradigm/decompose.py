@@ -112,9 +112,9 @@ def decompose(
             in rows, the positives on the diagonal); returns a scalar.
         anchors: n x d, any length and float dtype, computed in float32 at least.
         positives: m x d, m >= n; row i is the positive of anchor i, the others are negatives.
-        of: what the loss takes. Two embeddings, as every objective here does, unless said
+        of: The loss's arguments. Two embeddings, as every objective here does, unless said
             otherwise: nothing is guessed from a loss that fits neither.
-        against: what the negatives are: the other view, the anchors' own (losses such as
+        against: The negatives: the other view, the anchors' own (losses such as
             uniformity within a view), or both. Wrong guesses show in ``residual``.
         reduction: how the loss makes one number of n: its components are those of one anchor's
             loss, so a mean is undone, and ``terms.scale`` is 1/n; for a sum or a statistic of

@@ -24,8 +24,8 @@ class Dissipation:
     """GD_i as a function of the row statistics of anchor i.
 
     Attributes:
-        coupling: as of an objective: ``none``, or ``batch`` if GD_i needs other anchors, be it as
-            negatives.
+        coupling: See ``Objective.coupling``: ``none``, or ``batch`` if GD_i needs other anchors,
+            be it as negatives.
     """
 
     by_name: ClassVar[dict[str, type["Dissipation"]]] = {}

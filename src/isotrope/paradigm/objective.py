@@ -44,9 +44,9 @@ class Paper:
     """Where an objective comes from.
 
     Attributes:
-        title: of the publication.
+        title: The title of the publication.
         reference: authors and year.
-        equation: its place, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
+        equation: The place in it, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
     """
 
     title: str
@@ -60,7 +60,7 @@ class Preset:
 
     Attributes:
         values: hyperparameters by field name.
-        learning_rate: of AdamW, linearly decayed.
+        learning_rate: The learning rate of AdamW, linearly decayed.
         batch_size: sentences.
         source: paper and table.
     """
@@ -105,7 +105,7 @@ class Objective:
     ``pairwise = False`` where they do not.
 
     Attributes:
-        presets: by backbone.
+        presets: Tuned settings by backbone.
         batch_level: one value for the batch, not one for each anchor.
         least_rows: the smallest batch without further negatives.
         holds: what the gradient treats as constant, apart from the targets: ``nothing``, the
@@ -258,7 +258,7 @@ class Objective:
             positives: n x d raw embeddings of the second view.
             negatives: q x d further negatives shared by all anchors, or None.
             groups: n integers; rows of one group are not negatives of each other.
-            backend: what computes the row statistics, see ``isotrope.kernels.choose``.
+            backend: The way to compute row statistics, see ``isotrope.kernels.choose``.
 
         Raises:
             InputError: embeddings that are no tensors, or more positives than anchors.
@@ -439,7 +439,7 @@ class Objective:
         """Return the row statistics of raw ``views`` in the objective's space.
 
         Raises:
-            ValueError: as :meth:`prepare`.
+            ValueError: See :meth:`prepare`.
         """
         compared = self._compared(views)
         return choose_pairs(compared, backend, raw=self._raw(views, compared))

@@ -61,11 +61,11 @@ class Check:
     """One line of a proof.
 
     Attributes:
-        name: what was checked.
+        name: The checked property.
         tried: on how many inputs and settings.
         worst: the largest error, or what was found.
         passed: whether it holds; None if it could not be tried.
-        means: what it means that it does not hold.
+        means: The consequence if it does not hold.
     """
 
     name: str
@@ -172,9 +172,9 @@ def raised(name: str, error: Exception, means: str = "training would stop here")
     """Return the line of a check that a loss broke off.
 
     Args:
-        name: of the check.
-        error: what was raised; the place in the user's file is added to what it means.
-        means: what that means.
+        name: The name of the check.
+        error: The raised error; the place in the user's file is added to ``means``.
+        means: The consequence.
     """
     lines = str(error).strip().splitlines() or [""]
     libraries = (Path(__file__).parent.parent, Path(torch.__file__).parent)

@@ -60,8 +60,8 @@ def paint(objective: Objective, steps: int = 14) -> Portrait:
     """Return the components over the angles, float64.
 
     Args:
-        objective: with gradient components and negatives in the batch.
-        steps: of each angle.
+        objective: One with gradient components and negatives in the batch.
+        steps: The number of steps of each angle.
 
     Raises:
         NoTerms: the objective is not on the sphere.

@@ -168,7 +168,7 @@ def double_entry(
     in a batch of n it holds the 1/n, and where nothing moves the smallest error is too large.
 
     Args:
-        objective: with gradient components.
+        objective: One with gradient components.
         anchors: n x d, any norm.
         positives: n x d.
         negatives: q x d, further ones; by default :func:`further`.
@@ -191,7 +191,7 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
     without them, and without a word.
 
     Args:
-        objective: with gradient components.
+        objective: One with gradient components.
         anchors: n x d, any norm.
         positives: n x d.
     """

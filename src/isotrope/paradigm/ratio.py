@@ -20,7 +20,7 @@ class Ratio:
     """R_i as a function of the positive and the hardest similarity of anchor i.
 
     Attributes:
-        coupling: as of an objective: ``none``, or ``batch`` if R_i needs other anchors.
+        coupling: See ``Objective.coupling``: ``none``, or ``batch`` if R_i needs other anchors.
     """
 
     by_name: ClassVar[dict[str, type["Ratio"]]] = {}

@@ -89,7 +89,7 @@ def recognise(
         gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
             n times its gradient.
         views: the raw embeddings.
-        against: what the negatives are: the other view, or both; None tries both in this order.
+        against: The negatives: the other view, or both; None tries both in this order.
         labelled: whether the loss has labels. Then nothing but a softmax is recognised, and pairs.
         near: a temperature to begin with, say that of the last look.
     """

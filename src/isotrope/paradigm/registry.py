@@ -112,7 +112,7 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     """Return the name and the settings from which :func:`build` makes an equal objective.
 
     Args:
-        objective: of a registered class, also modified (:meth:`Objective.modify`), then made
+        objective: One of a registered class, also modified (:meth:`Objective.modify`), then made
             symmetric, then reduced to one of its parts: the order in which ``build`` applies them.
 
     Raises:
@@ -202,8 +202,8 @@ def check_plugins(plugins: object, folder: Path) -> None:
     """Refuse code that only a folder names: the user must have loaded it before.
 
     Args:
-        plugins: what the settings of a folder say of plugins; None for nothing.
-        folder: whose settings, for the message.
+        plugins: The entry on plugins in a folder's settings; None for no entry.
+        folder: The folder of these settings, for the message.
 
     Raises:
         InputError: a plugin that the user has not named too.

@@ -29,11 +29,11 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
     Where both views are anchors, these are the same rows of either.
 
     Args:
-        objective: with ``coupling="none"``; over slices that cover the batch the results add up to
-            its loss.
+        objective: One with ``coupling="none"``; over slices that cover the batch the results add
+            up to its loss.
         views: square, raw embeddings.
         rows: consecutive anchors.
-        backend: as for ``objective.loss``; ``"auto"`` never takes ``"eager"``, which sees these
+        backend: See ``objective.loss``; ``"auto"`` never takes ``"eager"``, which sees these
             rows only and could not tell that the declaration is wrong.
 
     Raises:
@@ -62,7 +62,7 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     Args:
         objective: any.
         batch: the raw embeddings of all processes, with history (isotrope.core.distributed).
-        backend: as for ``objective.loss``.
+        backend: See ``objective.loss``.
 
     Raises:
         WrongCoupling: the anchors are coupled, against the declaration.

@@ -135,7 +135,7 @@ def fit_softmax(
         gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
             n times its gradient. ``terms.scale`` is 1/n, that of the mean.
         views: the raw embeddings; rows of one group are not negatives of each other.
-        against: what the negatives are: the other view, or both views (NT-Xent).
+        against: The negatives: the other view, or both views (NT-Xent).
         near: a temperature to begin with, say that of the last look. Where several fit alike, it
             is the one.
 
@@ -181,7 +181,7 @@ def factor(terms: Terms, views: Views, temperature: float) -> float | None:
     if it is far from both, the loss has a factor or is another, and which of them is not seen.
 
     Args:
-        terms: as recognised, with the 1/tau in GD.
+        terms: The recognised components, with the 1/tau in GD.
         views: the raw embeddings.
         temperature: tau.
     """

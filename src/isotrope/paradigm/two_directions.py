@@ -38,10 +38,10 @@ class TwoDirectionsFit:
     """A gradient as that of a softmax over the batch in both directions.
 
     Attributes:
-        terms: of the anchors' own losses, in float64 on the CPU: GD with the factor and the 1/tau,
-            W with rows that sum to 1. What other losses do to an anchor is in the residual.
+        terms: Components of the anchors' own losses, in float64 on the CPU: GD with the factor and
+            the 1/tau, W with rows that sum to 1. What other losses do to an anchor is in the residual.
         temperature: tau.
-        factor: what the mean over the rows of both directions was multiplied by.
+        factor: The factor of the mean over the rows of both directions.
         misfit: share of the gradient that is left out: 0 all fits, 1 nothing does.
     """
 

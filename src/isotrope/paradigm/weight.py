@@ -65,7 +65,7 @@ class Weight:
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views.
 
-        Of ``SurrogatePairs`` no matrix, but what it does (``kernels.surrogate_sums.LazyWeights``).
+        For ``SurrogatePairs`` a lazy product (``kernels.surrogate_sums.LazyWeights``).
         """
         raise TypeError(f"{type(self).__name__} computes nothing")
 

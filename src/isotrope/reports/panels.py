@@ -33,7 +33,7 @@ class Scale:
     """Where the points of a picture lie, in its own units: what the page's script needs.
 
     Attributes:
-        across: what the horizontal axis is.
+        across: The quantity on the horizontal axis.
         along: whether the pointer is followed along that axis, not from point to point.
         box: left, top, right and bottom of the axes.
         x: offset and slope of the horizontal axis.
@@ -54,13 +54,13 @@ class ReportPanel:
     """One picture: its quantity, heading, one-line note, SVG elements, and their scales.
 
     Attributes:
-        key: of the quantity, unique on the page.
-        title: its heading.
+        key: The key of the quantity, unique on the page.
+        title: The heading.
         note: how to read it.
-        names: of the lines that a run has, where there are several: solid, dotted.
+        names: The names of the lines that a run has, where there are several: solid, dotted.
         svg: the element.
         wide: the same with the names of the runs at the ends of the lines, or empty.
-        scales: of the two.
+        scales: The scales of the two.
         without: names of the runs that have not measured it.
     """
 

@@ -101,7 +101,7 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
     """Draw quantities of a run as its report does, each with its heading.
 
     Args:
-        folder: of the run.
+        folder: The folder of the run.
         quantities: columns of metrics.csv; none: loss, dev score, gradient dissipation and the
             share of the hardest negative, as far as they were measured.
 

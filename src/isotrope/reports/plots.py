@@ -46,12 +46,12 @@ class Curve:
     """The measured points of one line of one run.
 
     Attributes:
-        run: its place among the runs.
+        run: The place of the run among the runs.
         line: which line of the quantity.
         x: m values.
         y: m values.
         spread: m standard deviations of y, or None.
-        origin: what is subtracted from y before it is drawn,
+        origin: The number that is subtracted from y before it is drawn,
         unit: and by what that is divided: not 0 and 1 where the runs share no axis.
     """
 

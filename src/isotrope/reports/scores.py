@@ -21,7 +21,7 @@ class Scores:
     """The scores of one title.
 
     Attributes:
-        title: in the legend.
+        title: The title in the legend.
         x: m values of the setting: numbers, or names.
         y: m scores; None where nothing was measured.
         deviations: m standard deviations, or None.
@@ -41,7 +41,7 @@ class SettingPanel:
         title: above the panel.
         x: name of the setting.
         y: name of the score.
-        scores: by title; those of one panel all have numbers or all have names as ``x``.
+        scores: Scores by title; those of one panel all have numbers or all have names as ``x``.
         points: points, without lines between them.
         log_x: the horizontal axis is logarithmic.
     """

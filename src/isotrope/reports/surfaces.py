@@ -89,10 +89,11 @@ def heatmaps(
 
     Args:
         surfaces: one or more, each with at least 2 x 2 values.
-        quantity: what the colours mean.
-        limits: of the colours, for all panels; without them every panel has its own, from 0.
+        quantity: The meaning of the colours.
+        limits: The limits of the colours, for all panels; without them every panel has its own,
+            from 0.
         lines: values at which a contour is drawn.
-        labels: of the axes x and y.
+        labels: The labels of the axes x and y.
     """
     columns = min(_COLUMNS, len(surfaces))
     rows = -(-len(surfaces) // columns)
