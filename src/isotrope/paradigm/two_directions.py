@@ -39,7 +39,7 @@ class TwoDirectionsFit:
 
     Attributes:
         terms: Components of the anchors' own losses, in float64 on the CPU: GD with the factor and
-            the 1/tau, W with rows that sum to 1. What other losses do to an anchor is in the residual.
+            the 1/tau, W with rows that sum to 1. The effect of other losses is in the residual.
         temperature: tau.
         factor: The factor of the mean over the rows of both directions.
         misfit: share of the gradient that is left out: 0 all fits, 1 nothing does.
