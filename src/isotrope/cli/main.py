@@ -11,11 +11,14 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import NoReturn, TextIO, cast
 
 from isotrope import __version__
 from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError, LostProcess, nearest
+from isotrope.core.legible import LegibleStream, legible
 from isotrope.core.spelling import as_flag, spelled
 
 __all__ = ["main"]
@@ -121,12 +124,17 @@ def _guarded(arguments: Sequence[str]) -> int:
     # nothing is sent anywhere unasked, by any of the libraries
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("DO_NOT_TRACK", "1")
+    sys.stderr = sys.stderr or Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        return _refused("the standard output is closed; send it to a file, or to /dev/null")
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may be no UTF-8
+    out, err = LegibleStream(sys.stdout), LegibleStream(sys.stderr)
     try:
-        code = _run(arguments)
-        sys.stdout.flush()
+        with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
+            code = _run(arguments)
+            sys.stdout.flush()
         return code
     except InputError as error:
         return _refused(str(error))
@@ -155,7 +163,7 @@ def _guarded(arguments: Sequence[str]) -> int:
 
 def _refused(message: str) -> int:
     """Print what was wrong on one line that any terminal can show."""
-    line = " ".join(message.split()).encode("utf-8", "backslashreplace").decode("utf-8")
+    line = legible(" ".join(message.split()))
     if len(line) > _LONGEST:
         line = f"{line[: _LONGEST - 500]} ... {line[-500:]}"
     print(f"isotrope: error: {line}", file=sys.stderr)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.files import atomic_replace
+from isotrope.core.legible import spreadsheet_cell
 from isotrope.core.result import Result
 from isotrope.core.table import table
 
@@ -153,4 +154,4 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     ):
         writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(rows)
+        writer.writerows({k: spreadsheet_cell(v) for k, v in row.items()} for row in rows)

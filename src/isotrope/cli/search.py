@@ -5,9 +5,9 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from unicodedata import category
 
 from isotrope.cli.arguments import Parser, check_readable
+from isotrope.core.legible import legible
 from isotrope.encoders.names import resolve
 
 EPILOG = """\
@@ -107,9 +107,9 @@ def run(arguments: Sequence[str]) -> int:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}))
             continue
         if several:
-            print(_one_line(query))
+            print(legible(query))
         for score, line, text in hits:
-            print(f"{'  ' * several}{score:.4f}  {line}: {_one_line(text)}")
+            print(f"{'  ' * several}{score:.4f}  {line}: {legible(text)}")
     return 0
 
 
@@ -121,9 +121,3 @@ def _lines(file: Path | None) -> list[str]:
 
     texts = sys.stdin if str(file) == "-" else (text for _, text in lines(file))
     return [text.strip() for text in texts if text.strip()]
-
-
-def _one_line(text: str) -> str:
-    """Return a text without what ends a line or steers a terminal, which are shown by number."""
-    steering = ("Cc", "Zl", "Zp")
-    return "".join(repr(c)[1:-1] if category(c) in steering else c for c in text)

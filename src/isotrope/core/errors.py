@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from isotrope.core.legible import legible
 from isotrope.core.spelling import as_key, named, spell
 
 __all__ = [
@@ -266,5 +267,5 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
 
 def place(path: str | Path, line: int | None = None) -> str:
     """Return ``"file, line 3"`` on one line, whatever the name of the file; ``""`` for none."""
-    name = str(path) if str(path).isprintable() else repr(str(path))
+    name = legible(str(path))
     return name if line is None else f"{name}, line {line}"

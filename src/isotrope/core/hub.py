@@ -1,19 +1,47 @@
-"""Asks the Hugging Face hub, within seconds, whether it has a model or a data set."""
+"""Asks the Hugging Face hub, within seconds, whether it has a model or a data set.
+
+Only what the user named is asked for: within :func:`named_by` names come from a folder, which may
+be a stranger's, and the network is not used for them.
+"""
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from pathlib import Path
 from typing import Literal
 
-__all__ = ["ONLINE_WITHIN", "first_line", "known_to_hub"]
+__all__ = ["ONLINE_WITHIN", "first_line", "known_to_hub", "named_by", "why_closed"]
 
 ONLINE_WITHIN = 5.0
 """Seconds in which the hub must answer before it counts as out of reach."""
+
+
+_folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
+
+
+@contextmanager
+def named_by(folder: Path | None) -> Iterator[None]:
+    """Keep to this machine: names are those that a folder gives (None: those of the user)."""
+    token = _folder.set(folder)
+    try:
+        yield
+    finally:
+        _folder.reset(token)
+
+
+def why_closed() -> str | None:
+    """Return why the hub is not asked; None where it is."""
+    folder = _folder.get()
+    return None if folder is None else f"the hub is not asked for names that {folder} gives"
 
 
 def known_to_hub(
     candidates: Sequence[str], kind: Literal["model", "dataset"]
 ) -> tuple[str | None, str]:
     """Return the first candidate that the hub knows, and why there is none if there is none."""
+    if (closed := why_closed()) is not None:
+        return None, closed
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

@@ -3,6 +3,8 @@
 import textwrap
 from collections.abc import Sequence
 
+from isotrope.core.legible import legible
+
 __all__ = ["table"]
 
 
@@ -14,6 +16,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | 
         rows: Rows of texts, as many as the header has.
         width: characters of a line; the last column is then broken into lines.
     """
+    rows = [[legible(cell) for cell in row] for row in rows]
     if width is not None:
         before = sum(
             max(len(row[i]) for row in [header, *rows]) + 2 for i in range(len(header) - 1)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
+from isotrope.core.hub import named_by
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.datasets import by_dataset
 from isotrope.diagnostics.evidence import Row, RunEvidence, of_run
@@ -80,9 +81,10 @@ def examine(
             )
         return _with_note(case, "no saved model to probe")
     try:
-        if case.kind == "images":
-            return _images_of_run(case, folder, data, columns)
-        return _texts_of_run(case, folder, data, columns, dataset)
+        with named_by(folder):
+            if case.kind == "images":
+                return _images_of_run(case, folder, data, columns)
+            return _texts_of_run(case, folder, data, columns, dataset)
     except InputError as error:
         if data is not None:
             raise
@@ -139,15 +141,19 @@ def _texts_of_run(
     """Probe the saved encoder, and where positives are texts of their own the one before it."""
     settings = case.settings
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
-    texts = read_texts(
-        [data] if data is not None else by_dataset(settings["files"])[dataset],
-        columns=columns if data is not None else settings.get("columns") or None,
-        groups=None if data is not None else settings.get("groups"),
-        views="auto" if data is not None else settings.get("views", "auto"),
-        prompts=prompts,
-        guarded=data is None,
-        streaming=data is None and "streaming" in settings,
-    )
+    if data is not None:
+        with named_by(None):
+            texts = read_texts([data], columns=columns, prompts=prompts)
+    else:
+        texts = read_texts(
+            by_dataset(settings["files"])[dataset],
+            columns=settings.get("columns") or None,
+            groups=settings.get("groups"),
+            views=settings.get("views", "auto"),
+            prompts=prompts,
+            guarded=True,
+            streaming="streaming" in settings,
+        )
     options: dict[str, Any] = {
         "dropout": settings.get("dropout"),
         "max_length": settings.get("max-length"),

@@ -111,6 +111,13 @@ def model_folder(path: Path) -> Path:
     for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
         _check_kernels(file, read_json(file))
     parts = _parts(path)
+    for part in dict.fromkeys([path, *parts]):
+        if (part / "adapter_config.json").exists():
+            base = read_json(part / "adapter_config.json").get("base_model_name_or_path")
+            raise InputError(
+                f"{part} holds an adapter of {brief(base)}, and a model is read from its own "
+                "folder only; merge the two with peft's merge_and_unload, and save the whole"
+            )
     if not (parts[0] / "config.json").exists():
         raise InputError(f"{parts[0]} has no config.json, so it is not a transformers model")
     for part in parts:

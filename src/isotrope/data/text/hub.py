@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.core.hub import first_line, known_to_hub
+from isotrope.core.hub import first_line, known_to_hub, why_closed
 from isotrope.data.tables import Choose
 
 __all__ = ["check_known", "hub_rows", "is_hub_name"]
@@ -57,6 +57,8 @@ def hub_rows(
         InputError: the hub has no such data set, or cannot be reached; a column that is not there.
         MissingExtra: the package ``datasets`` is not installed.
     """
+    if (closed := why_closed()) is not None:
+        raise InputError(f"{path}: no such file here, and {closed}: name it with --data")
     try:
         import datasets
     except ImportError as error:

@@ -28,6 +28,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import place
@@ -162,7 +163,7 @@ class TokenStore:
         """
         folder = Path(folder)
         try:
-            manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+            manifest = read_json(folder / "manifest.json")
             if manifest["format"] != _FORMAT:
                 raise ValueError(f"format {manifest['format']}, needed {_FORMAT}")
             # an older version wrote no digests

@@ -1,0 +1,181 @@
+"""A folder of a stranger: its names steer no terminal, reach no network and lead nowhere else."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from isotrope.cli import check
+from isotrope.core.legible import LegibleStream, legible, spreadsheet_cell
+from isotrope.core.table import table
+from isotrope.encoders.sentence import SentenceEncoder
+from tests.reports.folders import write_run
+from tests.training.conftest import sentences
+
+EVIL = "\x1b[31mred\x1b]0;title\x07\u202enl\nisotrope: error: fake\r\x9b"
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("encoder") / "m"
+    SentenceEncoder.scratch(
+        sentences(60), width=8, layers=1, heads=1, vocabulary=200, max_length=32
+    ).save(folder)
+    return folder
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every host and address that is looked up or connected to."""
+    places: list[object] = []
+
+    def refuse(*arguments: object, **_: object) -> None:
+        places.append(arguments)
+        raise OSError("no network here")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(socket.socket, "connect", refuse)
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    return places
+
+
+def no_trick(text: str) -> bool:
+    return not set(text) & set("\x1b\x07\u202e\x9b\r")
+
+
+def test_foreign_text_is_legible() -> None:
+    assert no_trick(legible(EVIL))
+    assert "\n" not in legible(EVIL)
+    assert json.loads(f'"{legible(EVIL)}"') == EVIL
+    assert legible("می\u200cخواهم, 👩\u200d🔬, é") == "می\u200cخواهم, 👩\u200d🔬, é"
+    assert legible(os.fsdecode(b"a\xff")) == "a\\udcff"
+    lines = table(["name", "n"], [[EVIL, "1"], ["b", "2"]]).splitlines()
+    assert len(lines) == 4
+    assert all(map(no_trick, lines))
+
+
+def test_all_that_the_command_line_prints_is_legible(capsys: pytest.CaptureFixture[str]) -> None:
+    stream = LegibleStream(sys.stdout)
+    print(EVIL, file=stream)
+    for move in ("\rbar 1", "\n", "\x1b[A", "\r"):  # as tqdm draws
+        stream.write(move)
+    printed = capsys.readouterr().out
+    assert printed.endswith("\rbar 1\n\x1b[A\r")
+    assert no_trick(printed.removesuffix("\rbar 1\n\x1b[A\r"))
+
+
+@pytest.mark.parametrize("value", ["=cmd|'x'!A1", "+1", "-1+2", "@SUM(A1)", "\t=1"])
+def test_a_cell_of_a_table_is_no_formula(value: str) -> None:
+    assert spreadsheet_cell(value) == f"'{value}"
+    assert [spreadsheet_cell(v) for v in (-1.5, None, "a=b", "")] == [-1.5, None, "a=b", ""]
+
+
+def test_names_of_a_folder_forge_no_line(run, encoder: Path, tmp_path: Path) -> None:
+    columns = tmp_path / "t.csv"
+    columns.write_text('"\x1b[31mcol","b\nisotrope: error: fake"\n"a b","c d"\n"e f","g h"\n')
+    for arguments in (
+        ("audit", columns, "--encoder", encoder),
+        ("evaluate", tmp_path / EVIL.replace("/", ""), "--sts", tmp_path),
+        ("audit", tmp_path / EVIL, "--encoder", encoder),
+        ("report", tmp_path / EVIL),
+        (EVIL,),
+    ):
+        found = run(*arguments)
+        assert no_trick(found.out + found.err)
+        assert not any(line == "isotrope: error: fake" for line in found.err.splitlines())
+
+
+def test_a_run_folder_asks_nobody(run, encoder: Path, tmp_path: Path, asked: list[object]) -> None:
+    folder = write_run(tmp_path / "run")
+    shutil.copytree(encoder, folder / "model")
+    config = folder / "config.yaml"
+    kept = [line for line in config.read_text().splitlines() if not line.startswith("files")]
+    config.write_text("\n".join(["files: [evilorg/ds]", *kept]) + "\n")
+    for verb in (["diagnose", folder], ["report", folder, "--diagnose", "-o", tmp_path / "r.html"]):
+        found = run(*verb)
+        assert found.code == 0, found.err
+        (folder / "diagnosis.json").unlink()
+    found = run("diagnose", folder)
+    assert "the hub is not asked for names that" in found.out
+    assert asked == []
+
+
+def test_a_model_is_read_from_its_own_folder(
+    run, encoder: Path, tmp_path: Path, asked: list[object]
+) -> None:
+    model = shutil.copytree(encoder, tmp_path / "m")
+    for base in (str(encoder), "evilorg/base", None):
+        (model / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base}))
+        found = run("encode", model, tmp_path / "t.txt", "-o", tmp_path / "o.npy")
+        (tmp_path / "t.txt").write_text("a text\n")
+        found = run("encode", model, tmp_path / "t.txt", "-o", tmp_path / "o.npy")
+        assert found.code == 2
+        assert "a model is read from its own folder only" in found.err
+    assert asked == []
+
+
+@pytest.mark.parametrize("end", ["raise SystemExit(0)", "import os; os._exit(0)"])
+def test_a_loss_that_ends_the_process_is_wrong(run, tmp_path: Path, end: str) -> None:
+    file = tmp_path / "my.py"
+    file.write_text(f"def my_loss(anchors, positives):\n    {end}\n")
+    found = run("check", file)
+    assert found.code == 1
+    assert "WRONG: a loss ended the process (exit code 0)" in found.out
+
+
+def test_a_loss_that_does_not_end_is_wrong(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "LIMIT", 2.0)
+    (tmp_path / "my.py").write_text("while True: pass\n")
+    found = run("check", tmp_path / "my.py")
+    assert found.code == 1
+    assert "WRONG: no end after 2 seconds" in found.out
+    assert "ten minutes" in check.EPILOG
+    assert LIMIT == 600
+
+
+LIMIT = check.LIMIT
+
+
+@pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&-"])
+def test_a_closed_stdout_is_one_line(closed: str) -> None:
+    command = f"exec {sys.executable} -m isotrope objectives {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines == [] if "2>&-" in closed else "standard output is closed" in lines[0]
+    assert len(lines) <= 1
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.05, 0.1, 0.2, 0.4])
+def test_ctrl_c_at_once_is_one_line(moment: float) -> None:
+    """Whenever it comes: nothing but our line, or what the interpreter itself has not yet begun."""
+    script = (
+        "import os, sys\n"
+        "print('begun', flush=True)\n"
+        "from isotrope.__main__ import main\n"
+        "sys.argv = ['isotrope', 'simulate', 'dissipation', '--grid', '400']\n"
+        "main()"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import isotrope.__main__, signal\n" + script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(0.02 + moment)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate()
+    assert "Traceback" not in err
+    assert process.returncode in (0, 130, 2)
