@@ -175,7 +175,7 @@ class UniGrad(
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022; nu as in their released configuration. F is the batch's own
-    moment: A moving average (0.99) and the momentum encoder of the targets are state, and belong
+    moment: its moving average (0.99) and the momentum encoder of the targets are state, and belong
     to a training method.
 
     Example:
