@@ -396,7 +396,7 @@ def test_refusals(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a folder, not a file"):
         write_report([run], tmp_path)
     (run / "metrics.csv").write_text("step,loss\n1\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"metrics\.csv:2: 1 cells"):
+    with pytest.raises(InputError, match=r"metrics\.csv, line 2: 1 cells"):
         write_report([run], tmp_path / "x.html")
     assert not (tmp_path / "x.html").exists()
 

@@ -65,11 +65,15 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
-        ("metrics.csv", "", r"metrics\.csv:1: the header has no column 'step'"),
-        ("metrics.csv", "loss\n1\n", r"metrics\.csv:1: the header has no column 'step'"),
-        ("metrics.csv", "step,loss\n1,2\n3", r"metrics\.csv:3: 1 cells under 2 columns"),
-        ("metrics.csv", "step,loss\n1,x\n", r"metrics\.csv:2: .*'x'; every cell must be a number"),
-        ("metrics.csv", "step,loss\n,2\n", r"metrics\.csv:2: the row has no step"),
+        ("metrics.csv", "", r"metrics\.csv, line 1: the header has no column 'step'"),
+        ("metrics.csv", "loss\n1\n", r"metrics\.csv, line 1: the header has no column 'step'"),
+        ("metrics.csv", "step,loss\n1,2\n3", r"metrics\.csv, line 3: 1 cells under 2 columns"),
+        (
+            "metrics.csv",
+            "step,loss\n1,x\n",
+            r"metrics\.csv, line 2: .*'x'; every cell must be a number",
+        ),
+        ("metrics.csv", "step,loss\n,2\n", r"metrics\.csv, line 2: the row has no step"),
         ("metrics.csv", b"\xff\xfe", r"metrics\.csv: is not UTF-8 text \(byte 0\)"),
         ("config.yaml", "a: [", r"config\.yaml:1 is not YAML"),
         ("config.yaml", "- a\n", r"config\.yaml must hold settings, .* found a list"),
@@ -129,5 +133,5 @@ def test_numbers_that_no_axis_holds_were_not_measured(tmp_path: Path) -> None:
     (folder / "metrics.csv").write_text("step,loss\n1,1e308\n2,-1e308\n3,3e38\n", encoding="utf-8")
     assert np.isfinite(read_run(folder).series["loss"]).tolist() == [False, False, True]
     (folder / "metrics.csv").write_text("step,loss\n1e300,1\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"metrics\.csv:2: the row has no step"):
+    with pytest.raises(InputError, match=r"metrics\.csv, line 2: the row has no step"):
         read_run(folder)

@@ -5,8 +5,6 @@ training (``isotrope.Doctor``), and from probes: embeddings of data by the saved
 encoder at the start of training (:mod:`isotrope.diagnostics.probe`).
 """
 
-import csv
-import io
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -14,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from isotrope.core.documents import brief, read_text, read_yaml
+from isotrope.core.documents import brief, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
+from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.datasets import by_dataset
@@ -32,7 +31,6 @@ Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]
 
 
-_MOST_STEPS = 2**53
 _LARGEST = 1e30  # no meaningful measurement of embeddings is larger
 
 
@@ -151,7 +149,8 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     result = Result.load(files.result) if finished else None
     details = result.details if result is not None else {}
     kind: Kind = "images" if "data" in settings and "files" not in settings else "text"
-    rows = _rows(files.metrics, finished=finished)
+    log = read_log(files.metrics, complete=finished)[1]
+    rows: list[Row] = [{"step": step, **row} for step, row in log.items()]
     column = "knn" if kind == "images" else "dev"
     scores = [(int(row["step"] or 0), v) for row in rows if (v := row.get(column)) is not None]
     measured = [row for row in rows if row.get(loss_column(dataset)) is not None]
@@ -176,37 +175,6 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
 
 def _of(row: Row | None, column: str) -> float | None:
     return None if row is None else row.get(column)
-
-
-def _rows(path: Path, *, finished: bool) -> list[dict[str, float | None]]:
-    """Return the rows by step; the last line of a run in progress may be incomplete."""
-    text = read_text(path)
-    try:
-        reader = csv.DictReader(io.StringIO(text, newline=""))
-        lines = list(reader)
-        if reader.fieldnames and "step" not in reader.fieldnames:
-            raise InputError(f"{path}: the header has no column 'step'; restore the file")
-    except csv.Error as error:
-        raise InputError(f"{path} cannot be read ({_line(error)}); restore the file") from error
-    rows: dict[int, dict[str, float | None]] = {}
-    for number, line in enumerate(lines, start=2):
-        whole = None not in line and None not in line.values()
-        if not whole and not finished and number == len(lines) + 1:
-            continue
-        try:
-            if not whole:
-                raise ValueError("another number of cells than columns")
-            row = {name: float(cell) if cell else None for name, cell in line.items()}
-            step = int(row["step"])  # type: ignore[arg-type]
-            if not 0 <= step <= _MOST_STEPS:
-                raise ValueError(f"a run has no step {row['step']:g}")
-        except (ValueError, KeyError, TypeError, OverflowError) as error:
-            raise InputError(
-                f"{path}, line {number}: {_line(error)}; every cell is a number or empty, and one "
-                "of them the step"
-            ) from error
-        rows.setdefault(step, {}).update({k: v for k, v in row.items() if v is not None})
-    return [rows[step] for step in sorted(rows)]
 
 
 def _objective(

@@ -1,6 +1,5 @@
 """Reads run folders: config.yaml, metrics.csv and result.json as one frozen record."""
 
-import csv
 import math
 import os
 import unicodedata
@@ -12,8 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import read_text, read_yaml
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
+from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.measures.judgement import Judgement, judgement_of
@@ -25,7 +25,6 @@ HELD_OUT_BY = ("files", "columns", "groups", "views", "streaming", "holdout")
 
 Series = NDArray[np.float64]
 
-_LAST = 2**53  # of the steps that a number of floating point tells apart
 _LARGEST = 1e100  # no float32 is; axes overflow before a float64 does
 _UNFIT = {"Cc", "Cs", "Cn"}  # control, half a character, none
 
@@ -235,7 +234,7 @@ def read_run(folder: Path) -> Run:
     watched = RunFolder(folder).recording() if result is None else None
     if watched is not None:  # the output folder of another trainer
         folder = watched.path
-    steps, series = _read_metrics(RunFolder(folder).metrics, complete=result is not None)
+    steps, series = _series(RunFolder(folder).metrics, complete=result is not None)
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)
@@ -246,52 +245,13 @@ def legible(name: str) -> str:
     return "".join("\ufffd" if unicodedata.category(c) in _UNFIT else c for c in name)
 
 
-def _read_metrics(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
-    """Return steps and columns; rows of one step are merged, the later cell wins.
-
-    A run in progress may be in the middle of a line, so its last line counts only once it ends.
-    """
-    if not os.path.lexists(path):
-        raise InputError(
-            f"cannot read {path}: no such file; is this the `--output` folder of `isotrope train`?"
-        )
-    text = read_text(path)
-    if not complete:
-        text = text[: text.rfind("\n") + 1]
-    try:
-        lines = list(csv.reader(text.splitlines()))
-    except csv.Error as error:
-        raise InputError(f"{path} is not CSV ({error}); restore the file") from error
-    if not lines or "step" not in lines[0]:
-        if not complete and not lines:
-            return np.empty(0), {}
-        raise InputError(f"{path}:1: the header has no column 'step'; restore the file")
-    header = lines[0]
-    rows: dict[float, dict[str, float]] = {}
-    for number, cells in enumerate(lines[1:], start=2):
-        if not cells:
-            continue
-        if len(cells) != len(header):
-            raise InputError(
-                f"{path}:{number}: {len(cells)} cells under {len(header)} columns; "
-                "the file was cut short or edited: remove the line"
-            )
-        try:
-            row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
-        except ValueError as error:
-            raise InputError(
-                f"{path}:{number}: {error}; every cell must be a number or empty"
-            ) from error
-        step = row.pop("step", math.nan)
-        if not abs(step) <= _LAST:
-            raise InputError(f"{path}:{number}: the row has no step; remove the line")
-        rows.setdefault(step, {}).update(row)
-    steps = sorted(rows)
-    names = [name for name in header if name != "step"]
+def _series(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:
+    """Return steps and columns of a log, NaN where nothing was measured."""
+    names, rows = read_log(path, complete=complete)
     series = {
-        name: np.array([rows[step].get(name, math.nan) for step in steps], dtype=np.float64)
+        name: np.array([row.get(name, math.nan) for row in rows.values()], dtype=np.float64)
         for name in names
     }
     for values in series.values():
         values[np.abs(values) > _LARGEST] = np.nan
-    return np.array(steps, dtype=np.float64), series
+    return np.array(list(rows), dtype=np.float64), series

@@ -1,0 +1,69 @@
+"""Reads the log of a run, metrics.csv, for diagnoses and reports."""
+
+import csv
+import os
+from pathlib import Path
+
+from isotrope.core.documents import read_text
+from isotrope.core.errors import DataError
+
+__all__ = ["read_log"]
+
+_LAST = 2**53  # of the steps that a number of floating point tells apart
+
+Rows = dict[float, dict[str, float]]
+
+
+def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
+    """Return the columns but the step, and for each step, in order, the numbers that were measured.
+
+    Rows of one step are merged, and the later cell wins.
+
+    Args:
+        path: The file.
+        complete: Whether the run has ended. One in progress may be in the middle of a line, so its
+            last line counts only once it ends.
+
+    Raises:
+        DataError: The file is missing or damaged.
+    """
+    if not os.path.lexists(path):
+        raise DataError(
+            f"cannot read {path}: no such file; is this the `--output` folder of `isotrope train`?"
+        )
+    text = read_text(path)
+    if not complete:
+        text = text[: text.rfind("\n") + 1]
+    try:
+        lines = list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        raise DataError(f"is not CSV ({error})", path=path, remedy="restore the file") from error
+    if not complete and not lines:
+        return [], {}
+    header = lines[0] if lines else []
+    if "step" not in header:
+        raise DataError(
+            "the header has no column 'step'", path=path, line=1, remedy="restore the file"
+        )
+    rows: Rows = {}
+    for number, cells in enumerate(lines[1:], start=2):
+        if not cells:
+            continue
+        if len(cells) != len(header):
+            raise DataError(
+                f"{len(cells)} cells under {len(header)} columns",
+                path=path,
+                line=number,
+                remedy="the file was cut short or edited: remove the line",
+            )
+        try:
+            row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
+        except ValueError as error:
+            raise DataError(
+                f"{error}; every cell must be a number or empty", path=path, line=number
+            ) from error
+        step = row.pop("step", -1.0)
+        if not 0 <= step <= _LAST:
+            raise DataError("the row has no step", path=path, line=number, remedy="remove the line")
+        rows.setdefault(step, {}).update(row)
+    return [name for name in header if name != "step"], dict(sorted(rows.items()))
