@@ -182,6 +182,6 @@ def test_a_text_does_not_steer_the_terminal(run, tmp_path: Path) -> None:
     text.write_text("one \x1b]0;title\x07 two\u2028three\nanother\n", encoding="utf-8")
     found = run("search", Bench(tmp_path).text, text, "one")
     assert found.code == 0
-    assert "one \\x1b]0;title\\x07 two\\u2028three" in found.out
+    assert "one \\u001b]0;title\\u0007 two\\u2028three" in found.out
     assert "\x1b" not in found.out
     assert len(found.out.splitlines()) == 2

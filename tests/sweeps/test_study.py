@@ -1,6 +1,7 @@
 """Optuna's part: every combination; draws that depend on their number alone; a record to go on."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -142,10 +143,15 @@ def test_a_damaged_record_is_named_and_a_torn_one_mended(tmp_path: Path) -> None
     journal.write_text(whole + '{"op_code": 4, "trial')  # killed while it wrote
     assert chosen(one) == first
     assert all(json.loads(line) for line in journal.read_text().splitlines())
-    for damage in ("[]\n", "nonsense\n"):
+    for damage in ("[]\n", "nonsense\n", "\x00\x01\n", "[" * 100_000 + "\n", '{"op_code": 99}\n'):
         journal.write_text(damage + whole)
         with pytest.raises(InputError, match=r"optuna\.log is damaged .*; move it away"):
             chosen(one)
+        assert journal.read_text() == damage + whole
+    journal.unlink()
+    os.mkfifo(journal)  # which nobody opens at the other end
+    with pytest.raises(InputError, match=r"optuna\.log is a link"):
+        chosen(one)
 
 
 def test_values_that_were_half_chosen_are_left(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
-_LINK = "is a link, and nothing is written through one; remove it or choose another place"
+_LINK = "is a link or a device, and nothing is written through one; remove it"
 
 
 def _sync(path: Path) -> None:

@@ -14,6 +14,7 @@ command draws the same, whatever was run before.
 import itertools
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.trial import TrialState, create_trial
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
 from isotrope.sweeps.search_space import Varied
@@ -93,17 +94,17 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
     trials: list[dict[str, str]] = []
     if not (spec.output / JOURNAL).is_file():
         return trials
-    journal = _open(spec.output / JOURNAL)
-    for name in optuna.get_all_study_names(journal):
-        study = optuna.load_study(study_name=name, storage=journal)
-        if study.user_attrs.get("fixed") != dict(fixed):
-            continue
-        for trial in study.get_trials(deepcopy=False):
-            params = trial.params
-            fits = params.keys() == {setting.name for setting in stage}
-            if fits and all(setting.holds(str(params[setting.name])) for setting in stage):
-                values = _spelled(stage, params)
-                trials += [values] if values not in trials else []
+    with _reading(spec.output / JOURNAL) as journal:
+        for name in optuna.get_all_study_names(journal):
+            study = optuna.load_study(study_name=name, storage=journal)
+            if study.user_attrs.get("fixed") != dict(fixed):
+                continue
+            for trial in study.get_trials(deepcopy=False):
+                params = trial.params
+                fits = params.keys() == {setting.name for setting in stage}
+                if fits and all(setting.holds(str(params[setting.name])) for setting in stage):
+                    values = _spelled(stage, params)
+                    trials += [values] if values not in trials else []
     return trials
 
 
@@ -131,9 +132,9 @@ class StageStudy:
         title = f"{place}. {', '.join(setting.name for setting in stage)} ({spec.metric})"
         ranges = [(setting.name, setting.values, setting.span) for setting in stage]
         choice = [spec.sampler_of(stage), spec.draws, spec.highest, list(spec.seeds)]
-        with os_errors_as_input_errors(self._journal):
+        with _reading(self._journal) as storage:
             self._study = optuna.create_study(
-                storage=_open(self._journal),
+                storage=storage,
                 study_name=f"{title} {fingerprint(spec.metric, ranges, dict(fixed), choice)[:6]}",
                 direction="maximize" if spec.highest else "minimize",
                 load_if_exists=True,
@@ -193,16 +194,28 @@ class StageStudy:
             self._study.tell(number, score, state=failed, skip_if_finished=True)
 
 
-def _open(journal: Path) -> JournalStorage:
-    file = str(journal)
-    with os_errors_as_input_errors(journal), open_own(journal, "ab"):
-        pass  # Optuna would write through a link
+# what Optuna raises for lines that it has not written
+_DAMAGE = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
+
+
+@contextmanager
+def _reading(journal: Path) -> Iterator[JournalStorage]:
+    """Yield what is kept in a journal, which Optuna reads when it is asked for something.
+
+    Raises:
+        InputError: the journal is damaged, no file of ours, or cannot be written.
+    """
     try:
-        return JournalStorage(JournalFileBackend(file, JournalFileOpenLock(file)))
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        with os_errors_as_input_errors(journal):
+            open_own(journal, "ab").close()  # Optuna would write through a link
+            file = str(journal)
+            yield JournalStorage(JournalFileBackend(file, JournalFileOpenLock(file)))
+    except InputError:
+        raise
+    except _DAMAGE as error:
         raise InputError(
-            f"{journal} is damaged ({error}); move it away: runs that are finished are not trained "
-            "again"
+            f"{place(journal)} is damaged ({type(error).__name__}); move it away: runs that are "
+            "finished are not trained again"
         ) from error
 
 
