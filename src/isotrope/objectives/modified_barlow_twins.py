@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 
 from isotrope.core.hyper import Hyper, Temperature
 from isotrope.objectives.barlow_twins import BarlowTwins
-from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
+from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components, tuned
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective, Paper, Preset
@@ -59,20 +59,10 @@ class ModifiedBarlowTwins(
     step: Step = "GD+W+R"
     variant: Variant = "paper"
 
-    presets: ClassVar[dict[str, Preset]] = {
-        "bert-base": Preset(
-            {"margin": 0.30, "temperature": 0.05, "ratio": 1.50},
-            1e-5,
-            128,
-            "Li et al., 2024, table 6, tuned as variant=released",
-        ),
-        "roberta-base": Preset(
-            {"margin": 0.37, "temperature": 0.05, "ratio": 1.25},
-            1e-5,
-            512,
-            "Li et al., 2024, table 7, tuned as variant=released",
-        ),
-    }
+    presets: ClassVar[dict[str, Preset]] = tuned(
+        {"margin": 0.30, "temperature": 0.05, "ratio": 1.50},
+        {"margin": 0.37, "temperature": 0.05, "ratio": 1.25},
+    )
 
     @cached_property
     def paradigm(self) -> Paradigm:
@@ -87,10 +77,6 @@ class ModifiedBarlowTwins(
             ratio=self.ratio if self.step == "GD+W+R" else None,
             variant=self.variant,
         )
-
-    @property
-    def pairwise(self) -> bool:
-        return self.paradigm.pairwise
 
     @property
     def invariances(self) -> frozenset[str]:

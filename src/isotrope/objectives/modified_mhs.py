@@ -14,6 +14,7 @@ from isotrope.paradigm.ablation import (
     Pull,
     Step,
     exchange_components,
+    tuned,
 )
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
@@ -64,20 +65,10 @@ class ModifiedMHS(
     step: Step = "GD+W+R"
     variant: DirectVariant = "paper"
 
-    presets: ClassVar[dict[str, Preset]] = {
-        "bert-base": Preset(
-            {"margin": 0.30, "ratio": 1.75},
-            1e-5,
-            128,
-            "Li et al., 2024, table 6, tuned as variant=released",
-        ),
-        "roberta-base": Preset(
-            {"margin": 0.27, "ratio": 1.00},
-            1e-5,
-            512,
-            "Li et al., 2024, table 7, tuned as variant=released",
-        ),
-    }
+    presets: ClassVar[dict[str, Preset]] = tuned(
+        {"margin": 0.30, "ratio": 1.75},
+        {"margin": 0.27, "ratio": 1.00},
+    )
 
     @cached_property
     def paradigm(self) -> Paradigm:

@@ -72,7 +72,3 @@ class ModifiedVICReg(
             ratio=self.ratio if self.step == "GD+W+R" else None,
             variant=self.variant,
         )
-
-    @property
-    def pairwise(self) -> bool:
-        return self.paradigm.pairwise

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant, WithinViewMargin
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Margin
-from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.objective import Objective, Preset
 from isotrope.paradigm.surrogate import Surrogate, constant_components
 from isotrope.paradigm.weight import Weight
 
@@ -25,6 +25,7 @@ __all__ = [
     "Pull",
     "Step",
     "exchange_components",
+    "tuned",
 ]
 
 Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
@@ -64,6 +65,10 @@ class Modified(ABC):
     @property
     def coupling(self) -> Coupling:
         return self.paradigm.coupling
+
+    @property
+    def pairwise(self) -> bool:
+        return self.paradigm.pairwise
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
@@ -142,3 +147,13 @@ def exchange_components(
         ),
         variant=variant,
     )
+
+
+def tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
+    """Return the tuned settings of Li et al. (2024), tables 6 and 7."""
+    return {
+        "bert-base": Preset(bert, 1e-5, 128, "Li et al., 2024, table 6, tuned as variant=released"),
+        "roberta-base": Preset(
+            roberta, 1e-5, 512, "Li et al., 2024, table 7, tuned as variant=released"
+        ),
+    }
