@@ -56,8 +56,8 @@ import isotrope
 from corpus import STANDARD_LIBRARY, collect
 from isotrope.core.files import atomic_replace
 from isotrope.core.views import Views
-from isotrope.data.text.corpora import read
-from isotrope.data.text.in_memory import write_records
+from isotrope.data.schemas import read
+from isotrope.data.sources import write_records
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows

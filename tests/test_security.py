@@ -28,7 +28,7 @@ ALLOWED = {
     ("core/lock.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
     ("core/hub.py", "huggingface_hub"): "whether the hub knows a name that the user gave",
-    ("data/text/hub.py", "huggingface_hub"): "whether it may be asked",
+    ("data/table.py", "huggingface_hub"): "whether it may be asked",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
     ("evaluation/store.py", "zipfile"): "an error that numpy raises",
     ("measures/judgement.py", "zipfile"): "an error that numpy raises",

@@ -342,3 +342,11 @@ def test_without_pillow_pixels_of_the_right_size_still_do(monkeypatch):
     assert square(colours(8, 8), 8).shape == (3, 8, 8)
     with pytest.raises(MissingExtra, match=r"'PIL', which is not installed: pip install '\."):
         square(colours(8, 9), 8)
+
+
+@pytest.mark.parametrize(("most", "bits"), [(4095, 12), (1023, 10), (255, 8), (65535, 16)])
+def test_the_levels_that_a_picture_uses_are_spread_over_eight_bits(most: int, bits: int) -> None:
+    levels = np.linspace(0, most, 64).astype(np.uint16).reshape(8, 8)
+    found = square(Image.fromarray(levels), 8)[0]
+    assert np.array_equal(found, levels >> (bits - 8))
+    assert (found.min(), found.max()) == (0, 255)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.data.text.corpora import Record
+from isotrope.data.schemas import Record
 from isotrope.data.text.tokens import TokenStore, build
 
 VOCABULARY = 1000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.corpora import read
+from isotrope.data.schemas import read
 
 Maker = Callable[[Path], object]
 
@@ -69,7 +69,7 @@ CASES: list[tuple[str, Maker, str]] = [
     ("device.txt", lambda path: path.symlink_to("/dev/zero"), "not a regular file (a device)"),
     ("folder", lambda path: path.mkdir(), "no file with text in this folder; known kinds are"),
     ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known are .txt, .tsv"),
-    ("kind.json", content("{}"), "unknown kind of file '.json' (did you mean '.jsonl'?)"),
+    ("kind.jsn", content("{}"), "unknown kind of file '.jsn' (did you mean '.json'?)"),
     ("kind", content("text"), "unknown kind of file ''"),
     ("kind.gz", zipped("text"), "unknown kind of file ''"),
     ("line\nend.txt", content(""), "is empty"),
@@ -103,27 +103,33 @@ CASES: list[tuple[str, Maker, str]] = [
     ),
     ("sum.txt.gz", content(gzip.compress(b"a\n")[:-8] + bytes(8)), "is not valid gzip (CRC check"),
     # tab-separated
-    ("mixed.tsv", content("a\tb\nc\td\te\n"), "line 2: 3 tab-separated fields where the lines"),
-    ("single.tsv", content("a\tb\n\nc\n"), "line 3: 1 tab-separated fields where the lines"),
-    ("wide.tsv", content("a\tb\tc\td\n"), "line 1: 4 tab-separated fields; a record is text"),
+    ("mixed.tsv", content("a\tb\nc\td\te\n"), "line 2: 3 fields where 2 are needed; columns"),
+    ("single.tsv", content("a\tb\n\nc\n"), "line 3: 1 fields where 2 are needed; columns"),
     # comma-separated
     ("ragged.csv", content("text,id\na,1\nb, c,2\n"), "line 3: 3 fields where the header has 2"),
     ("quote.csv", content('text\n"a\nb\n'), "broken CSV"),
     ("inner.csv", content('text\n"a "b" c"\n'), "line 2: broken CSV"),
     ("header.csv", content("text\n"), "holds no text; give at least one record"),
-    ("columns.csv", content("id,body\n1,a\n"), "no column 'text', 'sentence' or 'anchor' with"),
-    ("semicolon.csv", content("id;text\n1;a\n"), "or separate the columns by commas"),
+    (
+        "columns.csv",
+        content("id,body\n1,a\n"),
+        "none of the usual columns (text; anch",
+    ),
     ("twice.csv", content("text,text\na,b\n"), "more than one column 'text'"),
     ("endless.csv", content('text\n"' + "x\n" * 200_000), "broken CSV (field larger than"),
     ("cell.csv", content('text\n"' + "x" * 60_000 + "\n" + "x" * 60_000 + '"\n'), "longer than"),
     # JSON lines
     ("broken.jsonl", content('{"text": "a"}\n{"text": "b\n'), "line 2: broken JSON (Untermin"),
     ("deep.jsonl", content("[" * 90_000), "line 1: broken JSON"),
-    ("list.jsonl", content('["a"]\n'), "line 1: found ['a'] where a JSON object such as"),
-    ("text.jsonl", content('"a"\n'), "line 1: found 'a' where a JSON object such as"),
+    ("list.jsonl", content('["a"]\n'), "line 1: found ['a'] where an object such as"),
+    ("text.jsonl", content('"a"\n'), "line 1: found 'a' where an object such as"),
     ("number.jsonl", content('{"text": 5}\n'), "line 1: column 'text' holds 5 (int), not text"),
-    ("nested.jsonl", content('{"text": ["a"]}\n'), "column 'text' holds ['a'] (list), not text"),
-    ("later.jsonl", content('{"text": "a"}\n{"test": "b"}\n'), "line 2: no key 'text' (did you"),
+    ("nested.jsonl", content('{"text": ["a", 1]}\n'), "column 'text' holds 1 (int), not text"),
+    (
+        "later.jsonl",
+        content('{"text": "a"}\n' * 101 + '{"test": "b"}\n'),
+        "line 102: has the key 'test', which the first 100 objects lack (did you mean 'text'?)",
+    ),
     ("half.jsonl", content('{"text": "\\ud83d"}\n'), "line 1: column 'text' holds a character"),
     ("nul.jsonl", content('{"text": "a\\u0000"}\n'), "line 1: column 'text' holds a character"),
     ("long.jsonl", content(f'{{"text": "{LONG[:200_000]}"}}'), "column 'text' is longer than"),
@@ -135,11 +141,14 @@ CASES: list[tuple[str, Maker, str]] = [
     ("empty.parquet", content(b""), "not a parquet file, or damaged"),
     ("cut.parquet", content(lambda: table(text=["a"])[:-20]), "not a parquet file, or damaged"),
     ("damaged.parquet", content(damaged_table), "not a parquet file, or damaged"),
-    ("rows.parquet", content(lambda: table(text=[])), "is empty; give a file with at least one"),
+    ("rows.parquet", content(lambda: table(text=[])), "holds no text"),
     ("number.parquet", content(lambda: table(text=[1.5])), "column 'text' holds 1.5 (float)"),
-    ("columns.parquet", content(lambda: table(a=["x"], b=["y"])), "found 'a', 'b'; choose by name"),
-    ("text.parquet.gz", zipped("text"), "not a parquet file, or damaged"),
-    ("plain.parquet.gz", content("text"), "is not valid gzip"),
+    (
+        "columns.parquet",
+        content(lambda: table(a=["x"], b=["y"])),
+        "found 'a', 'b'; choose by name: columns=",
+    ),
+    ("text.parquet.gz", zipped("text"), "is compressed already; unpack it"),
 ]
 
 
@@ -167,9 +176,8 @@ def test_a_column_that_is_not_there(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(rows[suffix] if suffix in rows else table(title=["a"], body=["b"]))
     with pytest.raises(InputError) as caught:
         list(read([path], columns=["titel"]))
-    where = "; columns are named in the first line of a .tsv" if suffix == ".tsv" else ""
     assert str(caught.value) == (
-        f"{path}: no column 'titel' (did you mean 'title'?); found 'title', 'body'{where}"
+        f"{path}: no column 'titel' (did you mean 'title'?); found 'title', 'body'"
     )
 
 
@@ -179,17 +187,14 @@ def test_records_of_two_kinds(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         list(read([tmp_path]))
     assert str(caught.value) == (
-        f"{tmp_path / 'b.tsv'}, line 1: found pairs (2 fields), but {tmp_path / 'a.txt'}, line 1 "
-        "holds single texts (1 field); give records of one kind"
+        f"{tmp_path / 'b.tsv'} holds pairs, but {tmp_path / 'a.txt'} holds texts; give records of "
+        "one kind"
     )
 
 
-def test_nothing_given_and_too_many_columns(tmp_path: Path) -> None:
+def test_nothing_given() -> None:
     with pytest.raises(InputError, match="no text given; name at least one file or folder"):
         read([])
-    for columns in ([], list("abcd")):
-        with pytest.raises(InputError, match=f"{len(columns)} columns given; name one"):
-            read([tmp_path / "a.csv"], columns=columns)
 
 
 def test_files_are_named_before_anything_is_read(tmp_path: Path) -> None:

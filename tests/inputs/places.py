@@ -55,7 +55,7 @@ def _resumed() -> Iterator[Case]:
         def made(room: Path, bench: Bench) -> Sequence[object]:
             import torch
 
-            from isotrope.data.text.corpora import read
+            from isotrope.data.schemas import read
             from isotrope.training.settings import TrainSettings, read_yaml
             from isotrope.training.text import encoder_of, store_of
 

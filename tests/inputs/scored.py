@@ -10,7 +10,7 @@ from tests.inputs.text import content, train
 
 # of one STS file, for `evaluate --sts` and for `train --dev`
 STS: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "3\tone\n", "2 tab-separated fields where 3 are needed"),
+    ("fields.tsv", "3\tone\n", "no scored pair"),
     ("score.tsv", "three\ta\tb\n", "score 'three' is not a finite number"),
     ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "not a finite number"),
     ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "not a finite number"),
@@ -53,27 +53,27 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
     "two scores": ({"qrels.tsv": "q\td\t1\nq\td\t2\n"}, "were judged 1 before, now 2"),
     "nothing relevant": ({"qrels.tsv": "q\td\t0\n"}, "has no relevant document"),
     "an id twice": ({"corpus.jsonl": '{"_id": "d", "text": "a"}\n' * 2}, "is already taken"),
-    "no id": ({"corpus.jsonl": '{"text": "a"}\n'}, "no key '_id'"),
-    "no text": ({"queries.jsonl": '{"_id": "q"}\n'}, "no key 'text'"),
+    "no id": ({"corpus.jsonl": '{"text": "a"}\n'}, "no column '_id'"),
+    "no text": ({"queries.jsonl": '{"_id": "q"}\n'}, "no column 'text'"),
     "empty query": ({"queries.jsonl": '{"_id": "q", "text": " "}\n'}, "is empty; remove it"),
     "text of numbers": ({"corpus.jsonl": '{"_id": "d", "text": 5}\n'}, "not text"),
     "title of lists": ({"corpus.jsonl": '{"_id": "d", "text": "a", "title": []}\n'}, "not text"),
     "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "broken JSON"),
-    "lines that are lists": ({"corpus.jsonl": "[1]\n"}, "where a JSON object"),
+    "lines that are lists": ({"corpus.jsonl": "[1]\n"}, "where an object"),
     "binary": ({"corpus.jsonl": b"\0\0"}, "NUL bytes"),
 }
 
 # label<TAB>text, or a table
 LABELLED: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "good\n", "1 tab-separated fields where 2 are needed"),
-    ("three.tsv", "a\tb\tc\n", "3 tab-separated fields where 2 are needed"),
+    ("fields.tsv", "good\n", "1 columns without a header"),
+    ("three.tsv", "a\tb\tc\n", "3 columns without a header"),
     ("label.tsv", "\ttext\nx\ty\n", "no label; give one or remove the line"),
     ("text.tsv", "a\t \nb\tc\n", "no text; give one or remove the line"),
     ("classes.tsv", "a\tone\na\ttwo\n", "1 different labels; at least 2 are needed"),
-    ("few.tsv", "a\tone\nb\ttwo\n", "leaves none to test on"),
+    ("few.tsv", "a\tone\nb\ttwo\n", "too few texts to leave any"),
     ("columns.csv", "a,b\n1,2\n", "no column 'label'"),
-    ("kind.xlsx", b"PK\3\4", "unknown kind of file '.xlsx' for labelled texts"),
-    ("float.jsonl", '{"label": 1.5, "text": "a"}\n', "not text"),
+    ("kind.xlsx", b"PK\3\4", "unknown kind of file '.xlsx'"),
+    ("list.jsonl", '{"label": [1], "text": "a"}\n', "not text"),
     ("empty.tsv", "", "is empty"),
     ("nul.tsv", b"a\0\tb\n", "NUL bytes"),
 ]
@@ -145,7 +145,7 @@ def _retrieval() -> Iterator[Case]:
         return ["evaluate", bench.text, "--retrieval", "set"]
 
     yield Case("dev/a retrieval folder without texts", watched)
-    yield Case("retrieval/single texts", texts, "one text where a pair is needed")
+    yield Case("retrieval/single texts", texts, "single texts where pairs are needed")
     yield Case("retrieval/a pipe", piped, "not a regular file (a pipe)")
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from isotrope.data.files import corpus_files
 from isotrope.data.images.sets import load_images
-from isotrope.data.text.corpora import corpus_files, read
+from isotrope.data.schemas import read
 from tests.data.pictures import folders
 from tests.inputs.big import read_many
 

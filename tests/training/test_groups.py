@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from isotrope.core.distributed import GlobalBatch, all_gather_views
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
+from isotrope.data.schemas import read
 from isotrope.data.text.batches import Batches
-from isotrope.data.text.corpora import read
 from isotrope.evaluation.dev_score import dev_metric_held_out
 from isotrope.paradigm import registry
 from isotrope.training import simcse
@@ -180,7 +180,7 @@ def test_a_row_without_a_group_is_alone(
     [
         ({"groups": "labels"}, "no column 'labels' \\(did you mean 'label'\\?\\)"),
         ({"objective": "vicreg"}, "vicreg does not push rows apart, so groups has no effect"),
-        ({"files": sentences(40)}, "groups label: a list has no columns; leave groups out"),
+        ({"files": sentences(40)}, "its columns have no names, so none can be chosen"),
         ({"groups": "two\nlines"}, "a name must be one line"),
     ],
 )
@@ -203,3 +203,20 @@ def test_a_table_whose_groups_are_called_as_text_is(given: dict[str, Any]) -> No
 def test_a_wrong_column_is_an_error_before_torch_is_imported(given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="no column 'kind'"):
         check_early(TrainSettings.read({**given, "groups": "kind"}), resume=False)
+
+
+def test_one_group_for_all_rows_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    file = written(tmp_path / "noise.jsonl", [-1] * 32)
+    with pytest.raises(InputError, match="all 32 records are of one group"):
+        fit(**{**given, "files": [file]})
+
+
+def test_labelled_texts_are_trained_as_pairs_of_their_label(
+    given: dict[str, Any], tmp_path: Path, handed: list[Views]
+) -> None:
+    file = tmp_path / "labelled.jsonl"
+    rows = [{"text": text, "label": i % 4} for i, text in enumerate(ANCHORS)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = {k: v for k, v in given.items() if k != "groups"}
+    fit(**{**own, "files": [file], "max_steps": 1, "batch_size": len(rows)})
+    assert len(set(groups_of(handed[0]))) == 4

@@ -29,7 +29,7 @@ def test_no_progress_mutes_neither_warnings_nor_the_data(
     assert guarded([*flags({**quick, "max_steps": 2}), "--dropout", "0"]) == 0
     told = capsys.readouterr().err.splitlines()
     assert WARNING in told
-    assert re.search(r"^\d+ texts \(\d+ duplicates dropped, \d+ held out\)", told[1])
+    assert re.search(r"^\d+ texts \(\d+ duplicates dropped, \d+ held out\)", told[2])
     assert told[0].startswith("on cpu, precision 32")
     assert any(line.startswith("step 0 of 2: loss ") for line in told)
 
@@ -47,9 +47,10 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     told = capsys.readouterr().err
     data = outcome.result.details["data"]
     count, held = data["empty_skipped"], data["holdout"]
-    assert count == 27
-    assert f"{held} held out, 27 with an empty text left out)" in told
-    assert "warning: 20 pairs without a hard negative are left out; leave the third col" in told
+    assert count == 7
+    assert "200 pairs with 0 to 1 negatives each from 207 rows, no header, separated" in told
+    assert "left out: 7 rows with an empty text (the first is line 201)" in told
+    assert f"{held} held out, 7 with an empty text left out)" in told
     assert data["holdout_trained_on"] == held  # five answers, each of many rows
     assert f"warning: {held} of {held} held-out records have a text that a record with" in told
 

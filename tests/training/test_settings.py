@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.datasets import by_dataset
+from isotrope.data.sources import by_dataset
 from isotrope.kernels.choose import BACKENDS
 from isotrope.training.settings import TrainSettings, read_yaml
 from tests.refused import refused_setting

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser, add_fields, check_readable, dotted
 from isotrope.core.errors import InputError
-from isotrope.data.text.datasets import by_dataset
+from isotrope.data.sources import by_dataset
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import flag
 

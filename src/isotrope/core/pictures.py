@@ -1,8 +1,9 @@
 """Decodes a picture of any kind, size and orientation into the pixels that an encoder takes.
 
 Training, evaluation and use all read pictures here. The content of a file decides its format, not
-its name. The camera's orientation is applied, grey is repeated, of 16 bits the upper 8 are taken,
-transparent pixels become white, and CMYK is converted. The shorter side is resized to ``side`` by
+its name. The camera's orientation is applied, grey is repeated, transparent pixels become white,
+and CMYK is converted. Of grey levels of 10, 12, 14 or 16 bits, as few as the picture needs, the
+upper 8 are taken. The shorter side is resized to ``side`` by
 Pillow's bilinear filter, which averages when it shrinks, and the centre is cut out. The saved image
 processor of transformers gives the same bytes.
 """
@@ -26,7 +27,16 @@ from isotrope.core.errors import InputError, MissingExtra
 if TYPE_CHECKING:
     from PIL import Image
 
-__all__ = ["MOST_PIXELS", "SUFFIXES", "Picture", "Unreadable", "measure", "pixels", "square"]
+__all__ = [
+    "MOST_PIXELS",
+    "PHOTOS",
+    "SUFFIXES",
+    "Picture",
+    "Unreadable",
+    "measure",
+    "pixels",
+    "square",
+]
 
 Picture: TypeAlias = "str | Path | BinaryIO | Image.Image | NDArray[np.uint8] | Tensor"
 """A file, a PIL image, or uint8 pixels: 3 x h x w, h x w x 3 or h x w (grey)."""
@@ -47,7 +57,11 @@ _FORMATS = {
 }
 
 SUFFIXES = tuple(suffix for suffixes in _FORMATS.values() for suffix in suffixes)
-"""Endings, in any case, of the files of a folder that are taken for pictures."""
+"""Endings of files that can be read."""
+
+PHOTOS = (*SUFFIXES, ".avif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".dng", ".raw")
+"""Endings, in any case, of the files of a folder that are taken for pictures: those that cannot be
+read are counted."""
 
 
 class Unreadable(InputError):
@@ -182,8 +196,9 @@ def _rgb(image: "Image.Image") -> "Image.Image":
     if image.mode == "F":
         raise ValueError("its pixels are floating-point numbers; save it with 8 or 16 bits")
     if image.mode.startswith("I"):  # 16 bits of grey, which convert() would clip at 255
-        upper = np.asarray(image).clip(0, 65535) >> 8
-        image = pillow.fromarray(upper.astype(np.uint8))
+        grey = np.asarray(image).clip(0, 65535)
+        bits = next(bits for bits in (8, 10, 12, 14, 16) if grey.max() < 1 << bits)
+        image = pillow.fromarray((grey >> (bits - 8)).astype(np.uint8))
     if image.has_transparency_data:
         white = pillow.new("RGBA", image.size, "white")
         white.alpha_composite(image.convert("RGBA"))

@@ -7,6 +7,7 @@ Python ``use head='none'``, and a YAML file has ``head: none``.
 import contextlib
 import re
 import reprlib
+import shlex
 from collections.abc import Callable, Iterator
 
 __all__ = ["Spelling", "as_argument", "as_flag", "as_key", "brief", "named", "spell", "spelled"]
@@ -15,6 +16,8 @@ Spelling = Callable[[str, str], str]
 """Writes the name of a field of the settings and a value, which may be empty."""
 
 _NAMED = re.compile(r"`--([a-z][\w.-]*)(?: ([^`]*))?`")
+# characters that a shell does not leave alone, and spaces within a list
+_FOR_A_SHELL = re.compile(r"[;|&<>()$*?!\"'\\#]|[^,]+ [^,]*,|,[^,]* ")
 _LONGEST = 60  # characters of a value
 
 
@@ -51,7 +54,8 @@ def brief(value: object) -> str:
 
 def as_flag(setting: str, value: str) -> str:
     """Return what the command line takes: ``--head none``."""
-    return f"--{setting.replace('_', '-')} {value}".rstrip()
+    word = shlex.quote(value) if _FOR_A_SHELL.search(value) else value
+    return f"--{setting.replace('_', '-')} {word}".rstrip()
 
 
 def as_key(setting: str, value: str) -> str:

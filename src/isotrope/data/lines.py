@@ -138,7 +138,7 @@ def _decoded(raw: bytes, path: Path, number: int) -> str:
         if raw.startswith(b"\x1f\x8b"):
             remedy = "it is gzip-compressed: end its name in .gz"
         else:
-            remedy = "convert it (iconv -f LATIN1 -t UTF-8) or remove the line"
+            remedy = "convert it (iconv -f WINDOWS-1252 -t UTF-8) or remove the line"
         raise InputError(
             f"{place(path, number)}: invalid UTF-8 at byte {error.start + 1} "
             f"(0x{raw[error.start]:02x}); {remedy}"

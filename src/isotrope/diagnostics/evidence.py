@@ -18,7 +18,7 @@ from isotrope.core.hyper import hypers
 from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.data.text.datasets import by_dataset
+from isotrope.data.sources import by_dataset
 from isotrope.diagnostics.observe import loss_column
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from isotrope.core.errors import InputError
 from isotrope.core.hub import named_by
 from isotrope.core.run_folder import RunFolder
-from isotrope.data.text.datasets import by_dataset
+from isotrope.data.sources import by_dataset, digests
 from isotrope.diagnostics.evidence import Row, RunEvidence, of_run
 from isotrope.diagnostics.model_geometry import model_geometry
 from isotrope.diagnostics.observe import measure
@@ -159,6 +159,9 @@ def _texts_of_run(
         "max_length": settings.get("max-length"),
     }
     case = _with_note(case, _texts_note(texts))
+    before = case.details.get("data", {}).get("digests", {}) if data is None else {}
+    if changed := [file for file, digest in digests(before).items() if digest != before[file]]:
+        case = _with_note(case, f"{', '.join(changed)} has changed since the run")
     case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
     began = settings.get("encoder", "scratch")
     if texts.views == "dropout" or began == "scratch":

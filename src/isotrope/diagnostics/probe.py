@@ -10,7 +10,7 @@ encoder's own embeddings, since the head of a run is dropped when it ends. Besid
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
+from isotrope.data.schemas import read
 from isotrope.data.text.batches import joined_groups
-from isotrope.data.text.corpora import read
 from isotrope.data.text.repeats import group_mark, hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName
 from isotrope.data.text.views import resolve as resolve_views
@@ -101,11 +101,10 @@ def read_texts(
     Raises:
         InputError: anything wrong with the files; fewer than two texts.
     """
-    records = read(files, columns=columns, groups=groups, limit=_READ, streaming=streaming)
-    first = next(records)
-    former = Former(resolve_views(views, first), holdout=0.0, seed=_SEED)
-    all_records = chain([first], islice(records, _READ - 1))
-    formed = list(former.form(all_records))
+    reading = read(files, columns=columns, groups=groups, streaming=streaming)
+    records = list(islice(reading, _READ))
+    former = Former(resolve_views(views, records[0]), holdout=0.0, seed=_SEED)
+    formed = list(former.form(records))
     return texts_of(
         [each.texts[:2] for each in formed],
         views=former.views,

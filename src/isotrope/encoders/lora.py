@@ -85,7 +85,7 @@ def add_lora(
         exclude_modules=[
             name
             for name, layer in transformer.named_modules()
-            if isinstance(layer, nn.Linear)
+            if _is_linear(layer)
             and not layer.weight.requires_grad
             and (everything or name.rpartition(".")[2] in chosen)
         ]
@@ -107,12 +107,15 @@ def _transformer(encoder: LoraTarget) -> "PreTrainedModel":
     return cast("PreTrainedModel", encoder.model[0].model)
 
 
+def _is_linear(layer: nn.Module) -> bool:
+    """Return whether a layer is a matrix product; that of GPT-2 is transformers' Conv1D."""
+    return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
+
+
 def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) -> None:
     """Refuse a target that matches no layer: peft ignores it if another target matches."""
     linear = {
-        path.rpartition(".")[2]
-        for path, layer in transformer.named_modules()
-        if isinstance(layer, nn.Linear)
+        path.rpartition(".")[2] for path, layer in transformer.named_modules() if _is_linear(layer)
     }
     for target in targets:
         if target != ALL_LINEAR and target not in linear:

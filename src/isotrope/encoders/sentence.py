@@ -13,9 +13,12 @@ Attention is torch's scaled-dot-product where the model supports it: on two core
 explicit form was faster throughout (docs/LOG.md), and it never stores the weights on a GPU.
 """
 
+import copy
 import itertools
 import json
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -36,7 +39,8 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
-    from transformers import PretrainedConfig, PreTrainedTokenizerFast
+    from tokenizers import Tokenizer
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 __all__ = ["POOLINGS", "SentenceEncoder", "saved_prompts"]
 
@@ -60,6 +64,9 @@ _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
 """Entries of a configuration, beside its private ones, that say nothing that the modules and their
 weights do not say; saving a model changes some of them."""
 
+_SWITCH = threading.Lock()  # of the modes of all encoders, for a moment
+_SAME = 1 - 1e-4  # cosine of one text alone and beside a longer one
+
 _CHUNK = 10_000
 """Texts tokenized at once by ``encode``: bounds the memory of their token lists."""
 
@@ -79,6 +86,7 @@ class SentenceEncoder(nn.Module):
         tokenizer: the model's own.
         dimension: d, of the embeddings.
         max_length: tokens, special ones included, at which the model truncates by itself.
+        positions: The most tokens, special ones included, that the model has positions for.
         pooling: one of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
             gives one vector itself.
         normalizes: whether the model ends in a Normalize module.
@@ -119,25 +127,17 @@ class SentenceEncoder(nn.Module):
         self.model = model
         self.check_prompts(self.prompt)
         self.tokenizer = cast("PreTrainedTokenizerFast", first.tokenizer)
-        backend = getattr(self.tokenizer, "backend_tokenizer", None)
-        # of the file: every call of the tokenizer leaves its own there
-        self._cut = None if backend is None else (backend.truncation, backend.padding)
-        rows = first.model.get_input_embeddings().num_embeddings
-        if len(self.tokenizer) > rows:
-            raise InputError(
-                f"the tokenizer of {name} knows {len(self.tokenizer)} tokens but the model only "
-                f"{rows}: they do not belong together"
-            )
-        types = self.tokenizer("a").get("token_type_ids", [])
-        if any(types):
-            raise InputError(
-                f"the tokenizer of {name} gives the tokens of one text several types "
-                f"(token_type_ids {types}, as XLNet's), which would be left out; only models whose "
-                "token_type_ids are all 0 can be used"
-            )
+        _ensure_pad_token(self.tokenizer)
+        # a copy that nothing changes any more, so that threads can share it: every call of the
+        # model's own tokenizer sets how it cuts and pads
+        self._words = copy.deepcopy(self.tokenizer.backend_tokenizer)
+        self._as_loaded = (self._words.truncation, self._words.padding)
+        self._words.no_truncation()
+        self._words.no_padding()
+        _check_tokenizer(self.tokenizer, first.model, name)
         self.dimension = int(model.get_embedding_dimension() or 0)
-        self._positions = _positions(first.config, first.model)
-        self.max_length = min(model.max_seq_length or self._positions, self._positions)
+        self.positions = _positions(first.config, first.model)
+        self.extend(min(model.max_seq_length or self.positions, self.positions))
         self.pooling = "+".join(_modes(pooling) for pooling in poolings) or "none"
         _freeze_pooler(model)
         body = list(modules)
@@ -146,6 +146,10 @@ class SentenceEncoder(nn.Module):
         self.normalizes = len(body) < len(modules)
         # a plain list: the modules are registered once, below ``model``
         self._body: list[Callable[[dict[str, Any]], dict[str, Any]]] = [*body]
+        self._encoding = 0  # calls of encode at this moment
+        self._modes: list[tuple[nn.Module, bool]] = []
+        if self.tokenizer.padding_side == "left" and not self._counts_from_the_text():
+            self.tokenizer.padding_side = "right"
 
     @classmethod
     def load(
@@ -276,34 +280,45 @@ class SentenceEncoder(nn.Module):
         """
         texts = _checked(texts)
         special = self.tokenizer.num_special_tokens_to_add()
-        if not special < max_length <= self._positions:
+        if not special < max_length <= self.positions:
             raise InputError(
                 f"the maximum length of {self.name} must lie between {special + 1} and "
-                f"{self._positions} tokens; found {max_length}"
+                f"{self.positions} tokens; found {max_length}"
             )
-        if not texts:
-            return [], 0
-        rows = self._ids(texts, None)
-        long = [i for i, row in enumerate(rows) if len(row) > max_length]
-        if long:
-            for i, row in zip(long, self._ids([texts[i] for i in long], max_length), strict=True):
-                rows[i] = row
-        return rows, len(long)
-
-    def _ids(self, texts: list[str], max_length: int | None) -> list[list[int]]:
         try:
-            encoded = self.tokenizer(
-                texts,
-                padding=False,
-                truncation=max_length is not None,
-                max_length=max_length,
-                return_attention_mask=False,
-                return_token_type_ids=False,
-                verbose=False,  # a text beyond the limit is not news: it is counted and cut
-            )
+            rows = [row.ids for row in self._words.encode_batch_fast(texts)]
+            long = [i for i, row in enumerate(rows) if len(row) > max_length]
+            for i in long:
+                row = self._words.encode(texts[i], add_special_tokens=False)
+                row.truncate(max_length - special, direction=self.tokenizer.truncation_side)
+                rows[i] = self._words.post_process(row).ids
         except (TypeError, UnicodeEncodeError) as error:
             raise _unwritable(texts) or error from error
-        return cast("list[list[int]]", encoded["input_ids"])
+        return rows, len(long)
+
+    def extend(self, max_length: int) -> None:
+        """Set at how many tokens the model truncates by itself, here and where it is saved."""
+        self.max_length = max_length
+        if max_length < 2**31 - 1:
+            self.model.max_seq_length = max_length
+
+    @torch.inference_mode()
+    def _counts_from_the_text(self) -> bool:
+        """Return whether padding before a text leaves its embedding as it is."""
+        modes = [(module, module.training) for module in self.modules()]
+        self.eval()
+        row = self.tokenize(["a text"], min(8, self.max_length))[0][0]
+        alone, beside = (
+            {k: v.to(self.device) for k, v in self.pad(rows).items()}
+            for rows in (
+                [row],
+                [row, row + row],
+            )
+        )
+        same = torch.nn.functional.cosine_similarity(self(**alone)[0], self(**beside)[0], dim=0)
+        for module, mode in modes:
+            module.training = mode
+        return bool(same > _SAME)
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
         """Stack rows of token ids, padded to the longest, on the side the tokenizer pads.
@@ -378,27 +393,39 @@ class SentenceEncoder(nn.Module):
         ids, starts = self._flat(list(places), limit)
         lengths = np.diff(starts)
         order = np.argsort(-lengths, kind="stable")
-        modes = [(module, module.training) for module in self.modules()]
-        self.eval()
-        try:
-            with torch.inference_mode(), bar(len(order), "encode", "texts", show=progress) as done:
-                for first in range(0, len(order), batch_size):
-                    batch = order[first : first + batch_size]
-                    padded = self.pad([ids[starts[i] : starts[i + 1]] for i in batch])
-                    h = self(**{key: value.to(self.device) for key, value in padded.items()})
-                    if self.normalizes or normalize:
-                        h = nn.functional.normalize(h, dim=-1)
-                    out[batch] = h.float().cpu().numpy()
-                    if not np.isfinite(out[batch]).all():
-                        raise InputError(
-                            f"{self.name} gives embeddings that are not finite (NaN or infinite): "
-                            "its weights are broken; train it again with a lower `--learning-rate`"
-                        )
-                    done(len(batch))
-        finally:
-            for module, mode in modes:
-                module.training = mode
+        show = bar(len(order), "encode", "texts", show=progress)
+        with torch.inference_mode(), self._evaluating(), show as done:
+            for first in range(0, len(order), batch_size):
+                batch = order[first : first + batch_size]
+                padded = self.pad([ids[starts[i] : starts[i + 1]] for i in batch])
+                h = self(**{key: value.to(self.device) for key, value in padded.items()})
+                if self.normalizes or normalize:
+                    h = nn.functional.normalize(h, dim=-1)
+                out[batch] = h.float().cpu().numpy()
+                if not np.isfinite(out[batch]).all():
+                    raise InputError(
+                        f"{self.name} gives embeddings that are not finite (NaN or infinite): "
+                        "its weights are broken; train it again with a lower `--learning-rate`"
+                    )
+                done(len(batch))
         return out if len(places) == len(texts) else out[where]
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Put all modules into evaluation mode until the last of several threads is done."""
+        with _SWITCH:
+            self._encoding += 1
+            if self._encoding == 1:
+                self._modes = [(module, module.training) for module in self.modules()]
+                self.eval()
+        try:
+            yield
+        finally:
+            with _SWITCH:
+                self._encoding -= 1
+                if not self._encoding:
+                    for module, mode in self._modes:
+                        module.training = mode
 
     def _flat(self, texts: list[str], max_length: int) -> tuple[np.ndarray, np.ndarray]:
         """Tokenize with the model's prompt: all ids in one array, and n + 1 offsets into it."""
@@ -448,13 +475,6 @@ class SentenceEncoder(nn.Module):
                 "supported: leave them out, or set include_prompt to true in its pooling"
             )
 
-    def _restore_tokenizer(self) -> None:
-        """Undo how the last call cut and padded texts: the tokenizer is saved with it."""
-        if self._cut is not None:
-            backend, (truncation, padding) = self.tokenizer.backend_tokenizer, self._cut
-            backend.enable_truncation(**truncation) if truncation else backend.no_truncation()
-            backend.enable_padding(**padding) if padding else backend.no_padding()
-
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that plain sentence-transformers loads, whole or not at all.
 
@@ -471,7 +491,7 @@ class SentenceEncoder(nn.Module):
 
         with atomic_replace(folder) as temporary, quiet_loading():
             try:
-                self._restore_tokenizer()
+                _restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
                 with merged_weights(self):
                     self.model.save_pretrained(str(temporary), create_model_card=False)
                 save_adapter(self, temporary / "adapter")
@@ -522,6 +542,41 @@ def _unwritable(texts: list[str]) -> InputError | None:
                 f"{text!r:.60}; remove the character"
             )
     return None
+
+
+def _check_tokenizer(
+    tokenizer: "PreTrainedTokenizerFast", model: "PreTrainedModel", name: str
+) -> None:
+    """Refuse a tokenizer that does not belong to a model, or gives several types of tokens."""
+    rows = int(cast("nn.Embedding", model.get_input_embeddings()).num_embeddings)
+    if len(tokenizer) > rows:
+        raise InputError(
+            f"the tokenizer of {name} knows {len(tokenizer)} tokens but the model only "
+            f"{rows}: they do not belong together"
+        )
+    types = tokenizer("a").get("token_type_ids", [])
+    if any(types):
+        raise InputError(
+            f"the tokenizer of {name} gives the tokens of one text several types "
+            f"(token_type_ids {types}, as XLNet's), which would be left out; only models whose "
+            "token_type_ids are all 0 can be used"
+        )
+
+
+def _ensure_pad_token(tokenizer: "PreTrainedTokenizerFast") -> None:
+    """Give a tokenizer without a token for padding one, which the attention mask hides."""
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = (
+            tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
+        )
+
+
+def _restore(
+    words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
+) -> None:
+    """Undo how the last call of a tokenizer cut and padded: the tokenizer is saved with it."""
+    words.enable_truncation(**truncation) if truncation else words.no_truncation()
+    words.enable_padding(**padding) if padding else words.no_padding()
 
 
 def _pooling(name: str) -> str:

@@ -21,7 +21,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.core.rounding import same
 from isotrope.core.views import unit
 from isotrope.data.lines import place
-from isotrope.data.text.corpora import read
+from isotrope.data.schemas import read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.measures.distance_gap import gaps
@@ -157,12 +157,8 @@ def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator
     Raises:
         InputError: a file that cannot be read, fewer than two records, or an empty text in a pair.
     """
-    count = 0
-    for record in read([path], columns=columns, by_name=False):
-        if not all(record.texts[:2]):
-            raise InputError(
-                f"{place(record.path, record.line)}: an empty text in a pair; remove the line"
-            )
+    reading, count = read([path], columns=columns, paired=False), 0
+    for record in reading:
         count += 1
         yield record.texts[:2]
     if count < 2:

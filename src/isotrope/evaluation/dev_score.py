@@ -1,7 +1,7 @@
 """Computes the dev score: an evaluation of the encoder on held-out data (``--dev``)."""
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -9,12 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.core.fingerprint import fingerprint
-from isotrope.data.lines import lines
-from isotrope.data.tables import TABLE_READERS, plain_suffix
-from isotrope.data.text.corpora import PAIR
-from isotrope.data.text.datasets import named_errors
+from isotrope.data.schemas import read
+from isotrope.data.sources import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
-from isotrope.data.text.sts_sets import COLUMNS, load_sts_file
+from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.data.text.tokens import TokenStore
 from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.holdout import holdout_set
@@ -66,31 +64,12 @@ def dev_metric_of_file(path: Path) -> DevMetric:
 
 
 def _is_sts(path: Path) -> bool:
-    """Tell whether a file holds scored pairs: a column of that name, or a number and two texts.
-
-    In a .tsv the first line may also be their header.
-    """
+    """Return whether a file holds scored pairs."""
     if path.is_dir():
         return False
-    if (suffix := plain_suffix(path)) in TABLE_READERS:
-        header: list[str] = []
-
-        def choose(path: Path, names: Sequence[str]) -> Sequence[str]:
-            header.extend(names)
-            return names[:1]
-
-        next(iter(TABLE_READERS[suffix](path, choose)), None)
-        score, *texts = COLUMNS
-        return {*texts} <= {*header} or (score in header and not {*PAIR[:2]} <= {*header})
-    first = next((line for _, line in lines(path) if line.strip()), "")
-    fields = first.split("\t")
-    if tuple(fields) == COLUMNS:
-        return True
-    try:
-        float(fields[0])
-    except ValueError:
-        return False
-    return len(fields) == 3
+    reading = read([path], scored=True)
+    next(iter(reading))
+    return reading.kind == "scored pairs"
 
 
 def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str, str]) -> DevMetric:

@@ -2,7 +2,9 @@
 
 import functools
 import os
-from collections.abc import Iterator, Sequence
+import shlex
+import sys
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, overload
@@ -12,7 +14,7 @@ import numpy as np
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import check_file, quoted
-from isotrope.data.text.corpora import Record, read
+from isotrope.data.schemas import Reading, read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.image_tasks import takes_images
@@ -40,14 +42,19 @@ class Hit(NamedTuple):
     text: str
 
 
-def _records(file: Path, columns: Sequence[str] | None) -> Iterator[Record]:
-    for record in read([Path(file)], columns=columns):
-        if len(record.texts) != 1:
-            raise InputError(
-                f"{file} holds pairs; give a file of single texts (`cut -f2 {file}` takes one side "
-                "of a .tsv), or, where the columns have names, name one with `--columns`"
-            )
-        yield record
+def _records(file: Path, columns: Sequence[str] | None) -> Reading:
+    """Return the single texts of a file.
+
+    Raises:
+        InputError: The file holds pairs.
+    """
+    reading = read([Path(file)], columns=columns, paired=False)
+    if len(next(iter(reading)).texts) != 1:
+        raise InputError(
+            f"{file} holds pairs; give a file of single texts (`cut -f2 {shlex.quote(str(file))}` "
+            "takes one side of a .tsv), or, where the columns have names, name one with `--columns`"
+        )
+    return reading
 
 
 def _check_no_text(model: str | Path, columns: Sequence[str] | None, pooling: str | None) -> None:
@@ -94,10 +101,12 @@ def encode_file(
         return encode_pictures(
             model, file, output, normalize=normalize, device=device, progress=progress
         )
-    count = sum(1 for _ in _records(file, columns))
+    reading = _records(file, columns)
+    count = sum(1 for _ in reading)
+    print(reading, file=sys.stderr)
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     _, before = _prompts(encoder, "", prompt)
-    texts = (before + record.texts[0] for record in _records(file, columns))
+    texts = (before + record.texts[0] for record in reading)
     shape = (count, encoder.dimension)
     with atomic_replace(Path(output)) as temporary:
         header = {"descr": "<f4", "fortran_order": False, "shape": shape}

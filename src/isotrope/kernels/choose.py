@@ -57,8 +57,8 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
     if backend == "auto":
-        if transformed:
-            return "eager", "torch.func differentiates every operation itself"
+        if transformed or torch.compiler.is_compiling():
+            return "eager", "torch.func and torch.compile differentiate every operation themselves"
         n, m, size = len(views.anchors), len(views.positives), _size(views)
         what = f"{n} x {m} similarities are {size / 2**20:.3g} MB"
         if size < EAGER_BYTES:

@@ -39,6 +39,7 @@ def takes(views: Views) -> bool:
         and views.groups is None
         and views.in_batch
         and not torch._C._are_functorch_transforms_active()
+        and not torch.compiler.is_compiling()
         and torch.autograd.forward_ad._current_level < 0
     )
 

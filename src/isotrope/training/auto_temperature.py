@@ -4,14 +4,13 @@ The number takes the place of the word before the run begins, so that config.yam
 every process of a run have the number, and a resumed run goes on with it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from isotrope.core.distributed import launched_processes
 from isotrope.core.errors import InputError, SettingError
-from isotrope.data.text.corpora import Record
-from isotrope.data.text.datasets import named_errors
+from isotrope.data.schemas import Reading
+from isotrope.data.sources import named_errors
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
 from isotrope.diagnostics.audit.run import check_negatives, checked_objective
 from isotrope.diagnostics.audit.settings import recommend, settings_table
@@ -31,7 +30,7 @@ _RECORDS = 1_000_000  # among which they are drawn; of a stream, the first buffe
 def with_temperature(
     settings: TrainSettings,
     encoder_of: Callable[[TrainSettings], SentenceEncoder],
-    records_of: Callable[[TrainSettings, str], Iterator[Record]],
+    records_of: Callable[[TrainSettings, str], Reading],
     *,
     resume: bool,
 ) -> TrainSettings:
@@ -40,7 +39,7 @@ def with_temperature(
     Args:
         settings: of a run that has not begun.
         encoder_of: returns the encoder that it starts from.
-        records_of: yields the records of one of its data sets.
+        records_of: returns the records of one of its data sets.
         resume: whether the folder may hold a run.
 
     Raises:
@@ -109,7 +108,7 @@ def _refusal(problem: str, remedy: str) -> SettingError:
 def _recommended(
     settings: TrainSettings,
     encoder: SentenceEncoder,
-    records: Iterator[Record],
+    records: Reading,
     described: tuple[str, dict[str, float | str]],
 ) -> float:
     """Return the recommended temperature of a data set, and say why."""
@@ -117,13 +116,14 @@ def _recommended(
     others = {key: value for key, value in values.items() if key != "temperature"}
     objective = checked_objective(name, others)
     rows = pair_rows(
-        islice(records, settings.streaming or _RECORDS),
+        records,
+        read=settings.streaming or _RECORDS,
         name="the data",
         views=settings.views,
         most=max(_ROWS, settings.batch_size),
         seed=settings.seed,
     )
-    check_negatives(objective, len(rows.texts[0]))
+    check_negatives(objective, rows.columns)
     embedded = embed_rows(
         encoder,
         rows,

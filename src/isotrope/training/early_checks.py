@@ -9,9 +9,9 @@ from isotrope.core.lock import LOCK, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
-from isotrope.data.text.corpora import read
-from isotrope.data.text.datasets import named_errors
-from isotrope.data.text.hub import check_known, is_hub_name
+from isotrope.data.schemas import read
+from isotrope.data.sources import named_errors
+from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import by_dataset, check_declared
 from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
@@ -66,7 +66,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
                     if file not in local:
                         check_known(Path(file))
                 if local:
-                    next(read(local, columns=settings.columns or None, groups=settings.groups))
+                    next(iter(read(local, columns=settings.columns, groups=settings.groups)))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
         if settings.encoder != "scratch":

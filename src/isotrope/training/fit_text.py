@@ -5,6 +5,7 @@ diagnosed and repeated like one of the command line.
 """
 
 import inspect
+import sys
 import typing
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cas
 
 from isotrope.core.errors import InputError
 from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
-from isotrope.data.text.in_memory import is_in_memory, named_datasets, unread_columns, write_records
+from isotrope.data.sources import is_in_memory, named_datasets, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import TrainSettings
@@ -103,7 +104,7 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
         InputError: anything wrong with the settings, the data, the encoder or the folder.
         LostProcess: one of several processes has gone.
     """
-    from isotrope.training.text import train, warn_unread
+    from isotrope.training.text import train
 
     options: dict[str, Any] = by_name({**settings})
     sources = named_datasets(files)
@@ -126,9 +127,6 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
     stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
     written = {**options, "files": _files(sources, stored), "columns": []}
     tables = {stored[name]: memory[name] for name in stored}
-    for name, data in memory.items():
-        if left := unread_columns(data, checked.columns, checked.groups):
-            warn_unread(f"the data {name}".strip(), left)
     with _written(tables, checked.columns, checked.groups, output):
         return train(TrainSettings.read(written), resume=resume)
 
@@ -200,7 +198,10 @@ def _written(
     try:
         with exclusive_lock(output, f"training in {output}"):
             for file, data in files.items():
-                wrote += [file] if write_records(data, columns, file, groups=groups) else []
+                if (reading := write_records(data, columns, file, groups=groups)) is not None:
+                    wrote.append(file)
+                    if "; " in str(reading):  # something was not read
+                        print(reading, file=sys.stderr)
         yield
     except BaseException:
         if wrote and is_effectively_empty(output):

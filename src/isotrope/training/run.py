@@ -5,6 +5,7 @@ a folder that is its own and the processes that its settings ask for. ``loop`` m
 """
 
 import html
+import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -183,7 +184,7 @@ def end_message(outcome: Outcome, notes: str, speed: str) -> str:
         f"{outcome.result.details['verdict']}\n{notes}"
         f"{metrics['steps']} steps, {metrics['seconds']:.0f} s{speed}\n"
         f"model:  {output / 'model'}\n"
-        f"report: isotrope report {output}"
+        f"report: isotrope report {shlex.quote(str(output))}"
     )
 
 

@@ -33,7 +33,7 @@ from isotrope.core.errors import SettingError
 from isotrope.core.files import atomic_replace, from_home
 from isotrope.core.setting_aliases import intended_name
 from isotrope.core.spelling import as_key, named, spell
-from isotrope.data.text.datasets import Sampling, by_dataset
+from isotrope.data.sources import Sampling, by_dataset
 from isotrope.training.recipe import Scheduler
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]

@@ -25,9 +25,10 @@ from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.data.files import other_splits
+from isotrope.data.schemas import Reading, Record, read
+from isotrope.data.sources import digests, named_errors
 from isotrope.data.text.batches import Batch, collate
-from isotrope.data.text.corpora import Record, other_splits, read
-from isotrope.data.text.datasets import named_errors
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreReport, TokenStore, build
@@ -82,7 +83,6 @@ __all__ = [
     "store_of",
     "summary",
     "train",
-    "warn_unread",
 ]
 
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
@@ -148,8 +148,8 @@ def check(
                 "by name no part to train on, and trained on with the rest of the folder; name the "
                 "files that are meant"
             )
-        first = next(_records(settings, name, unread=warn_unread))
         with named_errors(name):
+            first = next(iter(_records(settings, name)))
             formed.append(resolve(settings.views, first))
     if {*formed} == {"dropout"} and settings.passage_prompt not in ("", settings.query_prompt):
         warn(
@@ -257,6 +257,12 @@ def _batches(
 def _check_negatives(objective: Objective, store: TokenStore) -> None:
     """Refuse hard negatives for which an objective has no place."""
     check_negatives(objective, store.columns)
+    if store.one_group and store.columns < 3:
+        raise InputError(
+            f"all {len(store):,} records are of one group, so no record has a negative and nothing "
+            "is learnt: name a column of `--groups` with several values, or leave "
+            "`--groups` out"
+        )
     try_objective(objective, negatives=store.columns == 3)
 
 
@@ -333,12 +339,15 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     _add_lora(settings, encoder)
     _freeze(settings, encoder)
     prefixes_of(settings, encoder)
-    if settings.max_length > encoder.max_length:
+    if settings.max_length > encoder.positions:
         raise SettingError(
-            f"is more than {settings.encoder} takes ({encoder.max_length} tokens)",
+            f"is more than {settings.encoder} takes: give at most "
+            f"`--max-length {encoder.positions}`",
             setting="max_length",
             value=settings.max_length,
         )
+    if settings.max_length > encoder.max_length:  # the saved model reads as much
+        encoder.extend(settings.max_length)
     if settings.dropout is not None:
         for module, name in _dropouts(encoder):
             setattr(module, name, settings.dropout)
@@ -437,26 +446,12 @@ def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
                 yield module, name
 
 
-def _records(
-    settings: TrainSettings,
-    name: str,
-    unread: Callable[[Path, Sequence[str]], None] | None = None,
-) -> Iterator[Record]:
-    with named_errors(name):
-        yield from read(
-            [Path(file) for file in settings.datasets[name]],
-            columns=settings.columns or None,
-            groups=settings.groups,
-            streaming=settings.streaming is not None,
-            unread=unread,
-        )
-
-
-def warn_unread(path: object, names: Sequence[str]) -> None:
-    """Say which columns of a table are not trained on."""
-    warn(
-        f"warning: {path}: the columns {', '.join(map(repr, names))} are not read; those of the "
-        "texts are chosen by --columns, one of groups by --groups"
+def _records(settings: TrainSettings, name: str) -> Reading:
+    return read(
+        settings.datasets[name],
+        columns=settings.columns,
+        groups=settings.groups,
+        streaming=settings.streaming is not None,
     )
 
 
@@ -611,22 +606,18 @@ class TextTask(TrainingTask):
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
             empty = f", {own.empty_skipped:,} with an empty text left out"
+            if own.understood:  # whatever was not read is printed even if nothing else is
+                (warn if "; " in own.understood else say)(own.understood)
             say(
                 f"{whose}{own.kept:,} {_unit(own)} "
                 f"({own.duplicates_dropped:,} duplicates dropped, {own.held_out:,} held out"
                 f"{empty if own.empty_skipped else ''}), "
                 f"{own.truncated_share:.1%} of the texts cut at {own.max_length} tokens"
             )
-            if own.without_negative:
-                two = ",".join(settings.columns[:2])
-                warn(
-                    f"warning: {own.without_negative:,} pairs without a hard negative are left "
-                    f"out; leave the third column out{two and f' (--columns {two})'} to train on "
-                    "all pairs, without hard negatives"
-                )
             if own.groups_dropped:
+                group = settings.groups or "label"
                 warn(
-                    f"warning: the group ({settings.groups}) of {own.groups_dropped:,} duplicates "
+                    f"warning: the group ({group}) of {own.groups_dropped:,} duplicates "
                     "is dropped with them, so the record that is kept is pushed apart from other "
                     "rows of that group; join groups that share a record, as `isotrope audit "
                     "--groups` does in grouped.jsonl"
@@ -692,6 +683,7 @@ class TextTask(TrainingTask):
             else {"name": dev.name, "kind": settings.dev, "data": dev.data},
             "data": {
                 "files": list(settings.files),
+                "digests": digests(chain.from_iterable(settings.datasets.values())),
                 "records": report.kept,
                 "unit": _unit(report),
                 "duplicates_dropped": report.duplicates_dropped,

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from isotrope.core.errors import InputError
 from isotrope.core.pictures import square
@@ -297,3 +298,13 @@ def test_worker_processes_tell_what_broke(tmp_path: Path) -> None:
     process.join(MINUTES)
     assert process.exitcode == 0
     assert images.replaced == ("c1/1.png",)
+
+
+def test_photos_of_other_kinds_are_read_or_counted(tmp_path: Path) -> None:
+    for i in range(3):
+        Image.fromarray(np.full((8, 8, 3), 60 * i, np.uint8)).save(tmp_path / f"{i}.png")
+    Image.fromarray(np.zeros((8, 8, 3), np.uint8)).save(tmp_path / "photo.jfif", format="JPEG")
+    (tmp_path / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic" + bytes(40))
+    found = load_folder(tmp_path)
+    assert len(found.train.images) == 4
+    assert found.skipped == ("IMG_1.HEIC",)

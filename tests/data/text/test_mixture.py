@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.data.sources import by_dataset
 from isotrope.data.text.batches import Batches
-from isotrope.data.text.datasets import by_dataset
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
 

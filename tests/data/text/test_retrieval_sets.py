@@ -92,8 +92,8 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
 @pytest.mark.parametrize(
     ("name", "rows", "message"),
     [
-        ("corpus", [{"_id": "d1"}], "line 1: no key 'text'; found '_id'"),
-        ("corpus", [{"text": "a"}], "line 1: no key '_id'; found 'text'"),
+        ("corpus", [{"_id": "d1"}], "no column 'text'; found '_id'"),
+        ("corpus", [{"text": "a"}], "no column '_id'; found 'text'"),
         ("corpus", [{"_id": "a", "text": 3}], "line 1: column 'text' holds 3 .int., not text"),
         (
             "corpus",
@@ -101,7 +101,8 @@ def test_judgements_that_lead_nowhere(folder: Path, qrels: str, message: str) ->
             "line 2: the id 'a' is already taken",
         ),
         ("queries", [{"_id": "q1", "text": " "}], "query 'q1' is empty"),
-        ("queries", [{}], "holds no object"),
+        ("queries", [{}], "no column '_id'; found none"),
+        ("queries", [{"text": "a"}, {"_id": "b", "text": "c"}], "line 1: no _id"),
     ],
 )
 def test_texts_that_cannot_be_used(folder: Path, name: str, rows, message: str) -> None:
@@ -129,13 +130,13 @@ def test_pairs(tmp_path: Path) -> None:
 
 def test_pairs_that_are_none(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    with pytest.raises(InputError, match="line 1: one text where a pair is needed"):
+    with pytest.raises(InputError, match="holds single texts where pairs are needed"):
         load_retrieval(tmp_path / "a.txt")
     (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
-    with pytest.raises(InputError, match="line 2: an empty query or document"):
+    with pytest.raises(InputError, match=r"an empty query or document; 1 row .* \(line 2\)"):
         load_retrieval(tmp_path / "a.tsv")
-    (tmp_path / "a.csv").write_text("question,answer\na,b\n")
-    with pytest.raises(InputError, match="'positive'; found 'question', 'answer'; rename its col"):
+    (tmp_path / "a.csv").write_text("frage,antwort\na,b\n")
+    with pytest.raises(InputError, match=r"none of the usual columns .*; found 'frage', 'antwort'"):
         load_retrieval(tmp_path / "a.csv")
     with pytest.raises(InputError, match="no such file"):
         load_retrieval(tmp_path / "nothing")

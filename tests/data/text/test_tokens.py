@@ -111,15 +111,28 @@ def test_truncation_is_reported(make: Make) -> None:
 
 
 def test_texts_without_tokens_are_left_out(make: Make) -> None:
-    store = make([("a", "b"), ("@", "b"), ("c", "@"), ("d", ""), ("e", "f")])
+    store = make([("a", "b"), ("@", "b"), ("c", "@"), ("e", "f")])
     assert stored(store, 0) == [ids("a"), ids("e")]
-    assert store.report.empty_skipped == 3
+    assert store.report.empty_skipped == 2
 
 
-def test_pairs_without_a_hard_negative_are_counted(make: Make) -> None:
-    store = make([("a", "b", "n"), ("c", "d", ""), ("e", "", "n"), ("f", "g", "n"), ("", "h", "")])
-    assert stored(store, 0) == [ids("a"), ids("f")]
-    assert (store.report.empty_skipped, store.report.without_negative) == (3, 1)
+def test_every_record_has_its_own_number_of_hard_negatives(make: Make) -> None:
+    rows = [
+        ("a", "b", "n", "m"),
+        ("c", "d"),
+        ("e", "f", "@"),
+        ("g", "h", "k"),
+        ("a", "b", "n", "m"),
+    ]
+    store = make(rows, groups=["x", "y", "z", "x", "x"], grouped=True)
+    assert stored(store, 0) == [ids("a"), ids("c"), ids("g")]
+    assert stored(store, 2) == [ids("n"), ids("m"), ids("k")]
+    records = np.array([2, 1, 0])
+    assert [row.tolist() for row in store.rows(records, 2)] == [ids("k"), ids("n"), ids("m")]
+    assert store.owners(records).tolist() == [0, 2, 2]
+    (labels,) = store.labels(records)
+    assert labels[0] == labels[2] != labels[1]
+    assert (store.report.empty_skipped, store.report.duplicates_dropped) == (1, 1)
 
 
 def test_held_out_records_whose_texts_are_trained_on_are_counted(make: Make) -> None:
@@ -217,7 +230,7 @@ def test_a_full_disk_is_an_input_error(tmp_path: Path) -> None:
         import resource, signal, sys
         from pathlib import Path
         from isotrope.core.errors import InputError
-        from isotrope.data.text.corpora import Record
+        from isotrope.data.schemas import Record
         from isotrope.data.text.tokens import build
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
@@ -255,7 +268,7 @@ def test_a_broken_store_is_refused(make: Make, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no complete token store"):
         TokenStore.open(tmp_path / "nowhere")
     manifest.write_text(json.dumps(json.loads(whole) | {"format": 99}))
-    with pytest.raises(InputError, match="format 99, needed 1"):
+    with pytest.raises(InputError, match="format 99, needed 2"):
         TokenStore.open(folder)
     manifest.write_text(whole)
     (folder / "groups.bin").write_bytes(b"")
@@ -269,7 +282,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     script = """
         import resource, sys
         from pathlib import Path
-        from isotrope.data.text.corpora import read
+        from isotrope.data.schemas import read
         from isotrope.data.text.tokens import build
         folder, count = Path(sys.argv[1]), int(sys.argv[2])
         with (folder / "a.txt").open("w") as handle:

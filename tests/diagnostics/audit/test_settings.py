@@ -33,8 +33,9 @@ def test_a_line_of_the_table_is_the_anatomy_of_its_batch(objective) -> None:
 def test_the_hard_negatives_of_a_batch_are_in_it() -> None:
     rows = embedded(32, noise=1.5)
     hard = rows.anchors + 0.1 * rows.positives.flip(0)  # nearer than the positives
-    marks = np.broadcast_to(np.arange(96, dtype=np.uint64).reshape(32, 3), (2, 32, 3))
-    with_hard = of(rows.anchors, rows.positives, negatives=hard, text_marks=marks)
+    own = np.arange(96, dtype=np.uint64).reshape(32, 3)
+    marks = (np.stack([own[:, :2]] * 2), np.stack([own[:, 2]] * 2))
+    with_hard = of(rows.anchors, rows.positives, negatives=hard, marks=marks)
     own = [line for line in settings_table(with_hard, InfoNCE(), batch_size=32) if line.own]
     numbers = measure(InfoNCE(), Views(rows.anchors, rows.positives, hard))
     (without,) = {

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.pictures import SUFFIXES, Unreadable, measure, square
+from isotrope.core.pictures import PHOTOS, SUFFIXES, Unreadable, measure, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.lines import place, quoted
 
@@ -372,7 +372,7 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
 
 
 def _is_picture(entry: "os.DirEntry[str]") -> bool:
-    return entry.name.lower().endswith(SUFFIXES) and not _is_folder(entry)
+    return entry.name.lower().endswith(PHOTOS) and not _is_folder(entry)
 
 
 def _is_folder(entry: "os.DirEntry[str]") -> bool:

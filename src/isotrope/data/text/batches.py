@@ -89,8 +89,7 @@ class Batch:
     Attributes:
         chunks: all texts of all views, sorted by length.
         inverse: int64, place of each text among the rows of the chunks.
-        sizes: rows of each view: n anchors, n positives and, for records with hard negatives, up
-            to n negatives.
+        sizes: rows of each view: n anchors, n positives and the hard negatives, if there are any.
         groups: int64 (n), equal for records that are not negatives of each other; derived from
             the texts and the records' own groups, so that it means the same in every process.
         dataset: the name of the data set, where there are several.
@@ -138,7 +137,8 @@ def collate(
         views *= 2
     if store.columns == 3:
         new = unseen(store.groups(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
-        views[2] = [row for row, wanted in zip(views[2], new[part], strict=True) if wanted]
+        new &= np.isin(store.owners(indices), np.arange(len(indices))[part])
+        views[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
     rows = [row for view in views for row in view]
     lengths = np.array([len(row) for row in rows])
     order = np.argsort(lengths, kind="stable")

@@ -1,29 +1,26 @@
 """Reads texts or feature vectors with one label each, in a training and a test set.
 
-A file of texts is ``.tsv`` or ``.txt`` (``label<TAB>text`` without quoting; other columns need a
-header line with their names), ``.csv``, ``.jsonl`` or ``.parquet`` with named columns; each may end
-in ``.gz``. The column of texts may be called sentence, as in GLUE. A folder holds two of them,
-called train and test.
+A file of texts is a table with the columns label and text (or sentence, as in GLUE), or two
+tab-separated columns without a header, of which the one with fewer different cells has the labels.
+A folder holds two of them, called train and test.
 """
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted
-from isotrope.data.tables import TABLE_READERS, Choose, cell_text, named, plain_suffix
-from isotrope.data.text.corpora import HEADER
+from isotrope.data.rows import cell_text
+from isotrope.data.schemas import HEADER, mark
+from isotrope.data.table import SUFFIXES, open_table
 
 __all__ = ["Features", "LabelledSplit", "LabelledText", "load_features", "load_labelled"]
 
-_TABBED = (".tsv", ".txt")
-_HEADER = HEADER | {"category", "class", "idx", "index", "review", "sentiment", "target"}
-_ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in (*_TABBED, *TABLE_READERS))
+_ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in SUFFIXES)
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,8 @@ def load_labelled(
 ) -> LabelledSplit:
     """Load labelled texts that are split into files, or split those of one file.
 
-    Of one file, every class gives ``train_fraction`` of its texts, rounded up, drawn by the seed.
+    Of one file, every class gives ``train_fraction`` of its texts, rounded up, drawn by the seed,
+    but leaves at least one to test on where it has two.
     A text that occurs twice can land on both sides; the scores say how many do.
 
     Args:
@@ -151,17 +149,12 @@ def _part(folder: Path, name: str) -> Path:
 
 
 def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
-    data = LabelledText([], [])
-    for line, *cells in _rows(path, (label, text)):
-        name, words = (
-            " ".join(cell_text(cell, path, line, column).split())
-            for cell, column in zip(cells, (label, text), strict=True)
-        )
+    rows = list(_rows(path, label, text))
+    data = LabelledText([row[1] for row in rows], [row[2] for row in rows])
+    for line, words, name in rows:
         if not name or not words:
             what = "label" if not name else "text"
             raise InputError(f"{place(path, line)}: no {what}; give one or remove the line")
-        data.labels.append(name)
-        data.texts.append(words)
     if len(set(data.labels)) < classes:
         raise InputError(
             f"{place(path)}: {len(data)} texts with {len(set(data.labels))} different labels; "
@@ -170,62 +163,27 @@ def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
     return data
 
 
-def _named(columns: tuple[str, str]) -> Choose:
-    """Return the choice of these columns; one of texts that is called sentence will do."""
-
-    def choose(path: Path, header: Sequence[str]) -> Sequence[str]:
-        label, text = columns
-        if text == "text" and text not in header and "sentence" in header:
+def _rows(path: Path, label: str, text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield (line, text, label); blank lines are left out."""
+    usual = (label, text) == ("label", "text")
+    table = open_table(path, () if usual else (label, text), header=HEADER, txt_columns=True)
+    if table.titled:
+        names = {name.lower(): name for name in table.columns} if usual else {}
+        if text == "text" and "text" not in names and "sentence" in names:
             text = "sentence"
-        return named((label, text))(path, header)
-
-    return choose
-
-
-def _rows(path: Path, columns: tuple[str, str]) -> Iterator[tuple[Any, ...]]:
-    """Yield (line number, label, text), blank lines left out; a numeric label as text."""
-    check_file(path)
-    suffix = plain_suffix(path)
-    if suffix in _TABBED:
-        yield from _tabbed(path, columns)
-    elif suffix in TABLE_READERS:
-        for line, (label, text) in TABLE_READERS[suffix](path, _named(columns)):
-            if label not in (None, "") or text not in (None, ""):
-                yield line, str(label) if type(label) is int else label, text
+        columns = [names.get(label, label), names.get(text, text)]
+    elif usual and len(table.columns) == 2:
+        different = [len({row[i] for _, row in table.rows(["1", "2"]) if row}) for i in (0, 1)]
+        columns = ["2", "1"] if different[1] < different[0] else ["1", "2"]
     else:
         raise InputError(
-            f"{place(path)}: unknown kind of file {suffix!r} for labelled texts; "
-            f"known are {', '.join((*_TABBED, *TABLE_READERS))}, and each of them with .gz"
+            f"{place(path)}: {len(table.columns)} columns without a header where a label and a "
+            f"text are needed; name the columns {label} and {text} in a first line"
         )
-
-
-def _tabbed(path: Path, columns: tuple[str, str]) -> Iterator[tuple[int, str, str]]:
-    positions: list[int] | None = None
-    width = 2
-    for line, row in lines(path):
-        if not row.strip():
-            continue
-        cells = row.split("\t")
-        if positions is None:
-            header = [cell.strip() for cell in cells]
-            titled = "label" in header and not {"text", "sentence"}.isdisjoint(header)
-            if titled or columns != ("label", "text"):
-                positions = [header.index(name) for name in _named(columns)(path, header)]
-                width = len(header)
-                continue
-            if len(header) > 1 and {cell.lower() for cell in header} <= _HEADER:
-                raise InputError(
-                    f"{place(path, line)}: {quoted(row)} is a header, which would be read as an "
-                    "example; call its columns label and text, or remove it if they are "
-                    "label<TAB>text"
-                )
-            positions = [0, 1]
-        if len(cells) != width:
-            raise InputError(
-                f"{place(path, line)}: {len(cells)} tab-separated fields where {width} are "
-                f"needed{': label<TAB>text' if width == 2 else ''}"
-            )
-        yield line, cells[positions[0]], cells[positions[1]]
+    for line, cells in table.rows(columns):
+        if cells and any(cell not in (None, "") for cell in cells):
+            words = " ".join(cell_text(cells[1], path, line, columns[1]).split())
+            yield line, words, mark(cells[0], path, line, columns[0])
 
 
 def _split(data: LabelledText, fraction: float, seed: int, path: Path) -> LabelledSplit:
@@ -235,11 +193,13 @@ def _split(data: LabelledText, fraction: float, seed: int, path: Path) -> Labell
     for name in np.unique(labels):
         rows = order[labels == name]
         # rounded first: 0.07 * 100 is a little more than 7
-        first[rows[: math.ceil(round(fraction * len(rows), 9))]] = True
+        share = math.ceil(round(fraction * len(rows), 9))
+        first[rows[: min(share, max(len(rows) - 1, 1))]] = True
     if first.all():
         raise InputError(
-            f"{place(path)}: a training fraction of {fraction} of {len(data)} texts leaves none "
-            "to test on; lower it or give a test file"
+            f"{place(path)}: every label has too few texts to leave any to test on ({len(data)} "
+            f"texts, {len(np.unique(labels))} labels); give at least two texts of each label, or "
+            "a folder of two files called train and test"
         )
     train, test = (
         LabelledText([data.texts[i] for i in rows], [data.labels[i] for i in rows])

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.data.order import Order
+from isotrope.data.sources import Sampling, named_errors
 from isotrope.data.text.batches import Batches
-from isotrope.data.text.datasets import Sampling, named_errors
 from isotrope.data.text.tokens import StoreReport, TokenStore, joined
 
 __all__ = ["DatasetMixture", "Drawn"]

@@ -15,8 +15,9 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 from isotrope.data.lines import is_folder, lines, place, quoted
-from isotrope.data.tables import cell_text, json_objects
-from isotrope.data.text.corpora import read
+from isotrope.data.rows import cell_text
+from isotrope.data.schemas import read
+from isotrope.data.table import open_table
 
 __all__ = ["RetrievalSet", "from_pairs", "load_retrieval"]
 
@@ -56,18 +57,15 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
     path = Path(path)
     if is_folder(path):
         return _load_folder(path, split)
-    pairs = []
-    for record in read([path], by_name=False):
-        if len(record.texts) == 1:
-            raise InputError(
-                f"{place(record.path, record.line)}: one text where a pair is needed: "
-                "query and document (anchor, positive)"
-            )
-        if not all(record.texts):
-            raise InputError(
-                f"{place(record.path, record.line)}: an empty query or document; remove the line"
-            )
-        pairs.append(record.texts)
+    reading = read([path])
+    pairs = [record.texts for record in reading]
+    if reading.kind == "texts":
+        raise InputError(
+            f"{place(path)}: holds single texts where pairs are needed: query and document (anchor "
+            "and positive)"
+        )
+    if reading.left:
+        raise InputError(f"{place(path)}: an empty query or document; {reading.left_out}")
     return from_pairs(pairs)
 
 
@@ -149,22 +147,21 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
     """Return place by id, and the texts (title first) of a JSON-lines file."""
     places: dict[str, int] = {}
     texts: list[str] = []
-    for line, value in json_objects(path):
-        if not value:
+    table = open_table(path)
+    title = ["title"] if "title" in table.columns else []
+    for line, cells in table.rows(["_id", "text", *title]):
+        if not cells:
             continue
-        for key in ("_id", "text"):
-            if key not in value:
-                raise InputError(
-                    f"{place(path, line)}: no key {key!r}; found {', '.join(map(repr, value))}"
-                )
-        name = str(value["_id"])
+        if cells[0] is None:
+            raise InputError(f"{place(path, line)}: no _id; give each text its own")
+        name = str(cells[0])
         if name in places:
             raise InputError(
                 f"{place(path, line)}: the id {name!r} is already taken; give each text its own"
             )
         places[name] = len(texts)
-        title = cell_text(value.get("title"), path, line, "title")
-        texts.append(f"{title} {cell_text(value['text'], path, line, 'text')}".strip())
+        parts = (cell_text(cell, path, line, "text") for cell in (*cells[2:], cells[1]))
+        texts.append(" ".join(parts).strip())
     if not texts:
         raise InputError(f"{place(path)}: holds no object; give a line for each text")
     return places, texts

@@ -22,8 +22,8 @@ from pathlib import Path
 
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import atomic_replace, remove
+from isotrope.data.schemas import Record
 from isotrope.data.text.batches import Batches
-from isotrope.data.text.corpora import Record
 from isotrope.data.text.mixture import Drawn
 from isotrope.data.text.tokens import StoreReport, TokenStore, TooFewRecords, joined
 
@@ -55,7 +55,7 @@ class StreamedBatches:
     def __init__(
         self,
         folder: Path,
-        records: Callable[[], Iterator[Record]],
+        records: Callable[[], Iterable[Record]],
         build: Callable[[Path, Iterable[Record]], TokenStore],
         *,
         size: int,

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.lines import check_file, is_folder, lines, place, quoted
-from isotrope.data.tables import TABLE_READERS, cell_text, named, plain_suffix
+from isotrope.data.rows import cell_text
+from isotrope.data.schemas import read
 
 __all__ = ["COLUMNS", "TASKS", "Subset", "load_sts", "load_sts_file"]
 
@@ -188,12 +189,12 @@ def _source(folder: Path, task: str, name: str) -> _Source:
 def load_sts_file(path: Path | str) -> Subset:
     """Load one file of scored pairs.
 
-    ``.tsv`` or ``.txt``: ``score<TAB>sentence1<TAB>sentence2`` without quoting, a header line with
-    these names allowed; ``.csv``, ``.jsonl``, ``.parquet``: columns score, sentence1, sentence2;
-    each may end in ``.gz``. A file called train, dev or test has that split.
+    A table with the columns ``sentence1``, ``sentence2`` and ``score`` (or other usual names,
+    see :mod:`isotrope.data.schemas`), or tab-separated lines of a score and two sentences without
+    header. A file called train, dev or test has that split.
 
     Raises:
-        InputError: the file cannot be read, or a row is not a scored pair.
+        InputError: The file cannot be read, or a row is not a scored pair.
     """
     path = Path(path)
     check_file(path)
@@ -230,28 +231,17 @@ def _load(
 
 
 def _rows(path: Path) -> Rows:
-    """Yield the rows of a table, blank lines left out."""
-    suffix = plain_suffix(path)
-    if suffix in TABLE_READERS:
-        for line, cells in TABLE_READERS[suffix](path, named(COLUMNS)):
-            if any(cell not in (None, "") for cell in cells):
-                yield line, *cells
-    elif suffix in (".tsv", ".txt"):
-        for line, text in lines(path):
-            cells = tuple(text.split("\t"))
-            if not text.strip() or (line == 1 and cells == COLUMNS):
-                continue
-            if len(cells) != len(COLUMNS):
-                raise InputError(
-                    f"{place(path, line)}: {len(cells)} tab-separated fields where 3 are needed: "
-                    "score<TAB>sentence1<TAB>sentence2"
-                )
-            yield line, *cells
-    else:
-        raise InputError(
-            f"{place(path)}: unknown kind of file {suffix!r} for scored pairs; "
-            f"known are .tsv, .txt, {', '.join(TABLE_READERS)}, and each of them with .gz"
-        )
+    """Yield the rows of a table of scored pairs."""
+    reading = read([path], scored=True)
+    for record in reading:
+        if reading.kind != "scored pairs" or not record.scores:
+            raise InputError(
+                f"{place(path, record.line)}: no scored pair; a row is a score and two sentences, "
+                "or has columns score, sentence1 and sentence2"
+            )
+        yield record.line, record.scores[0], *record.texts
+    if reading.left:
+        raise InputError(f"{place(path)}: an empty sentence; {reading.left_out}")
 
 
 def _year_rows(path: Path) -> Rows:

@@ -9,8 +9,9 @@ A store is a folder:
 - ``groups.bin``: uint64 for each text, equal for near-identical texts (see
   :func:`isotrope.data.text.repeats.near_identical`);
 - ``rows.bin``: int64 (records x columns), the texts of each record that is trained on, in file
-  order; an adjacent text is stored once although it is in two records; where records have groups,
-  one more column with a hash of the group;
+  order: one text, two, or two with the first hard negative and the number of hard negatives; an
+  adjacent text is stored once although it is in two records; where records have groups, one more
+  column with a hash of the group;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
 - ``holdout-groups.bin``: int64 for each of them, the hash of its group, where records have groups;
 - ``manifest.json``: what the rest is, with a digest of each file, written last.
@@ -32,7 +33,7 @@ from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.data.lines import place
-from isotrope.data.text.corpora import Record
+from isotrope.data.schemas import Reading, Record
 from isotrope.data.text.repeats import (
     CHUNK,
     group_mark,
@@ -48,7 +49,8 @@ __all__ = ["StoreReport", "TokenStore", "Tokenize", "TooFewRecords", "build", "j
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]
 
-_FORMAT = 1
+_FORMAT = 2
+_WIDTHS = {1: 1, 2: 2, 3: 4}  # columns of rows.bin, by the columns of a record
 # removed when complete
 _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
 _HELD_GROUPS = "holdout-groups.bin"
@@ -62,7 +64,7 @@ class StoreReport:
 
     Attributes:
         views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
-        columns: texts of a record: 1 (dropout), 2, or 3 (with hard negatives).
+        columns: columns of a record: 1 (dropout), 2, or 3 (with any number of hard negatives).
         kept: records that are trained on.
         records: records formed, duplicates and held-out ones included.
         duplicates_dropped: exact repetitions of an earlier record.
@@ -77,7 +79,7 @@ class StoreReport:
         grouped: whether records have groups of their own.
         groups_dropped: repetitions of an earlier record that have another group, which is dropped
             with them.
-        without_negative: records of ``empty_skipped`` in which the hard negative alone is empty.
+        understood: what the reader understood of the data, in one line.
     """
 
     views: str
@@ -95,7 +97,7 @@ class StoreReport:
     fingerprint: str
     grouped: bool = False
     groups_dropped: int = 0
-    without_negative: int = 0
+    understood: str = ""
 
 
 class TooFewRecords(InputError):
@@ -113,7 +115,7 @@ def joined(reports: Sequence[StoreReport]) -> StoreReport:
         return first
     counts = (
         "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
-        "groups_dropped without_negative"
+        "groups_dropped"
     )
     totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
     return replace(
@@ -133,7 +135,7 @@ class TokenStore:
 
     Attributes:
         folder: where it lies.
-        columns: texts of a record, 1 to 3.
+        columns: columns of a record, 1 to 3; the third holds any number of hard negatives.
         report: what the first pass found.
     """
 
@@ -142,7 +144,7 @@ class TokenStore:
         self._tokens = _mapped(folder / "tokens.bin", dtype, (report.tokens,))
         self._offsets = _mapped(folder / "offsets.bin", "int64", (report.texts + 1,))
         self._groups = _mapped(folder / "groups.bin", "uint64", (report.texts,))
-        width = report.columns + report.grouped
+        width = _WIDTHS[report.columns] + report.grouped
         self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, width))
         self._held_out_groups = (
             _mapped(folder / _HELD_GROUPS, "int64", (report.held_out,))
@@ -184,19 +186,38 @@ class TokenStore:
         return TokenStore.open, (self.folder,)
 
     def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
-        """Return the token ids of one column of the given records, as views of the mapped file."""
-        texts = self._rows[indices, column]
+        """Return the token ids of one column of the given records, as views of the mapped file.
+
+        The third column has the hard negatives of all records, see :meth:`owners`.
+        """
+        texts = self._texts_of(indices, column)
         starts, ends = self._offsets[texts].tolist(), self._offsets[texts + 1].tolist()
         return [self._tokens[start:end] for start, end in zip(starts, ends, strict=True)]
 
     def groups(self, indices: Indices, column: int) -> NDArray[np.uint64]:
-        """Return one hash per record, equal for near-identical texts of that column."""
-        groups: NDArray[np.uint64] = self._groups[self._rows[indices, column]]
+        """Return one hash per text of that column, equal for near-identical texts."""
+        groups: NDArray[np.uint64] = self._groups[self._texts_of(indices, column)]
         return groups
+
+    def owners(self, indices: Indices) -> NDArray[np.int64]:
+        """Return for each hard negative which of the given records it belongs to."""
+        return np.repeat(np.arange(len(indices)), self._rows[indices, 3])
+
+    def _texts_of(self, indices: Indices, column: int) -> NDArray[np.int64]:
+        if column < 2:
+            return np.asarray(self._rows[indices, column])
+        first, count = self._rows[indices, 2], self._rows[indices, 3]
+        within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
+        return np.asarray(np.repeat(first, count) + within)
 
     def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
         """Return one hash per record, equal for records of a group; none if there are no groups."""
         return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
+
+    @property
+    def one_group(self) -> bool:
+        """Whether all records are of one group, so that none is a negative of another."""
+        return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
 
     def held_out(self) -> Iterator[tuple[str, ...]]:
         """Yield the texts of the records never trained on, in file order, without prompts."""
@@ -256,7 +277,7 @@ def build(
 
     Args:
         folder: where the store will lie; it appears when it is complete.
-        records: records from :func:`isotrope.data.text.corpora.read`.
+        records: records from :func:`isotrope.data.schemas.read`.
         tokenize: (texts, max_length) to (ids with special tokens, number of texts cut).
         vocabulary: number of token ids; up to 65,536 they take two bytes each.
         max_length: tokens of a text, special tokens included.
@@ -281,14 +302,15 @@ def build(
     if first is None:
         raise InputError(f"{_TOO_FEW}; found 0 (of 0: 0 read); {_MORE}")
     former = Former(resolve(views, first), holdout, seed)
-    columns = 2 if former.views == "adjacent" else len(first.texts)
+    grouped = grouped or bool(first.group)
     dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
     with atomic_replace(folder) as temporary:
         temporary.mkdir()
         with _Writer(temporary, tokenize, max_length, dtype, prompts, grouped) as writer:
+            writer.pairs = former.views == "pairs"
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
-        report = asdict(_finish(temporary, columns, former, writer))
+        report = asdict(_finish(temporary, former, writer, records))
         digests = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
         manifest = {"format": _FORMAT, "dtype": dtype, "report": report, "digests": digests}
         (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
@@ -324,7 +346,8 @@ class _Writer:
         self.grouped = grouped
         self.tokenize, self.max_length, self.dtype = tokenize, max_length, dtype
         self.prompts = prompts
-        self.records = self.texts = self.tokens = self.truncated = 0
+        self.records = self.texts = self.tokens = self.truncated = self.negatives = 0
+        self.pairs = False
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
             name: self._open.enter_context((folder / name).open("wb"))
@@ -351,12 +374,15 @@ class _Writer:
         self.records += 1
         self._hashes.append(hash64("\0".join(record.texts).encode()))
         if record.held:
-            row: tuple[int, ...] = (-1,) * len(record.texts)
+            row: tuple[int, ...] = (-1,) * (4 if self.pairs else len(record.texts))
             self._files[_HELD].write(json.dumps(record.texts).encode() + b"\n")
         elif record.continues and self.prompts[0] == self.prompts[1]:
             row = (self.texts - 1, self._add_text(record.texts[1], 1))
         else:
             row = tuple(self._add_text(t, c) for c, t in enumerate(record.texts))
+            if self.pairs:
+                row = (*row[:2], row[1] + 1, len(row) - 2)
+                self.negatives += len(record.texts) - 2
         if self.grouped:
             row += (group_mark(record.group, record.texts[0]) >> 1,)  # fits into an int64
             grouped = "\0".join((*record.texts, record.group)).encode()
@@ -394,10 +420,17 @@ class _Writer:
         self._files[name].write(array.tobytes())
 
 
-def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> StoreReport:
+def _finish(
+    folder: Path, former: Former, writer: _Writer, records: Iterable[Record]
+) -> StoreReport:
     """Write rows.bin and holdout.jsonl without repetitions, and remove the working files."""
     hashes, rows, held_all = folder / _HASHES, folder / _ROWS, folder / _HELD
-    repeated_file, width = folder / "repeated.all", columns + writer.grouped
+    columns = 1 if former.views == "dropout" else 3 if writer.negatives else 2
+    written = 4 if writer.pairs else columns  # of a row of rows.all, without its group
+    repeated_file, width = folder / "repeated.all", written + writer.grouped
+    chosen = [*range(_WIDTHS[columns]), *range(written, width)]
+    reading = records if isinstance(records, Reading) else None
+    empty_rows = 0 if reading is None else reading.left.total()
     mark_repeated(hashes, repeated_file, writer.records)
     fingerprint = hashlib.blake2b(digest_size=8)
     kept = held_out = duplicates = 0
@@ -412,27 +445,27 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
             repeated = read_part(repeated_file, np.uint8, start, CHUNK) == 1
             chunk = read_part(rows, np.int64, start * width, CHUNK * width)
             chunk = chunk.reshape(-1, width)
-            fingerprint.update(chunk[:, columns:].tobytes())
+            fingerprint.update(chunk[:, written:].tobytes())
             held = chunk[:, 0] < 0
             # the marks come first: zip must not take a line that belongs to the next chunk
             for again, line in zip(repeated[held], held_lines, strict=False):
                 held_file.write(b"" if again else line)
-            held_groups.write(chunk[held & ~repeated, columns:].tobytes())  # none: no column
-            texts = chunk[:, :columns]
+            held_groups.write(chunk[held & ~repeated, written:].tobytes())  # none: no column
+            texts = chunk[:, :written]
             empty = ~repeated & ~_have_tokens(folder / "offsets.bin", texts, held)
             keep = ~repeated & ~held & ~empty
-            kept_rows.write(chunk[keep].tobytes())
+            kept_rows.write(chunk[keep][:, chosen].tobytes())
             kept += int(keep.sum())
             held_out += int((held & ~repeated).sum())
             duplicates += int(repeated.sum())
-            former.empty += int(empty.sum())
+            empty_rows += int(empty.sum())
     report = StoreReport(
         views=former.views,
         columns=columns,
         kept=kept,
         records=writer.records,
         duplicates_dropped=duplicates,
-        empty_skipped=former.empty,
+        empty_skipped=empty_rows,
         held_out=held_out,
         neighbours_dropped=former.neighbours,
         texts=writer.texts,
@@ -442,17 +475,25 @@ def _finish(folder: Path, columns: int, former: Former, writer: _Writer) -> Stor
         fingerprint=fingerprint.hexdigest(),
         grouped=writer.grouped,
         groups_dropped=_groups_dropped(folder, repeated_file) if writer.grouped else 0,
-        without_negative=former.without_negative,
+        understood="" if reading is None else str(reading),
     )
-    if kept < 2:
-        found = f"{duplicates} repeated, {held_out} held out, {former.empty} empty"
-        raise TooFewRecords(
-            f"{_TOO_FEW}; found {kept} (of {writer.records}: {found}); {_MORE}", report
-        )
+    _check_enough(report)
     unused = [] if writer.grouped else [folder / _HELD_GROUPS]
     for path in (hashes, rows, folder / _GROUPED, held_all, repeated_file, *unused):
         path.unlink()
     return report
+
+
+def _check_enough(report: StoreReport) -> None:
+    """Refuse fewer than two records to train on."""
+    if report.kept < 2:
+        found = (
+            f"{report.duplicates_dropped} repeated, {report.held_out} held out, "
+            f"{report.empty_skipped} empty"
+        )
+        raise TooFewRecords(
+            f"{_TOO_FEW}; found {report.kept} (of {report.records}: {found}); {_MORE}", report
+        )
 
 
 def _groups_dropped(folder: Path, repeated: Path) -> int:
@@ -475,7 +516,11 @@ def _have_tokens(
     if held.all():
         return held
     # records are in the order of their texts, so those of a chunk lie side by side
-    first, last = int(rows[~held].min()), int(rows[~held].max())
-    has = np.diff(read_part(offsets, np.int64, first, last - first + 2)) > 0
-    complete: NDArray[np.bool_] = np.all(has[np.where(held[:, None], 0, rows - first)], axis=1)
+    first = rows[:, 0]
+    last = first + rows[:, 3] + 1 if rows.shape[1] == 4 else rows[:, -1]
+    start, end = int(first[~held].min()), int(last[~held].max())
+    lacking = np.diff(read_part(offsets, np.int64, start, end - start + 2)) == 0
+    before = np.concatenate([[0], np.cumsum(lacking)])
+    texts = np.where(held[:, None], start, np.stack([first, last], axis=1)) - start
+    complete: NDArray[np.bool_] = before[texts[:, 1] + 1] == before[texts[:, 0]]
     return held | complete

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from isotrope.core.errors import InputError
 from isotrope.data.lines import place
-from isotrope.data.text.corpora import Record
+from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import hash64, near_identical
 
 __all__ = ["Formed", "Former", "Views", "ViewsName", "resolve"]
@@ -22,7 +22,7 @@ class Formed(NamedTuple):
     """A record as it is trained on or held out.
 
     Attributes:
-        texts: anchor, then positive and hard negative if it has them.
+        texts: anchor, then positive and hard negatives if it has them.
         held: whether it is never trained on.
         continues: whether its anchor is the positive of the training record before.
         group: of the record, empty if it has none.
@@ -45,7 +45,7 @@ def resolve(views: ViewsName, first: Record) -> Views:
         return "dropout" if single else "pairs"
     if single and views == "pairs":
         raise InputError(
-            f"{place(first.path, first.line)}: views 'pairs' need two or three texts in a record, "
+            f"{place(first.path, first.line)}: views 'pairs' need two or more texts in a record, "
             "found one; use `--views dropout` or `--views adjacent`"
         )
     if not single and views != "pairs":
@@ -67,8 +67,6 @@ class Former:
         views: see the module.
         holdout: share that is never trained on.
         seed: the seed of the choice.
-        empty: records left out so far because a text is empty.
-        without_negative: those of them in which nothing but the hard negative is.
         neighbours: adjacent pairs left out so far because they share a text with a held-out pair,
             or may: the text before the first is not known where that does not open a document.
     """
@@ -76,25 +74,16 @@ class Former:
     views: Views
     holdout: float
     seed: int
-    empty: int = 0
-    without_negative: int = 0
     neighbours: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
         """Yield the formed and the held-out records, in the order of ``records``."""
-        complete = (record for record in records if self._complete(record))
         chosen = self._chooser()
         if self.views == "adjacent":
-            yield from self._adjacent(complete, chosen)
+            yield from self._adjacent(records, chosen)
         else:
-            for record in complete:
+            for record in records:
                 yield Formed(record.texts, chosen(record.texts[0]), group=record.group)
-
-    def _complete(self, record: Record) -> bool:
-        complete = all(record.texts)
-        self.empty += not complete
-        self.without_negative += not complete and len(record.texts) == 3 and all(record.texts[:2])
-        return complete
 
     def _chooser(self) -> Callable[[str], bool]:
         """Return the test of whether a record with this anchor is held out."""

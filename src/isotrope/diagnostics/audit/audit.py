@@ -58,7 +58,7 @@ def audit_texts(
     chosen = checked_objective(objective, objective_settings)
     metric = None if dev in (None, "auto") else dev_metric_of_file(Path(str(dev)))
     rows = read_rows(data, columns=columns, groups=groups, views=views)
-    check_negatives(chosen, len(rows.texts[0]), rows.name)
+    check_negatives(chosen, rows.columns, rows.name)
     if mine and rows.views == "dropout":
         raise InputError("hard negatives are of pairs; these are single texts: leave mine out")
     if not isinstance(encoder, SentenceEncoder):

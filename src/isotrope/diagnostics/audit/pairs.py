@@ -124,7 +124,7 @@ def _outlying(lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _other_scripts(texts: Sequence[tuple[str, ...]]) -> NDArray[np.bool_]:
     """Return which rows have a text in a script that few texts of its column have."""
     other = np.zeros(len(texts), dtype=bool)
-    for column in zip(*texts, strict=True):
+    for column in zip(*(record[:2] for record in texts), strict=True):
         scripts = np.array([_script(text) for text in column])
         names, counts = np.unique(scripts[scripts != ""], return_counts=True)
         other |= np.isin(scripts, names[counts < _FEW * counts.sum()])

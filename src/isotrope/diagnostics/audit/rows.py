@@ -10,6 +10,7 @@ training does not push them apart, and nothing here counts a push between them.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
+from isotrope.data.schemas import Reading, Record
+from isotrope.data.sources import is_in_memory, read_all
+from isotrope.data.table import is_saved
 from isotrope.data.text.batches import joined_groups, unseen
-from isotrope.data.text.corpora import Record, read
-from isotrope.data.text.in_memory import is_in_memory, text_records
 from isotrope.data.text.repeats import group_mark, hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
@@ -37,13 +39,13 @@ class PairedRows:
     """The records of a file, as training pairs them.
 
     Attributes:
-        texts: n records: (text,), (anchor, positive) or (anchor, positive, hard negative).
+        texts: n records: (text,), or (anchor, positive, hard negatives ...).
         lines: int64 (n), the line of each in the file, from 1.
         views: how a positive is made: ``dropout``, ``adjacent`` or ``pairs``.
         name: the name of the file.
         empty: records left out because a text is empty.
-        marks: uint64 (n x texts of a record), equal for texts that differ in case and punctuation
-            only.
+        marks: uint64 (n x columns), equal for texts that differ in case and punctuation only; the
+            third column is of all hard negatives together.
         grouped: uint64 (n), equal for rows of a group of their own; a row without one has the mark
             of its anchor.
     """
@@ -59,6 +61,11 @@ class PairedRows:
     def __len__(self) -> int:
         return len(self.texts)
 
+    @property
+    def columns(self) -> int:
+        """1 for single texts, 2 for pairs, 3 where a pair has hard negatives."""
+        return int(self.marks.shape[1])
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -68,9 +75,11 @@ class Embedded:
         anchors: n x d, raw.
         positives: n x d, raw.
         groups: int64 (n), equal for rows that are not negatives of each other.
-        negatives: n x d, raw, a hard negative of each row; None where the rows have none.
-        text_marks: uint64 (2 x n x 3), equal for texts that are near-identical, and for texts
-            that are equal as they are cut; None keeps every hard negative in its batch.
+        negatives: q x d, raw, the hard negatives of all rows; None where the rows have none.
+        owners: int64 (q), the row of each hard negative.
+        marks: uint64 (2 x n x 2), of anchors and positives, and (2 x q), of hard negatives: equal
+            for texts that are near-identical, and for texts that are equal as they are cut; None
+            keeps every hard negative in its batch.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -80,7 +89,8 @@ class Embedded:
     positives: Tensor
     groups: Tensor
     negatives: Tensor | None = field(default=None, kw_only=True)
-    text_marks: NDArray[np.uint64] | None = field(default=None, kw_only=True)
+    owners: NDArray[np.int64] | None = field(default=None, kw_only=True)
+    marks: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         if len(self.anchors) < 2:
@@ -92,7 +102,7 @@ class Embedded:
             broken = (~rows.isfinite()).any(dim=1).nonzero().flatten()
             if len(broken):
                 raise InputError(
-                    f"the {name} of row {int(broken[0])} has an embedding that is not finite (NaN "
+                    f"{name} {int(broken[0])} has an embedding that is not finite (NaN "
                     "or infinite): the weights of the encoder are broken; take another"
                 )
 
@@ -106,12 +116,15 @@ class Embedded:
         """
         negatives = None
         if self.negatives is not None:
-            hard = rows
-            if self.text_marks is not None:
-                marks = self.text_marks[:, rows.numpy()].transpose(0, 2, 1)
-                new = np.all([unseen(own, [a, p]) for a, p, own in marks], axis=0)
-                hard = rows[torch.from_numpy(new)]
-            negatives = self.negatives[hard] if len(hard) else None
+            drawn = rows.numpy()
+            owners = np.arange(len(self)) if self.owners is None else self.owners
+            hard = np.concatenate([np.flatnonzero(owners == row) for row in drawn])
+            if self.marks is not None:
+                own = self.marks[1][:, hard]
+                pairs = self.marks[0][:, drawn].transpose(0, 2, 1)
+                new = [unseen(m, list(others)) for m, others in zip(own, pairs, strict=True)]
+                hard = hard[np.all(new, axis=0)]
+            negatives = self.negatives[torch.from_numpy(hard)] if len(hard) else None
         return Views(self.anchors[rows], self.positives[rows], negatives, groups=self.groups[rows])
 
 
@@ -121,7 +134,7 @@ class EmbeddedTexts(Embedded):
 
     Attributes:
         cut: n booleans, whether a text of the row has more tokens than training reads.
-        lengths: int64 (n x texts of a row), tokens of its texts, cut or not.
+        lengths: int64 (n x 1 or 2), tokens of the anchor and the positive, cut or not.
     """
 
     cut: NDArray[np.bool_]
@@ -146,46 +159,42 @@ def read_rows(
     Raises:
         InputError: anything wrong with the data; fewer than two rows; a folder.
     """
-    if is_in_memory(data):
-        if groups is not None:
-            raise InputError(
-                f"groups {groups}: an audit reads groups from a file; write the data to one"
-            )
-        name, records = "the data", _in_memory(data, columns or ())
-    else:
+    name = "the data"
+    if not is_in_memory(data):
         path = Path(str(data))
-        if path.is_dir():
+        if path.is_dir() and not is_saved(path):
             raise InputError(
                 f"{path} is a folder; give one file: rows are named by their lines (a folder of "
                 "pictures is for isotrope.audit_images)"
             )
-        name, records = path.name, read([path], columns=columns, groups=groups)
-    return pair_rows(records, name=name, views=views)
+        name = path.name
+    return pair_rows(read_all(data, columns or (), groups), name=name, views=views)
 
 
 def pair_rows(
-    records: Iterator[Record],
+    reading: Reading,
     *,
     name: str,
     views: ViewsName = "auto",
+    read: int | None = None,
     most: int | None = None,
     seed: int = 0,
 ) -> PairedRows:
     """Pair records as training pairs them.
 
     Args:
-        records: of one file, in its order.
+        reading: of one file, in its order.
         name: of the file.
         views: how a positive is made, as in training.
+        read: how many records are read; None for all.
         most: how many rows, drawn among all of them; None for all.
         seed: of the draw.
 
     Raises:
         InputError: anything wrong with the records; fewer than two rows.
     """
-    first = next(records, None)
-    if first is None:
-        raise InputError(f"{name} holds no text; give at least two records")
+    records = islice(reading, read)
+    first = next(records)
     former, draw = Former(resolve(views, first), holdout=0.0, seed=0), np.random.default_rng(seed)
     texts: list[tuple[str, ...]] = []
     lines: list[int] = []
@@ -203,14 +212,21 @@ def pair_rows(
         raise InputError(
             f"{name}: {len(texts)} row with text is too few to compare; give at least 2"
         )
-    marks = [[hash64(near_identical(text)) for text in record] for record in texts]
+    with_hard = any(len(record) > 2 for record in texts)
+    marks = [
+        [
+            *(hash64(near_identical(text)) for text in record[:2]),
+            *([hash64(b"\0".join(map(near_identical, record[2:])))] if with_hard else []),
+        ]
+        for record in texts
+    ]
     grouped = [group_mark(group, own[0]) for group, own in zip(groups, texts, strict=True)]
     return PairedRows(
         texts,
         np.array(lines),
         former.views,
         name,
-        former.empty,
+        reading.left.total(),
         np.array(marks, np.uint64),
         np.array(grouped, np.uint64),
     )
@@ -241,40 +257,50 @@ def embed_rows(
     encoder.check_prompts(*prompts)
     limit = min(encoder.max_length, max_length)
     # encode() puts the encoder's own prompt there itself
-    columns = [[encoder.prompt + text for text in c] for c in _prompted(rows, prompts)]
+    texts, owners = _prompted(rows, prompts)
+    columns = [[encoder.prompt + text for text in c] for c in texts]
     ids = [encoder.tokenize(column, encoder.max_length)[0] for column in columns]
-    lengths = np.array([[len(row) for row in column] for column in ids]).T
+    counts = [np.array([len(row) for row in column]) for column in ids]
+    lengths = np.stack(counts[:2], axis=1)
+    cut = np.asarray((lengths > limit).any(axis=1))
     if rows.views == "dropout":
         views = _with_dropout(encoder, encoder.tokenize(columns[0], limit)[0], seed)
     else:
         views = [
             torch.from_numpy(encoder.encode(column, max_length=limit, progress=progress))
-            for column in _prompted(rows, prompts)
+            for column in texts
         ]
     groups = torch.from_numpy(joined_groups(np.column_stack([rows.marks[:, :2], rows.grouped])))
-    cut = np.asarray((lengths > limit).any(axis=1))
     hard: dict[str, Any] = {}
-    if len(views) > 2:
+    if len(texts) > 2:
+        cut[owners[counts[2] > limit]] = True
         inputs = [
-            [hash64(str(row).encode()) for row in encoder.tokenize(c, limit)[0]] for c in columns
+            np.array(
+                [hash64(str(row).encode()) for row in encoder.tokenize(c, limit)[0]], np.uint64
+            )
+            for c in columns
         ]
+        own = np.array([hash64(near_identical(t)) for r in rows.texts for t in r[2:]], np.uint64)
+        pairs = np.stack([rows.marks[:, :2], np.stack(inputs[:2], axis=1)])
         hard = {
             "negatives": views[2],
-            "text_marks": np.stack([rows.marks, np.array(inputs, np.uint64).T]),
+            "owners": owners,
+            "marks": (pairs, np.stack([own, inputs[2]])),
         }
     return EmbeddedTexts(views[0], views[1], groups, cut, lengths, **hard)
 
 
-def _prompted(rows: PairedRows, prompts: tuple[str, str]) -> list[list[str]]:
-    """Return the anchors, and the positives and hard negatives where they are texts."""
-    columns = enumerate(zip(*rows.texts, strict=True))
-    return [[prompts[min(number, 1)] + text for text in column] for number, column in columns]
-
-
-def _in_memory(data: object, columns: Sequence[str]) -> Iterator[Record]:
-    for number, record in enumerate(text_records(data, columns), start=1):
-        texts = tuple((text or "").strip() for text in record)
-        yield Record(texts, Path("the data"), number, opens=number == 1)
+def _prompted(
+    rows: PairedRows, prompts: tuple[str, str]
+) -> tuple[list[list[str]], NDArray[np.int64]]:
+    """Return anchors, positives and hard negatives where they are texts, and whose these are."""
+    columns = [[prompts[0] + record[0] for record in rows.texts]]
+    if len(rows.texts[0]) > 1:
+        columns.append([prompts[1] + record[1] for record in rows.texts])
+    if rows.columns > 2:
+        columns.append([prompts[1] + text for record in rows.texts for text in record[2:]])
+    counts = [len(record) - 2 for record in rows.texts]
+    return columns, np.repeat(np.arange(len(rows)), np.maximum(counts, 0))
 
 
 class _Remembered:

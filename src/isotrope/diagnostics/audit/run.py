@@ -55,16 +55,16 @@ def check_negatives(objective: Objective, columns: int, name: str = "the file") 
 
     Args:
         objective: to train with.
-        columns: texts of a record.
-        name: of the data.
+        columns: 3 where records have hard negatives.
+        name: The name of the data.
 
     Raises:
-        InputError: a hard negative in each record, and an objective that takes none.
+        InputError: Records have hard negatives, and the objective takes none.
     """
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
-            f"objective {objective.name} takes no hard negatives, but {name} has a third column: "
-            "remove it, or choose infonce"
+            f"objective {objective.name} takes no hard negatives, but {name} has them; name two "
+            "columns, or choose infonce"
         )
 
 

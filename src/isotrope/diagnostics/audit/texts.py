@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.data.text.in_memory import record_line
+from isotrope.data.sources import record_line
 from isotrope.diagnostics.audit.mining import Mined
 from isotrope.diagnostics.audit.result import Audit, AuditTable
 from isotrope.diagnostics.audit.rows import PairedRows
@@ -73,8 +73,8 @@ class TextAudit(Audit):
     def title(self) -> str:
         """What was audited, in a line."""
         what = "texts" if self.rows.views == "dropout" else "pairs"
-        if len(self.rows.texts[0]) > 2:
-            what += " with a hard negative each"
+        if self.rows.columns > 2:
+            what += " with hard negatives"
         return (
             f"{len(self.rows):,} {what} of {self.rows.name}, {self.encoder}, "
             f"{self.objective.name}, batches of {self.batch_size}"

@@ -362,7 +362,10 @@ class ImageTask(TrainingTask):
         tested = (
             "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
         )
-        skipped = f", {len(images.skipped):,} unreadable files skipped" if images.skipped else ""
+        skipped = ""
+        if images.skipped:
+            names = ", ".join(images.skipped[:3]) + (" ..." if len(images.skipped) > 3 else "")
+            skipped = f", {len(images.skipped):,} unreadable files skipped ({names})"
         say(hardware(self.settings))
         say(
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
@@ -412,6 +415,7 @@ class ImageTask(TrainingTask):
                 "test": None if images.test is None else len(images.test.images),
                 "side": images.side,
                 "skipped": len(images.skipped),
+                "skipped_files": list(images.skipped[:100]),
                 "replaced": len(images.replaced),
             },
         }

@@ -1,0 +1,113 @@
+"""The files that a user names: those of folders, and which split their names say that they are."""
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from isotrope.core.errors import InputError
+from isotrope.data.lines import is_folder, place
+from isotrope.data.table import SUFFIXES, check_kind, is_hub_name, is_saved, plain_suffix
+
+__all__ = ["TRAIN", "corpus_files", "files_of", "named_split", "other_splits"]
+
+TRAIN = "train"
+# as datasets has it
+_WORDS = {
+    TRAIN: ("train", "training"),
+    "test": ("test", "testing", "eval", "evaluation"),
+    "validation": ("validation", "valid", "dev", "val"),
+}
+
+
+def named_split(path: Path, folder: Path) -> str | None:
+    """Return ``train``, ``test`` or ``validation``; None if no word says it.
+
+    Args:
+        path: the path of a file below the folder, in folders or with a name of several words.
+        folder: the folder, whose own name is not considered.
+    """
+    words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
+    return next((split for split, names in _WORDS.items() if words & set(names)), None)
+
+
+def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
+    """Return the files that ``paths`` name; for a folder its readable files, sorted.
+
+    Folders are searched to any depth, following symbolic links, each folder once. Hidden files and
+    empty files are ignored. A saved dataset is one source.
+
+    Raises:
+        InputError: A file does not exist or is of unknown kind, or a folder has no readable file.
+    """
+    return files_of(paths)[0]
+
+
+def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
+    """Return the files to read, and those of folders that are not read."""
+    files: list[Path] = []
+    others: list[Path] = []
+    for path in map(Path, paths):
+        if is_hub_name(path) or is_saved(path):
+            files.append(path)
+        elif is_folder(path):
+            read, left = _folder_files(path)
+            files += read
+            others += left
+        else:
+            check_kind(path)
+            files.append(path)
+    return files, others
+
+
+def other_splits(paths: Sequence[Path | str]) -> list[Path]:
+    """Return the files that are read of folders although a name calls them a test or a dev part.
+
+    None are where no other name says that its file is to train on.
+    """
+    found: list[Path] = []
+    for folder in map(Path, paths):
+        if not is_hub_name(folder) and is_folder(folder) and not is_saved(folder):
+            splits = {path: named_split(path, folder) for path in _folder_files(folder)[0]}
+            if TRAIN in splits.values():
+                found += [path for path, split in splits.items() if split not in (None, TRAIN)]
+    return found
+
+
+def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
+    visited: set[tuple[int, int]] = set()
+    files: list[Path] = []
+    others: list[Path] = []
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unreadable):
+        status = Path(root).stat()
+        if (status.st_dev, status.st_ino) in visited:  # a loop of symbolic links
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for path in (Path(root, name) for name in names if not name.startswith(".")):
+            # a broken link is kept: reading it raises an error that names it
+            if plain_suffix(path) not in SUFFIXES:
+                others.append(path)
+            elif not (path.is_file() and not path.stat().st_size):
+                files.append(path)
+    if not files:
+        raise InputError(
+            f"{place(folder)}: no file with text in this folder; known kinds are "
+            f"{', '.join(SUFFIXES)}"
+        )
+    read = _to_train_on(files, folder)
+    others += [path for path in files if path not in read]
+    return sorted(read, key=lambda path: path.parts), others
+
+
+def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
+    """Leave out the other splits of a dataset in parquet files, named as on the hub."""
+    splits = {path: named_split(path, folder) for path in files if path.suffix == ".parquet"}
+    if TRAIN not in splits.values():
+        return list(files)
+    return [path for path in files if splits.get(path) in (None, TRAIN)]
+
+
+def _unreadable(error: OSError) -> None:
+    raise InputError(f"{place(Path(error.filename))}: cannot be read ({error.strerror})") from error

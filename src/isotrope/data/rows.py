@@ -1,0 +1,104 @@
+"""Rows of a table as a source gives them, and cells as text, marks and numbers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.data.lines import MAX_CHARACTERS, place, quoted
+
+__all__ = ["HEAD", "Row", "Table", "cell_text", "missing", "whole"]
+
+HEAD = 100
+"""Rows looked at to find out what a table is."""
+
+Row = tuple[int, tuple[Any, ...]]
+"""The line of a row in its file, from 1, and its cells; a blank line has no cells."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose rows can be read.
+
+    Attributes:
+        place: The file, or the name of the source in messages.
+        columns: The names of the columns; ``1``, ``2``, ... where the table has no header.
+        cells: Yields the rows of the given columns; a cell that is not there is None.
+        titled: Whether the names of the columns are the table's own.
+        how: How rows and columns are written, where that was recognised.
+    """
+
+    place: Path
+    columns: tuple[str, ...]
+    cells: Callable[[Sequence[str]], Iterator[Row]]
+    titled: bool = True
+    how: str = ""
+
+    def rows(self, names: Sequence[str]) -> Iterator[Row]:
+        """Yield the rows of the columns of these names.
+
+        Raises:
+            InputError: A column is missing or occurs twice, or a row cannot be read.
+        """
+        for name in names:
+            if self.columns.count(name) != 1:
+                problem = "no column" if name not in self.columns else "more than one column"
+                near = nearest(name, self.columns) if name not in self.columns else ""
+                raise InputError(
+                    f"{place(self.place)}: {problem} {name!r}{near}; "
+                    f"found {', '.join(map(repr, self.columns)) or 'none'}"
+                )
+        return self.cells(names)
+
+    def head(self, names: Sequence[str] | None = None) -> list[tuple[Any, ...]]:
+        """Return the cells of the first rows, blank lines left out."""
+        rows = islice(self.cells(self.columns if names is None else names), HEAD)
+        return [cells for _, cells in rows if cells]
+
+
+def missing(value: object) -> bool:
+    """Return whether a cell has no value: None, NaN, or the NA and NaT of pandas."""
+    if isinstance(value, float):
+        return value != value
+    return value is None or type(value).__name__ in ("NAType", "NaTType")
+
+
+def whole(value: object) -> int | None:
+    """Return a whole number, also one that is written as a float; None for anything else.
+
+    >>> whole(1), whole(1.0), whole(1.5), whole(True), whole("1")
+    (1, 1, None, None, None)
+    """
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else None
+    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
+def cell_text(value: object, path: Path, line: int, column: str) -> str:
+    """Return a cell as stripped text; a missing value (null, NaN) is an empty text.
+
+    Raises:
+        InputError: The cell is not text, is too long, or cannot be written as UTF-8.
+    """
+    if missing(value):
+        return ""
+    if not isinstance(value, str):
+        raise InputError(
+            f"{place(path, line)}: column {column!r} holds {quoted(value)} "
+            f"({type(value).__name__}), not text; choose a column of text"
+        )
+    if len(value) > MAX_CHARACTERS:
+        raise InputError(
+            f"{place(path, line)}: column {column!r} is longer than {MAX_CHARACTERS:,} "
+            "characters; break the text into sentences or passages"
+        )
+    # JSON escapes can spell both: "\u0000" and "\ud800", half of a surrogate pair
+    if "\0" in value or value.encode("utf-8", "ignore").decode() != value:
+        raise InputError(
+            f"{place(path, line)}: column {column!r} holds a character that is not text "
+            f"({quoted(value)}); remove it"
+        )
+    return value.strip()

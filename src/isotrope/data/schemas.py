@@ -1,0 +1,492 @@
+"""What the rows of a table mean: single texts, pairs, pairs with negatives, scored or labelled.
+
+The names of the columns decide, else their number:
+
+| form | columns |
+|---|---|
+| pairs, with any number of negatives | ``anchor, positive, negative, negative_1 ...`` |
+| the same, FlagEmbedding | ``query, pos, neg``, lists; ``pos_scores, neg_scores`` |
+| the same, Tevatron | ``query, positive_passages, negative_passages``, of ``title`` and ``text`` |
+| the same, ms-swift | ``messages, positive_messages, negative_messages`` |
+| pairs by other usual names | ``question, answer``; ``query, passage`` ...: :data:`PAIRS` |
+| scored pairs | ``sentence1, sentence2, score`` |
+| labelled texts | ``text, label`` |
+| single texts | ``text`` or ``sentence``, or the only column |
+| without names (.tsv, tuples) | text; anchor, positive, negatives; score and two sentences |
+
+A row with several positives is a record for each. A labelled text has another text of its label as
+its positive and is of the group of its label. Rows without a text are left out and counted; all
+counts are in :class:`Reading`, whose text says on one line what was understood.
+
+Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
+directions, joiners and emoji are left to the tokenizer. White space at the ends is removed; a text
+without visible characters (zero-width spaces, a byte-order mark) counts as empty.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from isotrope.core.errors import InputError
+from isotrope.data.files import files_of
+from isotrope.data.lines import place, visible
+from isotrope.data.rows import Table, cell_text, missing, whole
+from isotrope.data.table import open_table, table_of
+
+__all__ = [
+    "HEADER",
+    "PAIRS",
+    "Form",
+    "Reading",
+    "Record",
+    "form_of",
+    "mark",
+    "read",
+]
+
+PAIRS = (
+    ("anchor", "positive", "negative"),
+    ("query", "pos", "neg"),
+    ("query", "positive_passages", "negative_passages"),
+    ("messages", "positive_messages", "negative_messages"),
+    ("query", "positive", "negative"),
+    ("question", "positive", "negative"),
+    ("query", "pos_doc", "neg_doc"),
+    ("query", "response", "rejected_response"),
+    ("query", "passage", "negative"),
+    ("query", "document", "negative"),
+    ("query", "answer", "negative"),
+    ("question", "answer", "negative"),
+    ("question", "context", "negative"),
+    ("sentence1", "sentence2", "negative"),
+    ("sentence_a", "sentence_b", "negative"),
+    ("text1", "text2", "negative"),
+)
+"""Names of an anchor, its positive and its negatives, which may also end in a number: the first
+names that a table has decide."""
+
+TEXT = ("text", "sentence")
+"""The columns of single texts, the first that is there."""
+
+_SCORED = ("sentence1", "sentence_a", "text1", "messages")  # pairs that may have a score
+_SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label")
+_LABEL = ("label", "labels", "label_text")
+HEADER = frozenset(
+    {*(name for names in PAIRS for name in names), *TEXT, *_SCORE, *_LABEL}
+    | {"id", "idx", "index", "title", "body", "category", "class", "target", "review"}
+    | {"sentiment", "topic", "group", "query_id", "neg_scores", "pos_scores", "scores"}
+    | {f"negative_{i}" for i in range(64)}
+)
+"""Names of columns: a first line of nothing else is a header."""
+
+_WHOLE = re.compile(r"^(-?\d+)\.0+$")  # of a mark: beside missing numbers, 1 is written as 1.0
+
+
+class Record(NamedTuple):
+    """A record of a corpus, and its file and line.
+
+    Attributes:
+        texts: (text,), or (anchor, positive, negatives ...), stripped; any may be empty.
+        path: The file.
+        line: Line number in it, from 1 (of a parquet file the row).
+        opens: Whether a document starts here, because of a new file or a blank line before it.
+        group: The mark of its group or label; empty if there is none.
+        scores: The score of a scored pair, or of the positive and of each negative; or empty.
+    """
+
+    texts: tuple[str, ...]
+    path: Path
+    line: int
+    opens: bool
+    group: str = ""
+    scores: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True)
+class Form:
+    """How a table is read.
+
+    Attributes:
+        kind: ``texts``, ``pairs``, ``scored pairs`` or ``labelled texts``.
+        texts: The columns of the texts: of one text, or of anchor, positive and negatives.
+        scores: The columns of scores.
+        group: The column of groups or labels, or an empty text.
+    """
+
+    kind: str
+    texts: tuple[str, ...]
+    scores: tuple[str, ...] = ()
+    group: str = ""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns that are read."""
+        return (*self.texts, *self.scores, *([self.group] if self.group else ()))
+
+
+def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None) -> Form:
+    """Return how a table is read: by the columns that were chosen, by names, or by their number.
+
+    Raises:
+        InputError: No usual columns, or no names where a column was chosen.
+    """
+    group = groups or ""
+    if chosen := [*columns, *([group] if group else [])]:
+        if not table.titled:
+            raise InputError(
+                f"{place(table.place)}: its columns have no names, so none can be chosen "
+                f"({', '.join(chosen)}); give a table with a header"
+            )
+        table.rows(chosen)
+    if columns:
+        return Form("texts" if len(columns) == 1 else "pairs", tuple(columns), group=group)
+    if not table.titled:
+        return _untitled(table)
+    if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
+        raise InputError(f"{place(table.place)}: more than one column {twice[0]!r}; rename one")
+    names = {name.lower(): name for name in reversed(table.columns) if name != group}
+    score = next((names[name] for name in _SCORE if name in names), "")
+    label = next((names[name] for name in _LABEL if name in names), "")
+    for first, second, other in PAIRS:
+        if first in names and second in names:
+            numbered = re.compile(rf"{other}(s|_?\d+)?")
+            negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
+            texts = (names[first], names[second], *negatives)
+            if second == "pos" and {"pos_scores", "neg_scores"} <= {*names}:
+                return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]), group)
+            if first in _SCORED and score and not negatives:
+                return Form("scored pairs", texts, (score,), group)
+            given = next((names[n] for n in ("scores", "score") if n in names), "")
+            return Form("pairs", texts, (given,) if given and negatives else (), group)
+    for name in TEXT:
+        if name in names:
+            if label and not group:
+                return Form("labelled texts", (names[name],), group=label)
+            return Form("texts", (names[name],), group=group)
+    if len(names) == 1:
+        return Form("texts", tuple(names.values()), group=group)
+    raise InputError(
+        f"{place(table.place)}: none of the usual columns (text; anchor and positive); found "
+        f"{', '.join(map(repr, table.columns))[:200] or 'none'}; {_proposal(table)}"
+    )
+
+
+def _untitled(table: Table) -> Form:
+    """Return the form of columns without names; a number and two sentences are a scored pair."""
+    if len(table.columns) == 3:
+        head = table.head()
+        for score, texts in ((0, table.columns[1:]), (2, table.columns[:2])):
+            numbers = sum(_number(row[score]) is not None for row in head)
+            if head and 2 * numbers > len(head):
+                return Form("scored pairs", texts, (table.columns[score],))
+    return Form("texts" if len(table.columns) == 1 else "pairs", table.columns)
+
+
+def _proposal(table: Table) -> str:
+    """Return a choice of columns that can be read, by what is in the first rows."""
+    rows = table.head()
+
+    def is_text(i: int) -> bool:
+        cells = [row[i] for row in rows if not missing(row[i])]
+        return bool(cells) and all(isinstance(c, str) and _number(c) is None for c in cells)
+
+    names = [name for i, name in enumerate(table.columns) if is_text(i) and "," not in name]
+    if not names:
+        return "none of them holds text; give a table with a column of text"
+    return f"choose by name: `--columns {','.join(names[:2])}`"
+
+
+def _number(value: object) -> float | None:
+    try:
+        number = float(value) if isinstance(value, (str, int, float)) else float("nan")
+    except (ValueError, OverflowError):
+        return None
+    return number if number == number and abs(number) != float("inf") else None
+
+
+@dataclass
+class Reading:
+    """The records of some sources, in order; iterating reads them, and counts.
+
+    Attributes:
+        sources: Files, names of the hub, or tables.
+        columns: Columns of text that were chosen; empty for the usual ones.
+        groups: The column of groups, if one was chosen.
+        streaming: Whether to keep no copy of a data set of the hub.
+        paired: Whether labelled texts become pairs; otherwise each is a record of one text.
+        scored: Whether scored pairs may be read; the default refuses them, because a pair with a
+            low score is not a pair that belongs together.
+        rows: The rows that were read.
+        records: The records that they gave.
+        negatives: How many records have so many negatives.
+        left: How many rows were left out, by the reason; and the first of each.
+        other_files: Files of folders that are not read.
+    """
+
+    sources: Sequence[Path | Table]
+    columns: Sequence[str] = ()
+    groups: str | None = None
+    streaming: bool = False
+    paired: bool = True
+    scored: bool = False
+    rows: int = 0
+    records: int = 0
+    negatives: Counter[int] = field(default_factory=Counter)
+    left: Counter[str] = field(default_factory=Counter)
+    other_files: Sequence[Path] = ()
+    _first_left: dict[str, str] = field(default_factory=dict)
+    _forms: dict[Form, Table] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[Record]:
+        """Read all sources.
+
+        Raises:
+            InputError: A source that cannot be read, sources of several kinds, or without text.
+            MissingExtra: A package that reads such a source is not installed.
+        """
+        self.rows = self.records = 0
+        for count in (self.negatives, self.left, self._first_left, self._forms):
+            count.clear()
+        first: tuple[str, Path] | None = None
+        for source in self.sources:
+            table = self._open(source)
+            form = form_of(table, self.columns, self.groups)
+            first = first or (form.kind, table.place)
+            if form.kind != first[0]:
+                raise InputError(
+                    f"{place(table.place)} holds {form.kind}, but {place(first[1])} holds "
+                    f"{first[0]}; give records of one kind"
+                )
+            if form.kind == "scored pairs" and not self.scored:
+                raise InputError(
+                    f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
+                    "pairs with a low score do not belong together: keep those with a high score, "
+                    "without the column of scores, or train with a loss that takes scores"
+                )
+            self._forms.setdefault(form, table)
+            before = self.records
+            found = self._read(table, form)
+            if form.kind == "labelled texts" and self.paired:
+                found = _by_label(found, self)
+            for record in found:
+                self.records += 1
+                self.negatives[max(len(record.texts) - 2, 0)] += 1
+                yield record
+            if self.records == before:
+                left = f" ({self.left_out})" if self.left else ""
+                raise InputError(
+                    f"{place(table.place)}: holds no text{left}; give at least one record"
+                )
+
+    def _open(self, source: Path | Table) -> Table:
+        if isinstance(source, Table):
+            return source
+        wanted = [*self.columns, *([self.groups] if self.groups else [])]
+        return open_table(
+            source, wanted, header=HEADER, streaming=self.streaming, txt_columns=self.scored
+        )
+
+    def _read(self, table: Table, form: Form) -> Iterator[Record]:
+        """Yield the records of a table."""
+        opens, width = True, len(form.texts)
+        by_line = not table.titled and len(table.columns) == 1
+        for line, cells in table.rows(form.columns):
+            if not cells or (by_line and not visible(str(cells[0] or "").strip())):
+                opens = True
+                continue
+            self.rows += 1
+            where = (table.place, line)
+            texts = [
+                [visible(t) for t in _texts(cell, *where, name)]
+                for cell, name in zip(cells[:width], form.texts, strict=True)
+            ]
+            anchors, positives = texts[0], texts[1] if width > 1 else [""]
+            negatives = [text for column in texts[2:] for text in column if text]
+            scores = _scores(cells[width : width + len(form.scores)], *where, form.scores)
+            group = mark(cells[-1], *where, form.group) if form.group else ""
+            if len(anchors) > 1:
+                raise InputError(
+                    f"{place(*where)}: column {form.texts[0]!r} holds {len(anchors)} texts; an "
+                    "anchor is one text"
+                )
+            anchor = anchors[0] if anchors else ""
+            if form.kind == "labelled texts" and not group:
+                self.leave("no label", *where)
+                continue
+            if not anchor or (width > 1 and not any(positives)):
+                self.leave("an empty text", *where)
+                opens = opens or width == 1
+                continue
+            for number, positive in enumerate(positives):
+                pair = (anchor, positive, *negatives) if width > 1 else (anchor,)
+                if width == 1 or positive:
+                    own = _own_scores(scores, number, form)
+                    yield Record(pair, table.place, line, opens, group, own)
+                    opens = False
+
+    def leave(self, reason: str, path: Path, line: int) -> None:
+        """Count a row that is left out."""
+        self.left[reason] += 1
+        alone = len(self.sources) == 1
+        self._first_left.setdefault(reason, f"line {line}" if alone else place(path, line))
+
+    @property
+    def kind(self) -> str:
+        """What the records are: see :class:`Form`."""
+        return next((form.kind for form in self._forms), "")
+
+    @property
+    def left_out(self) -> str:
+        """How many rows were left out, why, and where the first of them is."""
+        return ", ".join(
+            f"{count:,} row{'s' if count > 1 else ''} with {reason} ("
+            f"{'the first is ' if count > 1 else ''}{self._first_left[reason]})"
+            for reason, count in self.left.items()
+        )
+
+    def __str__(self) -> str:
+        """Return one line on what was understood."""
+        form, table = next(iter(self._forms.items()))
+        files = len({*map(str, self.sources)})
+        whose = table.place.name or str(table.place)
+        read = [c for each in self._forms for c in (*each.texts, *filter(None, [each.group]))]
+        names = ", ".join(dict.fromkeys(read))
+        kind = {"texts": "single texts"}.get(form.kind, form.kind)
+        if widths := [n for n in self.negatives if n]:
+            least, most = min(self.negatives), max(widths)
+            count = f"{most}" if least == most else f"{least} to {most}"
+            kind = f"pairs with {count} negative{'s' if count != '1' else ''} each"
+        parts = [
+            f"read {whose}{f' and {files - 1} more' if files > 1 else ''}: {self.records:,} {kind}",
+            f" from {self.rows:,} rows" if self.rows != self.records else "",
+            f", columns {names}" if table.titled else f", {table.how or 'no header'}",
+            f" ({table.how})" if table.titled and table.how else "",
+        ]
+        if form.scores:
+            parts.append(f", scores {', '.join(form.scores)}")
+        unread = [name for name in table.columns if name not in form.columns]
+        if unread and not self.columns:
+            parts.append(f"; not read: {', '.join(unread)}")
+        parts += [f"; left out: {self.left_out}"] if self.left else []
+        if self.other_files:
+            ends = Counter(path.suffix or path.name for path in self.other_files)
+            kinds = ", ".join(f"{n} {end}" for end, n in ends.most_common(4))
+            parts.append(f"; files not read: {kinds}")
+        return "".join(parts)
+
+
+def read(
+    data: object,
+    *,
+    columns: Sequence[str] | None = None,
+    groups: str | None = None,
+    streaming: bool = False,
+    paired: bool = True,
+    scored: bool = False,
+) -> Reading:
+    """Return the records of files, folders and hub data, or of data in memory.
+
+    Args:
+        data: Paths of files and folders and names of hub data; a frame, a data set; texts, tuples
+            or dictionaries.
+        columns: Columns of a table: of one text, or of anchor, positive and any negatives.
+        groups: The column that says which group a record belongs to; records of one group are
+            never pushed apart.
+        streaming: Keep no copy of a data set of the hub.
+        paired: Make pairs of labelled texts.
+        scored: Read scored pairs too.
+
+    Raises:
+        InputError: No source, a missing file, or a file of unknown kind.
+    """
+    if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
+        names = [str(column) for column in columns or ()]
+        return Reading([table_of(data)], names, groups, paired=paired, scored=scored)
+    if not data:
+        raise InputError("no text given; name at least one file or folder")
+    files, others = files_of(data)
+    return Reading(
+        files, list(columns or ()), groups, streaming, paired, scored, other_files=others
+    )
+
+
+# --- cells
+
+
+def _texts(value: object, path: Path, line: int, column: str) -> list[str]:
+    """Return the texts of a cell: one, those of a list, of passages or of a conversation."""
+    if isinstance(value, str):
+        return [cell_text(value, path, line, column)]
+    if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array
+        value = value.tolist()
+    if isinstance(value, Mapping) and {"text", "content"} & set(value):
+        title = cell_text(value.get("title"), path, line, column)
+        text = value.get("text", value.get("content"))
+        return [f"{title} {cell_text(text, path, line, column)}".strip()]
+    if isinstance(value, list):
+        texts = [text for item in value for text in _texts(item, path, line, column)]
+        is_talk = bool(value) and all(
+            isinstance(item, Mapping) and "role" in item for item in value
+        )
+        return ["\n".join(texts)] if is_talk else texts
+    if missing(value):
+        return []
+    return [cell_text(value, path, line, column)]
+
+
+def _scores(
+    cells: Sequence[Any], path: Path, line: int, columns: Sequence[str]
+) -> list[list[float]]:
+    """Return the numbers of each column of scores."""
+    scores = []
+    for cell, column in zip(cells, columns, strict=True):
+        values = cell.tolist() if hasattr(cell, "tolist") else cell
+        values = values if isinstance(values, list) else [] if missing(values) else [values]
+        numbers = [_number(value) for value in values]
+        if None in numbers:
+            raise InputError(
+                f"{place(path, line)}: score {values[numbers.index(None)]!r} in column {column!r} "
+                "is not a finite number; correct it or remove the line"
+            )
+        scores.append([number for number in numbers if number is not None])
+    return scores
+
+
+def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tuple[float, ...]:
+    """Return the scores of the record of one positive of a row."""
+    if len(form.scores) < 2:
+        return tuple(scores[0]) if scores else ()
+    own = scores[0][positive : positive + 1]
+    return (*own, *scores[1]) if own else ()
+
+
+def mark(value: object, path: Path, line: int, column: str) -> str:
+    """Return a group or a label as text: 1.0 is 1, and true and false are marks too."""
+    if missing(value):
+        return ""
+    if isinstance(value, (str, bool)):
+        return _WHOLE.sub(r"\1", str(value).strip())
+    if (number := whole(value)) is not None:
+        return str(number)
+    if isinstance(value, float):
+        return repr(value)
+    return cell_text(value, path, line, column)
+
+
+def _by_label(records: Iterable[Record], reading: Reading) -> Iterator[Record]:
+    """Give every text the text before it of its label as its positive, the first one the last."""
+    first: dict[str, Record] = {}
+    before: dict[str, Record] = {}
+    for record in records:
+        if record.group in before:
+            yield record._replace(texts=(record.texts[0], before[record.group].texts[0]))
+        first.setdefault(record.group, record)
+        before[record.group] = record
+    for label, record in first.items():
+        if before[label] is record:
+            reading.leave("a label that no other row has", record.path, record.line)
+        else:
+            yield record._replace(texts=(record.texts[0], before[label].texts[0]))

@@ -1,0 +1,254 @@
+"""What a user names as data: files by data set (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
+
+A run must be able to be resumed, diagnosed and repeated in another process, so data in memory are
+written to disk once, one JSON object a line, which :func:`isotrope.data.schemas.read` reads.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from isotrope.core.documents import brief
+from isotrope.core.errors import InputError, needs_extra
+from isotrope.core.files import atomic_replace, from_home
+from isotrope.data.lines import place
+from isotrope.data.schemas import HEADER, Reading, read
+from isotrope.data.table import SUFFIXES, is_frame, table_of
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+__all__ = [
+    "NAME",
+    "Sampling",
+    "by_dataset",
+    "digests",
+    "is_in_memory",
+    "named_datasets",
+    "named_errors",
+    "read_all",
+    "record_line",
+    "to_dataset",
+    "write_records",
+]
+
+Sampling = Literal["proportional", "round-robin"]
+NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
+"""What the name of a data set looks like."""
+
+_NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
+
+
+def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
+    """Return the files of each data set, by its name; of files without names, one called ``""``.
+
+    A path that exists is no name, whatever is in it (``split=train/``).
+
+    >>> by_dataset(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
+    {'qa': ['a.tsv', 'c.tsv'], 'nli': ['b.tsv']}
+
+    Raises:
+        InputError: Some files have a name, and some have none.
+    """
+    datasets: dict[str, list[str]] = {}
+    for file in files:
+        match = None if Path(file).exists() else _NAMED.fullmatch(file)
+        name, path = match.groups() if match else ("", file)
+        datasets.setdefault(name, []).append(from_home(path) if name else path)
+    if "" in datasets and len(datasets) > 1:
+        raise InputError(
+            f"{brief(datasets[''][0])} belongs to none of the data sets "
+            f"{', '.join(name for name in datasets if name)}; give it a name, too: NAME=FILE"
+        )
+    return datasets
+
+
+@contextmanager
+def named_errors(name: str) -> Iterator[None]:
+    """Let errors say which of several data sets they are about."""
+    try:
+        yield
+    except InputError as error:
+        if name:
+            error.problem = f"data set {name}: {error.problem}"
+        raise
+
+
+def digests(files: Iterable[Path | str]) -> dict[str, str]:
+    """Return a digest of the bytes of each file, by which a later change is noticed."""
+    made = {}
+    for path in map(Path, files):
+        if path.is_file():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8))
+            made[str(path)] = digest.hexdigest()
+    return made
+
+
+def is_in_memory(data: object) -> bool:
+    """Return whether ``data`` is text itself, and not the name or names of files.
+
+    A list of strings names files where each of them exists, or has no white space and ends in the
+    suffix of a kind of file that can be read; it is a list of texts where none of them does.
+
+    Raises:
+        InputError: A list of which only some are names of files, or an object that is not data.
+    """
+    if isinstance(data, (str, Path)):
+        return False
+    if not isinstance(data, Iterable):
+        raise InputError(
+            f"the data is {brief(data)} ({type(data).__name__}); give the path of a file, a list "
+            "of texts or of pairs, a DataFrame, or a datasets.Dataset"
+        )
+    if is_frame(data) or not isinstance(data, Sequence):
+        return True
+    files = [item for item in data if isinstance(item, Path) or _names_file(item)]
+    if files and len(files) < len(data):
+        text = next(item for item in data if item not in files)
+        raise InputError(
+            f"some of the list are names of files ({brief(str(files[0]))}) and some are not "
+            f"({brief(text)}): check the names, or give files and texts apart"
+        )
+    return not files
+
+
+def _names_file(value: object) -> bool:
+    if not isinstance(value, str) or not value or len(value) > 1000:
+        return False
+    try:
+        exists = Path(value).exists()
+    except (OSError, ValueError):
+        return False
+    plain = value.lower().removesuffix(".gz")
+    return exists or (len(value.split()) == 1 and plain.endswith(SUFFIXES))
+
+
+def named_datasets(data: object) -> Mapping[str, object]:
+    """Return several data sets by name; of anything but a dictionary of them, one called ``""``.
+
+    Raises:
+        InputError: A name that a command line cannot have, or a dictionary of columns.
+    """
+    if not isinstance(data, Mapping) or is_frame(data):
+        return {"": data}
+    if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
+        raise InputError(
+            f"the data is a dictionary with {brief(next(iter(data)))}, which is the name of a "
+            "column: give columns as datasets.Dataset.from_dict(...) or as a list of pairs; a "
+            "dictionary has a data set under each name"
+        )
+    if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
+        raise InputError(
+            f"{brief(wrong[0])} is not a name for a data set; use letters, digits, - and _"
+        )
+    return data
+
+
+def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) -> str:
+    """Return one record as a line of JSON, with its line end; ``more`` comes after the texts."""
+    row: dict[str, object] = {"text": texts[0]}
+    if len(texts) > 1:
+        row = {"anchor": texts[0], "positive": texts[1]}
+    if len(texts) > 2:
+        row["negative"] = texts[2] if len(texts) == 3 else list(texts[2:])
+    return json.dumps({**row, **(more or {})}) + "\n"
+
+
+def write_records(
+    data: object, columns: Sequence[str], file: Path, *, groups: str | None = None
+) -> Reading | None:
+    """Write data as the records of ``file``; an existing file must hold the same records.
+
+    Args:
+        data: Data for which :func:`is_in_memory` holds.
+        columns: Columns of a table, in the order of a record's texts; empty for the usual ones.
+        file: The file to write.
+        groups: The column of groups of a table, which is written too.
+
+    Returns:
+        What was read; None where the file held these records already.
+
+    Raises:
+        InputError: The data is not text, has records of different kinds or no record, or the file
+            has other records.
+    """
+    if groups in {"anchor", "positive", "negative", "text", "scores"}:
+        raise InputError(
+            f"groups {groups}: {groups!r} is what a column of text is called; rename it"
+        )
+    reading = Reading([table_of(data)], [str(c) for c in columns], groups, paired=False)
+    lines = _lines(reading, groups)
+    if file.exists():
+        with file.open(encoding="utf-8") as handle:
+            if any(line != other for line, other in zip_longest(lines, handle)):
+                raise InputError(
+                    f"{place(file)} holds other data than was given now; give the same to continue "
+                    "with that run, or choose another output folder"
+                )
+        return None
+    first = next(lines)
+    with atomic_replace(file) as temporary, temporary.open("w", encoding="utf-8") as handle:
+        handle.writelines(chain([first], lines))
+    return reading
+
+
+def _lines(reading: Reading, groups: str | None) -> Iterator[str]:
+    for record in reading:
+        more: dict[str, object] = {}
+        if record.scores:
+            more["scores"] = list(record.scores)
+        if groups or record.group:
+            more[groups or "label"] = record.group
+        yield record_line(record.texts, more)
+
+
+def read_all(data: object, columns: Sequence[str] = (), groups: str | None = None) -> Reading:
+    """Return the records of one file, folder or hub name, or of data in memory."""
+    if is_in_memory(data):
+        return Reading([table_of(data)], [str(column) for column in columns], groups)
+    return read([Path(str(data))], columns=columns, groups=groups)
+
+
+def to_dataset(reading: Reading) -> "Dataset":
+    """Return records as a data set for the trainer of sentence-transformers.
+
+    Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or ``text``), and ``label``: the
+    scores of a record, a score for each text after the anchor, or the number of its group. A row
+    with fewer negatives than another has its own again; one without any among rows that have some
+    is left out and counted.
+
+    Raises:
+        InputError: The records cannot be read.
+        MissingExtra: The package datasets is not installed.
+    """
+    with needs_extra("st", "datasets"):
+        from datasets import Dataset
+    records = list(reading)
+    most = max(len(record.texts) for record in records) - 2
+    numbers: dict[str, int] = {}
+    rows: list[dict[str, object]] = []
+    for record in records:
+        anchor, *others = record.texts
+        row: dict[str, object] = {"anchor": anchor} if others else {"text": anchor}
+        scores = list(record.scores)
+        if most > 0:
+            if len(others) == 1:
+                reading.leave("no negative", record.path, record.line)
+                continue
+            places = [0, *(1 + i % (len(others) - 1) for i in range(most))]
+            others = [others[i] for i in places]
+            scores = [scores[i] for i in places] if len(scores) > max(places) else scores
+        names = ["positive", *(f"negative_{i + 1}" for i in range(most))]
+        row.update(zip(names, others, strict=False))
+        if scores:
+            row["label"] = scores[0] if len(scores) == 1 else scores
+        elif record.group:
+            row["label"] = numbers.setdefault(record.group, len(numbers))
+        rows.append(row)
+    return Dataset.from_list(rows)

@@ -1,0 +1,290 @@
+"""Tables from any source: text files, parquet, Arrow, hub data, frames and lists.
+
+A text file is ``.csv`` or ``.tsv`` (the separator is recognised: commas, tabs, semicolons),
+``.jsonl`` or ``.json`` (an object a line, or a list of objects) or ``.txt`` (one text a line); each
+may end in ``.gz``. Errors name the file and the line. What the columns mean is decided elsewhere
+(:mod:`isotrope.data.schemas`).
+"""
+
+import importlib
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.hub import first_line, known_to_hub, why_closed
+from isotrope.data.lines import check_file, place, quoted
+from isotrope.data.rows import Row, Table, missing
+from isotrope.data.text_tables import json_table, objects, separated, tabbed
+
+__all__ = [
+    "SUFFIXES",
+    "check_kind",
+    "check_known",
+    "is_frame",
+    "is_hub_name",
+    "is_saved",
+    "open_table",
+    "plain_suffix",
+    "table_of",
+]
+
+SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet", ".arrow")
+"""The kinds of file that can be read; those of text also with ``.gz`` appended."""
+
+_HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_FRAMES = ("pandas", "polars", "datasets")
+
+
+def open_table(
+    path: Path,
+    wanted: Sequence[str] = (),
+    *,
+    header: Iterable[str] = (),
+    streaming: bool = False,
+    txt_columns: bool = False,
+) -> Table:
+    """Open a file, a folder that ``save_to_disk`` wrote, or a data set of the hub.
+
+    Args:
+        path: The file, the folder or the name.
+        wanted: Columns that will be read; a .tsv whose first line has them has a header.
+        header: Known names of columns, in lower case; a first line of nothing else is a header.
+        streaming: Whether to keep no copy of a data set of the hub.
+        txt_columns: Whether a .txt may have columns, separated by tabs; otherwise a tab is text.
+
+    Raises:
+        InputError: The source cannot be read.
+        MissingExtra: A package that reads such a source is not installed.
+    """
+    if is_hub_name(path):
+        return _hub(path, streaming=streaming)
+    if is_saved(path):
+        return _saved(path)
+    suffix = check_kind(path)
+    if suffix in (".csv", ".tsv") or (txt_columns and suffix == ".txt"):
+        return separated(path, suffix, wanted, frozenset(header))
+    if suffix in (".jsonl", ".json"):
+        return json_table(path)
+    if suffix in (".parquet", ".arrow"):
+        return _arrow(path, suffix)
+    return tabbed(path, "", ("text",))
+
+
+def check_kind(path: Path) -> str:
+    """Return the suffix of a file that can be read.
+
+    Raises:
+        InputError: The file does not exist, is not a regular file, or is of unknown kind.
+    """
+    check_file(path)
+    suffix = plain_suffix(path)
+    if suffix not in SUFFIXES:
+        raise InputError(
+            f"{place(path)}: unknown kind of file {suffix!r}{nearest(suffix, SUFFIXES)}; "
+            f"known are {', '.join(SUFFIXES)}"
+        )
+    if path.suffix.lower() == ".gz" and suffix in (".parquet", ".arrow"):
+        raise InputError(f"{place(path)}: {suffix} is compressed already; unpack it (gunzip)")
+    return suffix
+
+
+def plain_suffix(path: Path) -> str:
+    """Return the suffix of a file in lower case, without ``.gz``."""
+    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    suffix = plain.suffix.lower()
+    return ".jsonl" if suffix == ".ndjson" else suffix
+
+
+def _module(name: str, extra: str) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtra(name.partition(".")[0], extra=extra) from error
+
+
+def _arrow(path: Path, suffix: str) -> Table:
+    """Return a file of parquet or Arrow, a few hundred rows in memory."""
+    pyarrow, parquet = _module("pyarrow", "parquet"), _module("pyarrow.parquet", "parquet")
+    kind, number = ("a parquet file" if suffix == ".parquet" else "an Arrow file"), 0
+
+    def opened() -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
+        if suffix == ".parquet":
+            file = parquet.ParquetFile(path)
+            return file.schema_arrow, lambda names: file.iter_batches(256, columns=list(names))
+        # not from a mapped file: a damaged one would end the process
+        stream = pyarrow.ipc.open_stream(pyarrow.OSFile(str(path)))
+        return stream.schema, lambda names: (batch.select(list(names)) for batch in stream)
+
+    def failed(error: Exception) -> InputError:
+        after = f" after row {number}" if number else ""
+        return InputError(
+            f"{place(path)}: not {kind}, or damaged{after} ({quoted(str(error), 80)}); write it "
+            "again"
+        )
+
+    try:
+        columns = tuple(opened()[0].names)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise failed(error) from error
+
+    def cells(names: Sequence[str]) -> Iterator[Row]:
+        nonlocal number
+        number = 0
+        try:
+            for batch in opened()[1](list(dict.fromkeys(names))):
+                values = batch.to_pydict()
+                for row in zip(*(values[name] for name in names), strict=True):
+                    number += 1
+                    yield number, row
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+            raise failed(error) from error
+
+    return Table(path, columns, cells)
+
+
+def is_saved(folder: Path) -> bool:
+    """Return whether a folder was written by ``save_to_disk`` of Hugging Face's datasets."""
+    try:
+        return any((folder / name).is_file() for name in ("dataset_dict.json", "state.json"))
+    except OSError:
+        return False
+
+
+def _saved(folder: Path) -> Table:
+    datasets = _module("datasets", "hub")
+    try:
+        return table_of(datasets.load_from_disk(str(folder)), folder)
+    except InputError:
+        raise
+    except Exception as error:  # the reader of a foreign format may raise anything
+        raise InputError(
+            f"{place(folder)}: a saved dataset that cannot be loaded ({first_line(error)}); save "
+            "it again"
+        ) from error
+
+
+def is_hub_name(path: Path) -> bool:
+    """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
+
+    It is where there is neither such a path nor a folder ``user`` here, and where the name does not
+    end as a file does that can be read.
+    """
+    name = path.as_posix()
+    return bool(
+        _HUB.fullmatch(name) and plain_suffix(path) not in SUFFIXES and not path.parent.exists()
+    )
+
+
+def check_known(path: Path) -> None:
+    """Refuse a data set that is not in the cache and that the hub does not know, within seconds.
+
+    Raises:
+        InputError: The hub does not know it.
+    """
+    from huggingface_hub import constants
+
+    name = path.as_posix()
+    cache = os.environ.get("HF_DATASETS_CACHE") or Path(constants.HF_HOME) / "datasets"
+    if not Path(cache, name.replace("/", "___")).exists():
+        known, failure = known_to_hub([name], "dataset")
+        if known is None:
+            raise InputError(f"{name}: no such file here; as a data set of the hub: {failure}")
+
+
+def _hub(path: Path, *, streaming: bool) -> Table:
+    """Return the training split of a data set of the hub."""
+    if (closed := why_closed()) is not None:
+        raise InputError(f"{path}: no such file here, and {closed}: name it with `--data`")
+    datasets, name, number = _module("datasets", "hub"), path.as_posix(), 0
+
+    def failed(error: Exception) -> InputError:
+        after = f" after row {number:,}" if number else ""
+        return InputError(
+            f"{name!r} is neither a file or folder here nor a data set that could be read from the "
+            f"Hugging Face hub{after} ({type(error).__name__}: {first_line(error)}); check the "
+            "name, or the connection"
+        )
+
+    # the hub, the network and the cache have errors of their own
+    try:
+        table = _frame(datasets.load_dataset(name, split="train", streaming=streaming), path)
+    except Exception as error:
+        raise failed(error) from error
+
+    def cells(names: Sequence[str]) -> Iterator[Row]:
+        nonlocal number
+        try:
+            for row in table.cells(names):
+                number = row[0]
+                yield row
+        except Exception as error:
+            raise failed(error) from error
+
+    return replace(table, cells=cells)
+
+
+def is_frame(data: object) -> str:
+    """Return the library of a frame, a data set or a column of one: its name, or ``""``."""
+    first = type(data).__module__.partition(".")[0]
+    return first if first in _FRAMES else ""
+
+
+def table_of(data: object, name: Path = Path("the data")) -> Table:
+    """Return data in memory as a table: a frame, a data set, or texts, tuples or dictionaries.
+
+    Raises:
+        InputError: Several splits without one called ``train``, or records of several kinds.
+    """
+    if isinstance(data, Mapping):  # a DatasetDict
+        if "train" not in data:
+            raise InputError(
+                f"{place(name)}: no split called 'train'; found {', '.join(map(str, data))}; give "
+                "one split"
+            )
+        data = data["train"]
+    kind = type(data)  # in an instance, the names of rows or columns are attributes too
+    if is_frame(data) and (hasattr(kind, "columns") or hasattr(kind, "column_names")):
+        return _frame(data, name)
+    items = data if isinstance(data, Sequence) else list(cast("Iterable[object]", data))
+    first = next((item for item in items if not missing(item)), None)
+    if isinstance(first, Mapping):
+        return objects(name, lambda: enumerate(items, start=1))
+    width = len(first) if isinstance(first, (tuple, list)) else 1
+
+    def cells(names: Sequence[str]) -> Iterator[Row]:
+        positions = [int(n) - 1 for n in names] if width > 1 else [0]
+        for number, item in enumerate(items, start=1):
+            row = tuple(item) if isinstance(item, (tuple, list)) else (item,)
+            if len(row) != width:
+                raise InputError(
+                    f"record {number} of {place(name)} has {len(row)} texts where those before "
+                    f"have {width}; give records of one kind"
+                )
+            yield number, tuple(row[p] for p in positions)
+
+    columns = tuple(str(i + 1) for i in range(width)) if width > 1 else ("text",)
+    return Table(name, columns, cells, titled=False)
+
+
+def _frame(frame: object, name: Path) -> Table:
+    data: Any = frame  # of three libraries without a common type
+    is_set = is_frame(data) == "datasets"
+    # a stream may learn its columns from its first row
+    header = list(data.columns) if not is_set else data.column_names or list(next(iter(data), {}))
+    keys = {str(key): key for key in header}
+
+    def cells(names: Sequence[str]) -> Iterator[Row]:
+        rows: Iterable[Sequence[Any]]
+        if is_set:
+            chosen = data.select_columns([keys[n] for n in dict.fromkeys(names)])
+            rows = ([row[keys[n]] for n in names] for row in chosen)
+        else:
+            rows = zip(*(data[keys[n]].to_list() for n in names), strict=True)
+        return ((number, tuple(row)) for number, row in enumerate(rows, start=1))
+
+    return Table(name, tuple(map(str, header)), cells)

@@ -1,0 +1,199 @@
+"""Tables in text files: separators, headers and quotes are recognised; JSON by line or whole."""
+
+import csv
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.data.lines import MAX_CHARACTERS, lines, place, quoted
+from isotrope.data.rows import HEAD, Row, Table
+
+__all__ = ["json_table", "objects", "separated", "tabbed"]
+
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
+_RETURN = "\ufdd0"  # stands for a carriage return in a cell, at which csv would end the row
+_WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # as data frames write cells without a value
+
+
+def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = False) -> Table:
+    """Return lines without quoting: cells between separators, or each line one cell."""
+
+    def cells(names: Sequence[str]) -> Iterator[Row]:
+        positions = [columns.index(name) for name in names]
+        past_header = not titled
+        for line, text in lines(path):
+            if not text.strip():
+                yield line, ()
+            elif not past_header:
+                past_header = True
+            else:
+                row = text.split(separator) if separator else [text]
+                if len(row) != len(columns):
+                    raise InputError(
+                        f"{place(path, line)}: {len(row)} fields where {len(columns)} are needed; "
+                        "columns are separated by tabs"
+                    )
+                yield line, tuple(row[p] for p in positions)
+
+    how = ("" if titled else "no header, ") + ("separated by tabs" if separator else "")
+    return Table(path, columns, cells, titled, how if separator else "one text a line")
+
+
+def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
+    """Return a .csv or .tsv by the separator, the header and the quoting that its lines have."""
+    head = [text for _, text in islice(lines(path), 20) if text.strip()]
+    if suffix != ".csv":
+        first = [cell.strip() for cell in head[0].split("\t")] if head else [""]
+        bare = {cell.strip('"').lower() for cell in first}
+        if any("\t" in text for text in head):
+            if bare <= known or ({*wanted} <= {*first} and wanted):
+                # where the header is quoted, so are the cells
+                quoted_cells = any(cell.startswith('"') for cell in first)
+                return _csv(path, "\t") if quoted_cells else tabbed(path, "\t", (*first,), True)
+            if wanted:
+                raise InputError(
+                    f"{place(path)}: no column {next(w for w in wanted if w not in first)!r} in "
+                    f"the first line, where the columns of a .tsv have their names; found "
+                    f"{', '.join(map(repr, first))}"
+                )
+            return tabbed(path, "\t", tuple(str(i + 1) for i in range(len(first))))
+        for separator in ",;":
+            names = {c.strip().lower() for c in _cells(head[:1], separator)[0]} if head else {""}
+            if len(names) > 1 and (
+                ({*wanted} and {w.lower() for w in wanted} <= names) or names <= known
+            ):
+                return _csv(path, separator)
+        if first[0].lower() in known or {*wanted} == {*first}:
+            return tabbed(path, "\t", (first[0],), True)
+        return tabbed(path, "", ("text",))
+    return _csv(path, _separator(head, known))
+
+
+def _cells(texts: Sequence[str], separator: str) -> list[list[str]]:
+    try:
+        return list(csv.reader((f"{t}\n" for t in texts), delimiter=separator)) or [[]]
+    except csv.Error:
+        return [[]]
+
+
+def _separator(head: Sequence[str], known: frozenset[str]) -> str:
+    """Return the separator by which a header has names, known ones best, and the next row too."""
+
+    def fit(separator: str) -> tuple[bool, int]:
+        header, *rows = _cells(head, separator)
+        names = [cell.strip().lower() for cell in header]
+        agree = len(names) > 1 and (not rows or any(len(row) == len(names) for row in rows))
+        return agree, sum(name in known for name in names)
+
+    return max(_SEPARATORS, key=fit)  # of equals the first, a comma
+
+
+def _csv(path: Path, separator: str) -> Table:
+    """Return a table with a header and CSV quoting."""
+
+    def raw() -> Iterator[tuple[int, list[str]]]:
+        texts = (f"{text.replace(chr(13), _RETURN)}\n" for _, text in lines(path))
+        reader = csv.reader(texts, strict=True, delimiter=separator)
+        first = 1  # line of the row that is read next
+        try:
+            for cells in reader:
+                line, first = first, reader.line_num + 1
+                yield line, cells
+        except csv.Error as error:
+            raise InputError(
+                f"{place(path, first)}: broken CSV ({error}); write a quote inside a quoted field "
+                'as ""'
+            ) from error
+
+    header = next((cells for _, cells in raw() if cells), [])
+    columns = tuple(cell.strip() for cell in header)
+
+    def cells(names: Sequence[str]) -> Iterator[Row]:
+        positions = [columns.index(name) for name in names]
+        past_header = False
+        for line, row in raw():
+            if not row:
+                yield line, ()
+            elif not past_header:
+                past_header = True
+            elif len(row) != len(columns):
+                raise InputError(
+                    f"{place(path, line)}: {len(row)} fields where the header has {len(columns)}; "
+                    f"put text that holds {_SEPARATORS[separator]} in double quotes"
+                )
+            else:
+                yield line, tuple(_read(row[p]) for p in positions)
+
+    return Table(path, columns, cells, how=f"separated by {_SEPARATORS[separator]}")
+
+
+def _read(cell: str) -> str | None:
+    return None if cell in _WRITTEN_MISSING else cell.replace(_RETURN, "\r")
+
+
+def json_table(path: Path) -> Table:
+    """Return a file with an object on each line, or of one list of objects."""
+
+    def raw() -> Iterator[tuple[int, Any]]:
+        # in JSON a character may be spelled with six, and an object may hold more than the text
+        for number, text in lines(path, limit=10 * MAX_CHARACTERS):
+            if number == 1 and text.strip() in ("[", "[{"):
+                yield from enumerate(_whole_json(path), start=1)
+                return
+            if not text.strip():
+                yield number, {}
+                continue
+            try:
+                value = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                what = getattr(error, "msg", type(error).__name__)
+                raise InputError(
+                    f"{place(path, number)}: broken JSON ({what}); each line must be one object"
+                ) from error
+            if number == 1 and isinstance(value, list) and all(isinstance(v, dict) for v in value):
+                yield from enumerate(value, start=1)
+                continue
+            yield number, value
+
+    return objects(path, raw)
+
+
+def _whole_json(path: Path) -> list[Any]:
+    try:
+        value = json.loads("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place(path)}: broken JSON ({error}); write it again") from error
+    return value if isinstance(value, list) else [value]
+
+
+def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
+    """Return objects as a table whose columns are the keys of the first ones."""
+
+    def checked() -> Iterator[tuple[int, dict[str, Any]]]:
+        for line, value in raw():
+            if not isinstance(value, Mapping):
+                raise InputError(
+                    f"{place(name, line)}: found {quoted(value)} where an object such as "
+                    '{"text": "..."} is needed'
+                )
+            yield line, dict(value)
+
+    keys = dict.fromkeys(chain.from_iterable(value for _, value in islice(checked(), HEAD)))
+    columns = tuple(map(str, keys))
+
+    def cells(names: Sequence[str]) -> Iterator[Row]:
+        before: Iterable[str] = keys
+        for line, value in checked():
+            if value and value.keys() != before:
+                before = value.keys()
+                if new := [key for key in value if key not in keys]:
+                    raise InputError(
+                        f"{place(name, line)}: has the key {new[0]!r}, which the first {HEAD} "
+                        f"objects lack{nearest(new[0], columns)}; move such an object to the top"
+                    )
+            yield line, tuple(value.get(name) for name in names) if value else ()
+
+    return Table(name, columns, cells)

@@ -1,0 +1,266 @@
+"""What the columns of a table mean: the formats of this field, separators, counts, the one line."""
+
+import csv
+import io
+import json
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from isotrope.core.errors import InputError
+from isotrope.core.spelling import as_flag, spelled
+from isotrope.data.schemas import Reading, Record, read
+from isotrope.data.sources import read_all, to_dataset, write_records
+
+N = range(4)
+FLAG = [{"query": f"q{i}", "pos": [f"a{i}"], "neg": [f"w{i}", f"v{i}"]} for i in N]
+FLAG_SCORES = [{**row, "pos_scores": [0.9], "neg_scores": [0.2, 0.1]} for row in FLAG]
+PASSAGES = [
+    {
+        "query_id": str(i),
+        "query": f"q{i}",
+        "positive_passages": [{"docid": "p", "title": "T", "text": f"a{i}"}],
+        "negative_passages": [{"docid": "n", "title": "", "text": f"w{i}"}],
+    }
+    for i in N
+]
+TALK = [
+    {
+        "messages": [{"role": "user", "content": f"q{i}"}],
+        "positive_messages": [[{"role": "user", "content": f"a{i}"}]],
+        "negative_messages": [[{"role": "user", "content": t}] for t in (f"w{i}", f"v{i}")],
+    }
+    for i in N
+]
+COLUMNS = [
+    {"anchor": f"q{i}", "positive": f"a{i}", "negative_1": f"w{i}", "negative_2": f"v{i}"}
+    for i in N
+]
+SCORED = [{"sentence1": f"s{i}", "sentence2": f"t{i}", "score": i / 4} for i in N]
+LABELLED = [{"text": f"t{i}", "label": i % 2} for i in N]
+
+
+def jsonl(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def records(reading: Reading) -> list[tuple[str, ...]]:
+    return [record.texts for record in reading]
+
+
+QUERIES = [(f"q{i}", f"a{i}", f"w{i}", f"v{i}") for i in N]
+PAIRED = [("t2", "t0"), ("t3", "t1"), ("t0", "t2"), ("t1", "t3")]
+FORMS: list[tuple[str, list[dict[str, Any]], list[tuple[str, ...]], str]] = [
+    (
+        "flag",
+        FLAG,
+        [(f"q{i}", f"a{i}", f"w{i}", f"v{i}") for i in N],
+        "2 negatives each, columns que",
+    ),
+    (
+        "scores",
+        FLAG_SCORES,
+        [(f"q{i}", f"a{i}", f"w{i}", f"v{i}") for i in N],
+        "scores pos_scores, neg",
+    ),
+    ("tevatron", PASSAGES, [(f"q{i}", f"T a{i}", f"w{i}") for i in N], "1 negative each"),
+    ("swift", TALK, QUERIES, "2 negatives each"),
+    (
+        "columns",
+        COLUMNS,
+        [(f"q{i}", f"a{i}", f"w{i}", f"v{i}") for i in N],
+        "negative_1, negative_2",
+    ),
+    (
+        "labelled",
+        LABELLED,
+        [("t2", "t0"), ("t3", "t1"), ("t0", "t2"), ("t1", "t3")],
+        "4 labelled te",
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "rows", "expected", "line"), FORMS, ids=[f[0] for f in FORMS])
+@pytest.mark.parametrize("source", ["jsonl", "list", "Dataset", "parquet"])
+def test_formats_of_the_field(
+    tmp_path: Path, name: str, rows: Any, expected: Any, line: str, source: str
+) -> None:
+    data: Any = rows
+    if source == "jsonl":
+        data = [jsonl(tmp_path / f"{name}.jsonl", rows)]
+    elif source != "list":
+        datasets = pytest.importorskip("datasets")
+        data = datasets.Dataset.from_list(rows)
+        if source == "parquet":
+            data.to_parquet(str(tmp_path / "rows.parquet"))
+            data = [tmp_path / "rows.parquet"]
+    reading = read(data)
+    assert records(reading) == expected
+    assert line in str(reading)
+    assert records(reading) == expected, "it can be read again"
+
+
+def test_scores_are_kept_for_each_text() -> None:
+    assert [record.scores for record in read(FLAG_SCORES)] == [(0.9, 0.2, 0.1)] * 4
+    with pytest.raises(InputError, match=r"holds scored pairs .* a low score do not belong"):
+        records(read(SCORED))
+    scored = read(SCORED, scored=True)
+    assert [record.scores for record in scored] == [(i / 4,) for i in N]
+    assert scored.kind == "scored pairs"
+
+
+def test_labels_keep_rows_together(tmp_path: Path) -> None:
+    labelled = [*LABELLED, {"text": "alone", "label": 7}, {"text": "none", "label": None}]
+    reading = read(labelled)
+    assert {(*record.texts, record.group) for record in reading} == {
+        ("t2", "t0", "0"), ("t0", "t2", "0"), ("t3", "t1", "1"), ("t1", "t3", "1"),
+    }  # fmt: skip
+    assert dict(reading.left) == {"no label": 1, "a label that no other row has": 1}
+    assert records(read(labelled, groups="label")) == [(row["text"],) for row in labelled]
+    for value, mark in ((1.0, "1"), (True, "True"), ("1.0", "1"), (0.5, "0.5"), (None, "")):
+        (record,) = read([{"text": "a", "mark": value}], groups="mark")
+        assert record.group == mark
+    with pytest.raises(InputError, match="column 'mark' holds"):
+        list(read([{"text": "a", "mark": [1]}], groups="mark"))
+    file = tmp_path / "data.jsonl"
+    assert write_records(LABELLED, [], file) is not None
+    assert records(read([file])) == records(read(LABELLED))
+
+
+def test_a_row_with_several_positives_and_rows_without_negatives() -> None:
+    rows = [
+        {"query": "q", "pos": ["a", "b"], "neg": ["n"], "pos_scores": [2, 1], "neg_scores": [0]},
+        {"query": "r", "pos": ["c"], "neg": [], "pos_scores": [3], "neg_scores": []},
+        {"query": "s", "pos": [], "neg": ["m"], "pos_scores": [], "neg_scores": []},
+    ]
+    reading = read(rows)
+    assert records(reading) == [("q", "a", "n"), ("q", "b", "n"), ("r", "c")]
+    assert [record.scores for record in reading] == [(2, 0), (1, 0), (3,)]
+    assert str(reading) == (
+        "read the data: 3 pairs with 0 to 1 negatives each, columns query, pos, neg, scores "
+        "pos_scores, neg_scores; left out: 1 row with an empty text (line 3)"
+    )
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize(
+    "header", [("anchor", "positive"), ("question", "answer"), ("Anchor", "Positive")]
+)
+def test_separators_are_recognised(
+    tmp_path: Path, suffix: str, separator: str, header: tuple[str, str]
+) -> None:
+    rows = [("one; or, two", "yes, it is"), ("three", 'four "five"')]
+    body = io.StringIO()
+    csv.writer(body, delimiter=separator).writerows([header, *rows])
+    path = tmp_path / f"a{suffix}"
+    text = body.getvalue()
+    if (suffix, separator) == (".tsv", "\t"):  # which knows no quotes
+        text = "\r\n".join("\t".join(row) for row in (header, *rows))
+    path.write_text("\ufeff" + text, encoding="utf-8", newline="")
+    reading = read([path])
+    assert records(reading) == rows
+    names = {",": "commas", ";": "semicolons", "\t": "tabs"}
+    assert f"(separated by {names[separator]})" in str(reading)
+
+
+def test_unknown_names_with_a_semicolon_are_proposed_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("nr;die Frage;Antwort\n1;wo, bitte?;hier\n2;wann?;jetzt\n")
+    with spelled(as_flag), pytest.raises(InputError, match="choose by name: --columns") as caught:
+        list(read([path]))
+    with spelled(as_flag):
+        message = str(caught.value)
+    (columns,) = shlex.split(message.partition("--columns ")[2])
+    assert columns == "die Frage,Antwort", "the first two columns of text"
+    assert records(read([path], columns=columns.split(",")))[0] == ("wo, bitte?", "hier")
+    path.write_text("nr;a\n1;2\n")
+    with pytest.raises(InputError, match="none of them holds text"):
+        list(read([path]))
+
+
+def test_a_carriage_return_in_a_cell_is_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b'anchor,positive\na,one\rtwo\n"b\rc","d\r\ne"\n')
+    assert records(read([path])) == [("a", "one\rtwo"), ("b\rc", "d\ne")]
+
+
+def test_empty_cells_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("id,text\n1,first\n2,\n\n3,NaN\n4,third\n")
+    reading = read([path])
+    assert [(r.texts, r.line, r.opens) for r in reading] == [
+        (("first",), 2, True),
+        (("third",), 6, True),
+    ]
+    assert str(reading) == (
+        "read a.csv: 2 single texts from 4 rows, columns text (separated by commas); not read: id; "
+        "left out: 2 rows with an empty text (the first is line 3)"
+    )
+
+
+def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path: Path) -> None:
+    for name in ("a.txt", "README.md", "b.docx", "c.docx", "train.parquet", "test.parquet"):
+        (tmp_path / name).write_text("one\ntwo\n")
+    (tmp_path / "train.parquet").unlink()
+    (tmp_path / "test.parquet").unlink()
+    reading = read([tmp_path])
+    list(reading)
+    assert "files not read: 2 .docx, 1 .md" in str(reading)
+
+
+def test_tables_without_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("a\tb\tc\td\ne\tf\tg\th\n")
+    reading = read([path])
+    assert records(reading) == [("a", "b", "c", "d"), ("e", "f", "g", "h")]
+    assert str(reading).endswith("2 pairs with 2 negatives each, no header, separated by tabs")
+    for rows in ("4.5\ta\tb\n1\tc\td\n", "a\tb\t4.5\nc\td\t1\n"):
+        path.write_text(rows)
+        assert [(r.texts, r.scores) for r in read([path], scored=True)] == [
+            (("a", "b"), (4.5,)),
+            (("c", "d"), (1.0,)),
+        ]
+    for wanted in ({"columns": ["x"]}, {"groups": "x"}):
+        with pytest.raises(InputError, match="no column 'x' in the first line"):
+            list(read([path], **wanted))  # type: ignore[arg-type]
+    (tmp_path / "a.txt").write_text("one\ntwo\n")
+    with pytest.raises(InputError, match="its columns have no names"):
+        list(read([tmp_path / "a.txt"], columns=["x"]))
+
+
+def test_text_of_windows_is_converted_as_the_message_says(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("It’s one\nsecond – line\n".encode("cp1252"))
+    with pytest.raises(InputError, match="line 1: invalid UTF-8") as caught:
+        list(read([path]))
+    command = str(caught.value).split("(")[-1].partition(")")[0]
+    text = subprocess.run([*shlex.split(command), str(path)], capture_output=True, check=True)
+    path.write_bytes(text.stdout)
+    assert records(read([path])) == [("It’s one",), ("second – line",)]
+
+
+def test_records_say_where_they_are(tmp_path: Path) -> None:
+    path = jsonl(tmp_path / "a.jsonl", FLAG)
+    assert next(iter(read([path]))) == Record(("q0", "a0", "w0", "v0"), path, 1, opens=True)
+
+
+def test_a_data_set_for_the_trainer_of_sentence_transformers() -> None:
+    pytest.importorskip("datasets")
+    more = {"query": "q", "pos": ["a"], "neg": ["n"], "pos_scores": [2], "neg_scores": [1]}
+    none = {"query": "r", "pos": ["b"], "neg": [], "pos_scores": [2], "neg_scores": []}
+    names = ("anchor", "positive", "negative_1", "negative_2", "label")
+    reading = read([*FLAG_SCORES[:1], more, none])
+    assert to_dataset(reading).to_list() == [
+        dict(zip(names, ("q0", "a0", "w0", "v0", [0.9, 0.2, 0.1]), strict=True)),
+        dict(zip(names, ("q", "a", "n", "n", [2, 1, 1]), strict=True)),
+    ]
+    assert reading.left_out == "1 row with no negative (line 3)"
+    scored = to_dataset(read(SCORED, scored=True))
+    assert scored[1] == {"anchor": "s1", "positive": "t1", "label": 0.25}
+    assert to_dataset(read(LABELLED))["label"][:] == [0, 1, 0, 1]
+    assert to_dataset(read_all(["one", "two"])).to_list() == [{"text": "one"}, {"text": "two"}]

@@ -1,0 +1,29 @@
+"""torch.compile: an objective gives the same value and gradient as without it."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+from isotrope.objectives import DCL, MET, InfoNCE
+from isotrope.paradigm.objective import Objective
+
+
+def _of(loss: Callable[..., Tensor], n: int) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    views = [torch.randn(n, 8, generator=generator, requires_grad=True) for _ in range(2)]
+    value = loss(*views)
+    value.backward()
+    return [value.detach(), *(view.grad for view in views if view.grad is not None)]
+
+
+# dynamo itself looks at gradients of tensors that are no leaves
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+@pytest.mark.parametrize("objective", [InfoNCE(), DCL(), MET()], ids=lambda o: o.name)
+@pytest.mark.parametrize("n", [8, 300])
+def test_compiled_objectives_give_the_same(objective: Objective, n: int) -> None:
+    torch.compiler.reset()
+    compiled = torch.compile(objective, backend="eager", fullgraph=False)
+    for found, expected in zip(_of(compiled, n), _of(objective, n), strict=True):
+        torch.testing.assert_close(found, expected)
