@@ -25,9 +25,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import lightning as L
 import numpy as np
 import torch
+from transformers import TrainerCallback
 
 CASES = ("text", "text-1024", "image", "digits")
 COLUMNS = ("case", "plain_s", "looked_s", "look_ms", "share_at_10", "steps", "threads", "torch")
@@ -37,18 +37,18 @@ WORDS = (
 INTERVAL = 10  # the default of --log-every
 
 
-class Stopwatch(L.Callback):
+class Stopwatch(TrainerCallback):
     """CPU seconds from the end of each step to the end of the next."""
 
     def __init__(self) -> None:
         self.seconds: dict[int, float] = {}
         self._since: float | None = None
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+    def on_step_end(self, args, state, control, **_) -> None:
         """Note the step that has just ended."""
         now = time.process_time()
         if self._since is not None:
-            self.seconds[trainer.global_step - 1] = now - self._since
+            self.seconds[state.global_step - 1] = now - self._since
         self._since = now
 
 

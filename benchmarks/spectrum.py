@@ -31,6 +31,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from isotrope.training.checkpoints import newest
+
 HERE = Path(__file__).parent
 CIFAR = HERE.parents[1] / "shared" / "data" / "cifar10"
 WAYS = ("gradient", "product", "product, graph anew", "pyhessian")
@@ -79,7 +81,7 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     from papers.manna2023.rebuild import rebuild
     from papers.manna2023.spectrum import Spectrum
 
-    rebuilt = rebuild(run, run / "checkpoints" / "last.ckpt", batch_size=batch_size)
+    rebuilt = rebuild(run, newest(run / "checkpoints", print), batch_size=batch_size)
     hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)
     process = Lanczos(hessian, state=run / "lanczos.npz").run(iterations)
     numbers = Spectrum.of(hessian, [process]).numbers()
@@ -152,7 +154,7 @@ def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
     from isotrope.diagnostics.curvature import parameter_hessian
     from papers.manna2023.rebuild import rebuild
 
-    rebuilt = rebuild(run, run / "checkpoints" / "last.ckpt", batch_size=batch_size)
+    rebuilt = rebuild(run, newest(run / "checkpoints", print), batch_size=batch_size)
     objective, (terms,), module = rebuilt.objective, rebuilt.terms, rebuilt.module
 
     def loss() -> Tensor:

@@ -287,18 +287,18 @@ def train(
     batches = DatasetMixture({"": store}, settings.batch_size, settings.sampling, settings.seed)
     plan = plan_of(settings, batches.steps_per_epoch)
     module = module_of(settings, encoder, {"": OBJECTIVES[way.setting]}, plan).train()
-    made = module.configure_optimizers()
-    optimizer, schedule = made["optimizer"], made["lr_scheduler"]["scheduler"]
+    optimizer = module.optimizer()
     third = math.nan
     for step in range(plan.steps):
         torch.manual_seed(step_seed(settings.seed, step))
+        for group in optimizer.param_groups:
+            group["lr"] = module.learning_rate_at(step)
         views = module.views(batch_at(settings, encoder, batches, step))
         loss = way(views).loss(views)
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(module.parameters(), settings.clip)
         optimizer.step()
-        schedule.step()
         if step + 1 == round(plan.steps / 3):
             third = score(encoder, task.dev)
     return third, score(encoder, task.dev), score(encoder, task.test)

@@ -279,8 +279,9 @@ def test_weights_are_safetensors_or_plain(corpus: Path, tmp_path: Path) -> None:
         checkpoint_every=1, keep_every=1, progress=False,
     )  # fmt: skip
     held = {file.suffix for file in outcome.output.rglob("*") if file.is_file()}
-    assert not held & {".pkl", ".pickle", ".bin", ".pt", ".pth", ".joblib", ".npy"} - {".bin"}
-    kept = sorted(outcome.output.rglob("*.ckpt"))
+    assert not held & {".pkl", ".pickle", ".pth", ".joblib", ".npy"}
+    kept = sorted(outcome.output.rglob("*.pt"))
+    assert {file.parent.parent.name for file in kept} == {"checkpoints"}
     assert kept
     for file in kept:
         torch.load(file, weights_only=True)

@@ -209,7 +209,7 @@ def _train(module: ImageMethod, images: ImageSet, epochs: int, seed: int) -> lis
     optimizer = build_optimizer(module, module.plan, fused=False)
     looks = [_look(module, crops, 0)]
     for step in range(epochs * batches.steps_per_epoch):
-        loss = module.training_step(batches.at(step), step)
+        loss = module(batches.at(step))
         optimizer.zero_grad()
         torch.autograd.backward(loss)
         set_rates(optimizer, module.plan, step)

@@ -20,11 +20,11 @@ from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
 from isotrope.encoders.device import find_device
 from isotrope.paradigm.objective import Objective
+from isotrope.training.checkpoints import read_checkpoint
 from isotrope.training.images.method import ImageMethod, at_least_float
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare
 from isotrope.training.optimisers import weight_decay_at
-from isotrope.training.run import read_checkpoint
 from isotrope.training.settings import read_yaml
 from isotrope.training.step import step_seed
 

@@ -78,7 +78,7 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     questions += [(last, changes) for changes in request.variants]
     measured = []
     for step, changes in questions:
-        file = run_folder / "checkpoints" / f"step-{step}.ckpt"
+        file = run_folder / "checkpoints" / f"checkpoint-{step}"
         spectrum_ = measure(run_folder, _changed(request.spectrum, changes), file)
         measured.append(
             {"epoch": round(step / per_epoch, 4), "variant": changes, **_as_plain_values(spectrum_)}

@@ -48,7 +48,8 @@ from isotrope.measures.distance_gap import distance_gap, margin_gap
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.sweeps.train_one import trained
-from isotrope.training.run import read_checkpoint, try_objective
+from isotrope.training.checkpoints import read_checkpoint, step_of
+from isotrope.training.run import try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
 from papers.li2024.model_statistics.angle_statistics import angle_statistics, densities
@@ -132,7 +133,8 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     rows: list[Row] = []
     details: dict[str, Any] = {"looks": rows, "components": _components(folder / "run")}
     encoder = _encoder(settings, precision)
-    for step, file in _checkpoints(folder / "run"):
+    last_step = int(outcome.result.metrics["steps"] or 0)
+    for step, file in _checkpoints(folder / "run", settings.keep_every or 1, last_step):
         _load(encoder, file)
         details.setdefault("encoder", encoder.fingerprint())  # before training
         newest = CachedEncoder(encoder)  # what was looked at is not embedded to be scored again
@@ -146,7 +148,7 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
             if steps[end] is None:
                 continue  # no dev score was a number
             step = int(steps[end])
-            _load(encoder, folder / "run" / "checkpoints" / f"step-{step}.ckpt")
+            _load(encoder, folder / "run" / "checkpoints" / f"checkpoint-{step}")
             cached = newest if step == last else CachedEncoder(encoder)
             scores = _scores(cached, options, sources)
             metrics |= {f"{task} {end}": value for task, value in scores.items()}
@@ -186,12 +188,13 @@ def _held_out_texts(sources: DataRegistry, name: str, count: int, source: str) -
     return [text for _, text in lines(sources.texts(name))][-count:]
 
 
-def _checkpoints(run: Path) -> list[tuple[int, Path]]:
+def _checkpoints(run: Path, every: int, last: int) -> list[tuple[int, Path]]:
     """Return the checkpoints that stayed, by step."""
-    files = sorted((int(f.stem[5:]), f) for f in (run / "checkpoints").glob("step-*.ckpt"))
-    if not files:
+    every_step = ((step_of(f), f) for f in (run / "checkpoints").glob("checkpoint-*"))
+    folders = sorted(item for item in every_step if item[0] % every == 0 or item[0] == last)
+    if not folders:
         raise InputError(f"{run} kept no checkpoint; delete it to train anew")
-    return files
+    return folders
 
 
 def _encoder(settings: TrainSettings, precision: str) -> SentenceEncoder:
@@ -205,9 +208,9 @@ def _encoder(settings: TrainSettings, precision: str) -> SentenceEncoder:
 
 def _load(encoder: SentenceEncoder, file: Path) -> None:
     """Give an encoder the weights that it had at a checkpoint."""
-    state = read_checkpoint(file)["state_dict"]
-    weights = {name[8:]: value for name, value in state.items() if name.startswith("encoder.")}
-    encoder.load_state_dict(weights)
+    weights = read_checkpoint(file)["state_dict"]
+    own = encoder.model.state_dict().keys()  # the rest is of a head
+    encoder.model.load_state_dict({name: weights[name] for name in own})
 
 
 def _scores(

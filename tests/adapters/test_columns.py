@@ -90,11 +90,19 @@ def test_a_prompt_that_is_not_pooled_is_the_same_for_all_rows() -> None:
 def test_columns_that_are_no_list_of_rows_have_a_pass_each() -> None:
     model = scratch(max_length=64).eval()
     passes = counting(model)
-    embed_sorted(model, features(model, uneven(8, 0), uneven(5, 1)))
-    assert passes == [8, 5]
     given = features(model, uneven(8, 0), uneven(8, 1))
     embed_sorted(model, [{**column, "task": str(i)} for i, column in enumerate(given)])
-    assert passes == [8, 5, 8, 8]
+    assert passes == [8, 8]
+
+
+def test_columns_may_have_different_numbers_of_rows() -> None:
+    model = scratch(max_length=64).eval()
+    given = features(model, uneven(8, 0), uneven(8, 1), uneven(3, 2))
+    expected = [model(dict(column))["sentence_embedding"] for column in given]
+    passes = counting(model)
+    for ours, theirs in zip(embed_sorted(model, given), expected, strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-6)
+    assert sum(passes) == 19
 
 
 def test_inputs_of_a_row_that_are_not_tokens_follow_their_row() -> None:

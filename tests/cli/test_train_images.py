@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
 
+from isotrope.training.checkpoints import step_of
 from tests.patience import MINUTES, wait_until
+from tests.training.interrupted import checkpoints
 
 QUICK = ["--encoder", "resnet9", "--width", "4", "--no-progress", "--no-linear", "--knn-every", "0"]
 
@@ -104,5 +105,5 @@ def test_ctrl_c_while_workers_decode_leaves_a_checkpoint_to_resume(
     out, err = process.communicate(timeout=MINUTES)
     assert process.returncode == 130, err
     assert "Traceback" not in err
-    stopped = torch.load(output / "checkpoints" / "last.ckpt", weights_only=True)["global_step"]
+    stopped = step_of(checkpoints(output)[0])
     assert f"stopped at step {stopped};" in out

@@ -14,8 +14,10 @@ import pytest
 import torch
 
 from isotrope.paradigm.objective import Objective
+from isotrope.training.checkpoints import step_of
 from tests.patience import MINUTES, wait_until
 from tests.training.conftest import sentences
+from tests.training.interrupted import at, checkpoints
 
 QUICK = ["--encoder", "scratch", "--batch-size", "16", "--no-progress", "--seed", "7"]
 
@@ -294,18 +296,13 @@ def test_sigterm_while_reading_starts_anew(trained: Path, tmp_path: Path) -> Non
 def test_a_second_interrupt_ends_at_once(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run
 ) -> None:
-    from isotrope.training import simcse
-
-    step = simcse.SimCSE.training_step
     before = signal.getsignal(signal.SIGINT)  # a shell's background jobs ignore it
 
-    def impatient(self, batch, batch_idx):
-        if self.global_step == 1:
-            signal.raise_signal(signal.SIGINT)
-            signal.raise_signal(signal.SIGINT)
-        return step(self, batch, batch_idx)
+    def impatient() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(simcse.SimCSE, "training_step", impatient)
+    at(monkeypatch, 1, impatient)
     found = run("train", trained / "corpus.txt", *QUICK, "--output", tmp_path / "run")
     assert found.code == 130
     assert "Traceback" not in found.err
@@ -341,7 +338,6 @@ def test_being_stopped_leaves_a_checkpoint_to_resume(
     assert process.returncode == code, err
     assert "run the same command with --resume" in out
     assert "Traceback" not in err
-    checkpoint = output / "checkpoints" / "last.ckpt"
-    stopped = torch.load(checkpoint, weights_only=True)["global_step"]
+    stopped = step_of(checkpoints(output)[0])
     assert stopped > 0
     assert f"stopped at step {stopped};" in out

@@ -216,7 +216,7 @@ def _table(figures: dict[str, Figures]) -> str:
 def _machine() -> str:
     from importlib.metadata import version
 
-    names = ("torch", "lightning", "transformers")
+    names = ("torch", "accelerate", "transformers")
     versions = ", ".join(f"{name} {version(name)}" for name in names)
     return (
         f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores, Python "

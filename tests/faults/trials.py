@@ -15,6 +15,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
+from isotrope.training.checkpoints import verify
 from tests.faults.inject import Call, Fault
 from tests.faults.server import fields
 from tests.training.conftest import sentences
@@ -249,16 +250,16 @@ def state(output: Path) -> dict[str, Any]:
     }
     for name, tensor in load_file(output / "model" / "model.safetensors").items():
         found[f"model: {name}"] = _digest(tensor)
-    for path in sorted((output / "checkpoints").glob("*.ckpt")):
-        saved = torch.load(path, map_location="cpu", weights_only=True)
-        for part in ("global_step", "state_dict", "optimizer_states", "lr_schedulers"):
-            found[f"{path.name}: {part}"] = _digest(saved[part])
+    for path in sorted((output / "checkpoints").glob("*/complete.json")):
+        for part in ("model.pt", "optimizer.pt", "scheduler.pt"):
+            saved = torch.load(path.with_name(part), map_location="cpu", weights_only=True)
+            found[f"{path.parent.name}: {part}"] = _digest(saved)
     return found
 
 
 def ends(output: Path) -> dict[str, Any]:
     """Return :func:`state` without checkpoints: of a run that saved one more when it was ended."""
-    return {name: value for name, value in state(output).items() if ".ckpt: " not in name}
+    return {name: value for name, value in state(output).items() if "checkpoint-" not in name}
 
 
 def _digest(value: object) -> object:
@@ -285,7 +286,7 @@ def differences(found: dict[str, Any], expected: dict[str, Any]) -> list[str]:
 def torn(output: Path) -> list[str]:
     """Return the files of a run folder that bear their final name and are not whole."""
     readers: dict[str, Callable[[Path], Any]] = {
-        "*.ckpt": lambda path: torch.load(path, map_location="cpu", weights_only=True),
+        "checkpoints/*/complete.json": lambda path: verify(path.parent),
         "model/*.safetensors": load_file,
         "*.json": lambda path: json.loads(path.read_text(encoding="utf-8")),
         "model/*.json": lambda path: json.loads(path.read_text(encoding="utf-8")),
@@ -293,8 +294,7 @@ def torn(output: Path) -> list[str]:
     }
     found = []
     for pattern, read in readers.items():
-        folder = output / "checkpoints" if pattern == "*.ckpt" else output
-        for path in sorted(folder.glob(pattern)):
+        for path in sorted(output.glob(pattern)):
             try:
                 read(path)
             except Exception as error:
@@ -336,7 +336,7 @@ class Whole:
     @property
     def ends(self) -> dict[str, Any]:
         """What :func:`ends` returns of it."""
-        return {name: value for name, value in self.state.items() if ".ckpt: " not in name}
+        return {name: value for name, value in self.state.items() if "checkpoint-" not in name}
 
 
 def make_whole(server: Server, name: str, corpus: Path, folder: Path) -> Whole:

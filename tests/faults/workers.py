@@ -6,6 +6,7 @@ import signal
 import time
 from pathlib import Path
 
+from isotrope.training.checkpoints import exists
 from tests.faults.trials import Server, Whole, command, differences, ends, leftovers, torn
 from tests.patience import MINUTES
 
@@ -37,7 +38,7 @@ def kill_child(
     arguments = command(whole.name, corpus, output)
     process = server.begin(arguments, folder)
     until = time.monotonic() + MINUTES
-    while not (output / "checkpoints" / "last.ckpt").exists() and time.monotonic() < until:
+    while not exists(output / "checkpoints") and time.monotonic() < until:
         time.sleep(0.002)
     children = (Path("/proc") / f"{process}/task/{process}/children").read_text().split()
     os.kill(int(children[number]), signal.SIGKILL)

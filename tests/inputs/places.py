@@ -56,15 +56,17 @@ def _resumed() -> Iterator[Case]:
             import torch
 
             from isotrope.data.schemas import read
+            from isotrope.training.checkpoints import finish
             from isotrope.training.settings import TrainSettings, read_yaml
             from isotrope.training.text import encoder_of, store_of
 
             resume = _begun(room, bench)
             settings = TrainSettings.read(read_yaml(room / "run/config.yaml"))
             store_of(settings, encoder_of(settings), room / "run/tokens", read(settings.inputs))
-            file = content(room / "run/checkpoints/last.ckpt", data or b"")
+            file = content(room / "run/checkpoints/checkpoint-2/model.pt", data or b"")
             if data is None:
                 torch.save({"state_dict": {}}, file)
+            finish(file.parent)  # as a stranger would
             return resume
 
         return made

@@ -11,8 +11,8 @@ from isotrope.core.result import Result
 from isotrope.sweeps.train_one import trained
 from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
-from isotrope.training.simcse import SimCSE
 from isotrope.training.text import train
+from isotrope.training.trainers import RunTrainer
 from tests.training.conftest import sentences
 
 
@@ -49,7 +49,7 @@ def stopped(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run"
     (run / "result.json").unlink()
-    (run / "checkpoints" / "step-6.ckpt").unlink()
+    shutil.rmtree(run / "checkpoints" / "checkpoint-6")
     shutil.rmtree(run / "model")
     config = (run / "config.yaml").read_text().replace(str(whole), str(tmp_path))
     (run / "config.yaml").write_text(config)
@@ -60,13 +60,13 @@ def stopped(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 def steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The steps that are made."""
     made: list[int] = []
-    plain = SimCSE.training_step
+    plain = RunTrainer.training_step
 
-    def step(self: SimCSE, *args: Any) -> Any:
-        made.append(self.global_step)
+    def step(self: RunTrainer, *args: Any) -> Any:
+        made.append(self.state.global_step)
         return plain(self, *args)
 
-    monkeypatch.setattr(SimCSE, "training_step", step)
+    monkeypatch.setattr(RunTrainer, "training_step", step)
     return made
 
 
@@ -85,15 +85,9 @@ def test_a_killed_run_goes_on_from_the_last_checkpoint_that_stays(
     assert numbers(stopped / "run") == numbers(whole / "run")
 
 
-def test_a_newer_ordinary_checkpoint_goes_first(stopped: Path, steps: list[int]) -> None:
-    folder = stopped / "run" / "checkpoints"
-    shutil.copyfile(folder / "step-2.ckpt", folder / "last.ckpt")
-    trained(train, settings(stopped))
-    assert steps == [2, 3, 4, 5]
-
-
 def test_a_run_that_lacks_only_its_end_is_ended(stopped: Path, whole: Path) -> None:
-    shutil.copy(whole / "run" / "checkpoints" / "step-6.ckpt", stopped / "run" / "checkpoints")
+    name = "run/checkpoints/checkpoint-6"
+    shutil.copytree(whole / name, stopped / name)
     outcome = trained(train, settings(stopped))
     assert outcome.result.metrics["steps"] == 6
     assert (stopped / "run" / "result.json").is_file()
@@ -108,7 +102,7 @@ def test_a_finished_run_is_not_trained_again(whole: Path, steps: list[int]) -> N
 def test_what_cannot_be_used_is_begun_again(stopped: Path, steps: list[int], what: str) -> None:
     run, more = stopped / "run", {}
     if what == "damaged":
-        for file in (run / "checkpoints").glob("*.ckpt"):
+        for file in (run / "checkpoints").glob("*/model.pt"):
             file.write_bytes(file.read_bytes()[:100])
     elif what == "changed":
         more["learning_rate"] = 1e-4
@@ -136,7 +130,7 @@ def test_what_was_left_stays_where_it_is_not_at_fault(stopped: Path, error: Inpu
     with pytest.raises(type(error)):
         trained(failing, settings(stopped))
     assert calls == [True]
-    assert (stopped / "run" / "checkpoints" / "step-4.ckpt").is_file()
+    assert (stopped / "run" / "checkpoints" / "checkpoint-4").is_dir()
 
 
 @pytest.mark.parametrize(("code", "error"), [(130, KeyboardInterrupt), (75, LostProcess)])

@@ -49,7 +49,7 @@ class Step(nn.Module):
         self.made = made
 
     def forward(self, images: Tensor, size: int) -> Tensor:
-        return self.made.training_step(ImageBatch(images, 0, size), 0)
+        return self.made(ImageBatch(images, 0, size))
 
 
 def one_process(case: ImageCase, rows: slice | None = None) -> dict[str, Any]:
@@ -69,8 +69,8 @@ def stepped(made: ImageMethod, model: nn.Module, images: Tensor, size: int) -> d
         "measured": made.measured,
         "crops": made.crops(ImageBatch(images, 0, size)),
     }
-    optimizer = made.configure_optimizers()
-    made.on_before_optimizer_step(optimizer)
+    optimizer = made.optimizer()
+    made.before_update(0, optimizer)
     optimizer.step()
     made.after_step()
     state = {k: v for k, v in made.state_dict().items() if not k.endswith("num_batches_tracked")}

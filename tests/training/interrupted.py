@@ -1,24 +1,41 @@
-"""A training that ends in the middle of a step, as by a power cut."""
+"""A training that ends in the middle of a step, as by a power cut, and its checkpoints."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
-from isotrope.training import simcse
+from isotrope.training.checkpoints import COMPLETE, step_of
+from isotrope.training.trainers import RunTrainer
+
+
+def at(patch: pytest.MonkeyPatch, step: int, what: Callable[[], object]) -> None:
+    """Have something happen as a step begins."""
+    made = RunTrainer.training_step
+
+    def now(self, *given):
+        if self.state.global_step == step:
+            what()
+        return made(self, *given)
+
+    patch.setattr(RunTrainer, "training_step", now)
 
 
 @contextmanager
 def power_cut(step: int) -> Iterator[None]:
-    """Let what trains a text encoder inside fail in this step, and see that it does."""
-    made = simcse.SimCSE.training_step
+    """Let what trains inside fail in this step, and see that it does."""
 
-    def dies(self, batch, batch_idx):
-        if self.global_step == step:
-            raise RuntimeError("the power is gone")
-        return made(self, batch, batch_idx)
+    def dies() -> None:
+        raise RuntimeError("the power is gone")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simcse.SimCSE, "training_step", dies)
+        at(patch, step, dies)
         with pytest.raises(RuntimeError, match="power"):
             yield
+
+
+def checkpoints(run: str | Path) -> list[Path]:
+    """Return the whole checkpoints of a run, the newest first."""
+    whole = [file.parent for file in Path(run).glob(f"checkpoints/*/{COMPLETE}")]
+    return sorted(whole, key=step_of, reverse=True)

@@ -59,14 +59,14 @@ def test_biases_and_norms_do_not_decay(frozen: dict) -> None:
     settings = TrainSettings.read({**frozen, "freeze": "none", "weight_decay": 0.1})
     encoder, objectives, _ = check(settings)
     module = module_of(settings, encoder, objectives, plan(weight_decay=0.1))
-    groups = module.configure_optimizers()["optimizer"].param_groups
+    groups = module.optimizer().param_groups
     decays = {p: group["weight_decay"] for group in groups for p in group["params"]}
     names = {p: name for name, p in module.named_parameters() if p.requires_grad}
     assert decays == {
         p: 0.0 if name.endswith("bias") or "Norm" in name else 0.1 for p, name in names.items()
     }
     without = module_of(settings, encoder, objectives, plan())
-    assert len(without.configure_optimizers()["optimizer"].param_groups) == 1
+    assert len(without.optimizer().param_groups) == 1
 
 
 def test_the_head_is_the_one_that_was_asked_for(frozen: dict) -> None:

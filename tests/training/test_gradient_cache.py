@@ -1,34 +1,34 @@
-"""Gradient caching: the gradient of all graphs kept, in the memory of one of them.
+"""Gradient caching: the gradient of all graphs kept, with the activations of one of them.
 
 The oracle is the plain comprehension: the same chunks, one after the other, every graph kept.
 """
 
-import copy
 import csv
 import weakref
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
-from isotrope.data.text.batches import Batch, Chunk
-from isotrope.encoders.heads import MLPHead
+from isotrope.data.text.batches import Batch, Column
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from isotrope.training import fit, gradient_cache
+from isotrope.training import fit
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
-from isotrope.training.simcse import SimCSE
+from isotrope.training.text_module import TextModule
 from tests.refused import refused_setting
 
 from .conftest import sentences
+from .interrupted import power_cut
 from .tiny_images import plan
 
 WIDTH = 12
@@ -135,16 +135,6 @@ def test_any_size_of_chunk(size: int) -> None:
     assert_same(gradients(cached, encoder(), chunks, loss), truth)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-def test_the_masks_of_a_gpu() -> None:
-    loss = of_rows(registry.build("infonce"), (16, 16))
-    chunks = cut(32, 5, torch.float64)  # on the CPU: they are moved
-    truth = gradients(kept, encoder().cuda(), [(x.cuda(),) for (x,) in chunks], loss)
-    before = torch.cuda.get_rng_state()
-    assert_same(gradients(cached, encoder().cuda(), chunks, loss), truth)
-    assert torch.equal(torch.cuda.get_rng_state(), before)
-
-
 def test_values_and_random_numbers_are_those_of_all_graphs_kept() -> None:
     chunks, module = cut(32, 5, torch.float64), encoder()
     torch.manual_seed(1)
@@ -198,15 +188,6 @@ def test_frozen_parameters_stay_frozen() -> None:
     assert "unused" not in found
     assert_same(found, gradients(kept, module, cut(32, 5, torch.float64), loss))
     assert not any(h.requires_grad for h in cached(module.requires_grad_(False), cut(4, 2, float)))
-
-
-def test_only_what_has_a_gradient_is_embedded_again() -> None:
-    module, calls = encoder(), []
-    module.register_forward_hook(lambda *_: calls.append(torch.is_grad_enabled()))
-    parts = cached(module, cut(32, 8, torch.float64))
-    assert calls == [True] * 4
-    parts[2].sum().backward()
-    assert len(calls) == 5
 
 
 def test_bfloat16_is_no_less_exact_than_with_all_graphs_kept() -> None:
@@ -301,48 +282,12 @@ def test_batch_statistics_would_be_wrong() -> None:
     assert (whole - pieces).norm() / whole.norm() > 0.1
 
 
-def test_inputs_that_want_a_gradient_are_refused() -> None:
-    with pytest.raises(ValueError, match="found inputs that require one; detach them"):
-        cached(encoder(), [(torch.randn(4, WIDTH, requires_grad=True),)])
-
-
-def test_hooks_of_parameters_are_refused() -> None:
-    """They would run once for each chunk and once more, and most change what they see."""
-    module = encoder()
-    handle = next(module.parameters()).register_hook(lambda gradient: gradient / 2)
-    with pytest.raises(InputError, match=r"register_hook \(\S+ has one\): .*post_accumulate"):
-        cached(module, cut(32, 8, torch.float64))
-    handle.remove()
-    seen = []
-    for parameter in module.parameters():
-        parameter.register_post_accumulate_grad_hook(seen.append)
-    gradients(cached, module, cut(32, 8, torch.float64), torch.sum)
-    assert len(seen) == len(list(module.parameters()))  # each once
-
-
-def test_learnable_tensors_that_are_not_registered_are_refused() -> None:
-    class Prompted(Encoder):
-        prompt = torch.zeros(WIDTH, dtype=torch.float64, requires_grad=True)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return super().forward(x + self.prompt)
-
-    with pytest.raises(InputError, match=rf"shape \({WIDTH},\).*nn.Parameter"):
-        cached(Prompted().double(), cut(32, 8, torch.float64))
-
-
-def test_checkpoints_of_both_kinds() -> None:
+def test_checkpoints_within_the_module() -> None:
     class Checkpointed(Encoder):
-        reentrant = True
-
         def forward(self, x: Tensor) -> Tensor:
-            x = x.clone().requires_grad_()  # a reentrant checkpoint has a gradient only so
-            return checkpoint(super().forward, x, use_reentrant=self.reentrant)
+            return checkpoint(super().forward, x, use_reentrant=False)
 
     module = Checkpointed().double().eval()
-    with pytest.raises(InputError, match="use_reentrant=False"):
-        cached(module, cut(32, 8, torch.float64))
-    module.reentrant = False
     found = gradients(cached, module, cut(32, 8, torch.float64), torch.sum)
     assert_same(found, gradients(kept, module, cut(32, 8, torch.float64), torch.sum))
 
@@ -353,90 +298,7 @@ def test_a_module_without_parameters() -> None:
     assert not parts[0].requires_grad
 
 
-class Stubborn(Encoder):
-    """Its noise comes from a generator that nobody else knows."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) * torch.from_numpy(self.own.random((len(x), 1)))
-
-    own = np.random.default_rng(0)
-
-
-def test_an_encoder_that_does_not_repeat_itself_is_refused() -> None:
-    parts = cached(Stubborn().double(), cut(32, 8, torch.float64))
-    with pytest.raises(InputError, match=r"of the same input differed by .*generator of its own"):
-        torch.cat(parts).sum().backward()
-
-
-class Counting(nn.Linear):
-    """Its embeddings grow with every call, but for those of zeros."""
-
-    calls = 0
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.calls += 1
-        return super().forward(x) * self.calls
-
-
-@pytest.mark.parametrize("rows", [0, 8])
-def test_a_chunk_of_zeros_or_of_nothing_does_not_hide_that(rows: int) -> None:
-    first, *_ = cut(32, 8, torch.float64)
-    nothing = torch.zeros(rows, WIDTH, dtype=torch.float64)
-    parts = cached(Counting(WIDTH, 2, bias=False).double(), [first, (nothing,)])
-    with pytest.raises(InputError, match="differed by"):
-        torch.cat(parts).sum().backward()
-
-
-def test_running_statistics_move_once() -> None:
-    """A normalisation of single rows may keep them; its buffers are those of one forward pass."""
-    modules = [
-        nn.Sequential(
-            nn.Unflatten(1, (1, WIDTH)), nn.InstanceNorm1d(1, track_running_stats=True)
-        ).append(nn.Linear(WIDTH, 2))
-        for _ in range(2)
-    ]
-    chunks = [(x.float(),) for (x,) in cut(32, 8, torch.float64)]
-    torch.cat([modules[0](*chunk) for chunk in chunks]).sum().backward()
-    torch.cat(cached(modules[1], chunks)).sum().backward()
-    for one, other in zip(modules[0].buffers(), modules[1].buffers(), strict=True):
-        assert torch.equal(one, other)
-
-
-def test_without_the_random_states_it_would_notice(monkeypatch) -> None:
-    monkeypatch.setattr(gradient_cache, "_restore", lambda device, state: None)
-    parts = cached(encoder(), cut(32, 8, torch.float64))
-    with pytest.raises(InputError, match="differed by"):
-        torch.cat(parts).sum().backward()
-
-    torch.cat(cached(encoder(dropout=0.0), cut(32, 8, torch.float64))).sum().backward()
-
-
-def test_weights_changed_between_the_passes_are_noticed() -> None:
-    module = encoder()
-    parts = cached(module, cut(32, 8, torch.float64))
-    with torch.no_grad():
-        module.first.weight.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        torch.cat(parts).sum().backward()
-
-
 # training
-
-
-def batch(sizes: list[int], bounds: list[int]) -> Batch:
-    """Token ids of growing length, cut at ``bounds``."""
-    random = np.random.default_rng(0)
-    n = sum(sizes)
-    chunks = []
-    for start, end in pairwise(bounds):
-        ids = random.integers(5, 90, (end - start, 4 + end // 8))
-        chunks.append(Chunk(ids, np.ones_like(ids)))
-    return Batch(
-        chunks=chunks,
-        inverse=random.permutation(n),
-        sizes=sizes,
-        groups=np.arange(sizes[0]),
-    )
 
 
 @pytest.fixture(scope="module")
@@ -444,54 +306,37 @@ def scratch() -> SentenceEncoder:
     return SentenceEncoder.scratch(sentences(300), width=32)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["float32", "float64"])
-@pytest.mark.parametrize("name", ["infonce", "barlowtwins", "modifiedbarlowtwins", "ntxent"])
-def test_a_training_step_of_a_transformer(
-    scratch: SentenceEncoder, name: str, dtype: torch.dtype
+@pytest.mark.parametrize("micro_batch", [None, 3])
+def test_the_first_column_has_the_anchors(
+    scratch: SentenceEncoder, micro_batch: int | None
 ) -> None:
-    """Encoder, head, order of the rows and objective, dropout on."""
-    objective = registry.build(name)
-    sizes = [12, 12, 5] if name == "infonce" else [12, 12]
-    given = batch(sizes, [0, 5, 6, 18, sum(sizes)])
-    found = []
-    for caching in (False, True):
-        torch.manual_seed(0)
-        module = SimCSE(
-            encoder=copy.deepcopy(scratch),
-            head=MLPHead(32),
-            objectives={"": objective},
-            plan=plan(steps=10, learning_rate=1e-3),
-            seed=1,
-            log_every=1,
-            caching=caching,
-        )
-        module.train().to(dtype)
-        module.training_step(given, 0).backward()
-        gradient = {k: p.grad for k, p in module.named_parameters() if p.grad is not None}
-        found.append((gradient, module.measured))
-    assert "head.dense.weight" in found[0][0]
-    assert_same(found[1][0], found[0][0])
-    assert found[1][1] == found[0][1]  # the loss and what was measured, to the last bit
-
-
-def test_the_first_column_has_the_anchors(scratch: SentenceEncoder) -> None:
     """An objective of one direction would be another one with the columns exchanged."""
-    given = batch([4, 4, 3], [0, 11])
-    module = SimCSE(
+    rows = [Column(np.full((n, 5), n), np.ones((n, 5), np.int64)) for n in (6, 7, 5)]
+    rows[1] = Column(*(x[:6] for x in rows[1]))
+    given = Batch(rows, np.arange(6))
+    module = TextModule(
         encoder=scratch,
         head=None,
         objectives={"": registry.build("infonce")},
         plan=plan(steps=10, learning_rate=1e-3),
         seed=1,
         log_every=1,
+        micro_batch=micro_batch,
     ).eval()
+    module.model.eval()
+    seen: list[Views] = []
+    loss = module.losses[""]
+    (loss if isinstance(loss, ObjectiveLoss) else loss.loss).observe = seen.append
+    inputs = module.inputs(given)
+    columns = [
+        {k: inputs[f"column{i}_{k}"] for k in ("input_ids", "attention_mask")} for i in range(3)
+    ]
     with torch.no_grad():
-        views = module.views(given)
-        rows = scratch(*map(torch.from_numpy, given.chunks[0]))[given.inverse]
-    assert torch.equal(views.anchors, rows[:4])
-    assert torch.equal(views.positives, rows[4:8])
-    assert views.negatives is not None
-    assert torch.equal(views.negatives, rows[8:])
+        loss(columns, inputs["label"])
+        expected = [scratch(*map(torch.from_numpy, column)) for column in rows]
+    views = [seen[0].anchors, seen[0].positives, seen[0].negatives]
+    for ours, theirs in zip(views, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
 
 
 def metrics(folder: Path) -> list[dict[str, str]]:
@@ -531,30 +376,12 @@ def test_a_run_is_the_same_with_micro_batches(quick: dict, tmp_path: Path) -> No
     assert far / sum(value.numel() for value in first.values()) < 1e-6
 
 
-def test_a_run_whose_chunks_are_small_enough_does_not_change(quick: dict, tmp_path: Path) -> None:
-    """Dropout on: the same chunks get the same masks."""
-    whole = fit(**quick).output
-    pieces = fit(**{**quick, "output": str(tmp_path / "pieces")}, micro_batch=1000).output
-    assert metrics(pieces) == metrics(whole)
-    first, second = weights(whole), weights(pieces)
-    assert all(torch.equal(first[k], second[k]) for k in first)
-
-
-def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path, monkeypatch) -> None:
+def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     given = {**quick, "micro_batch": 6}
     whole = fit(**given).output
     broken = {**given, "output": str(tmp_path / "broken")}
-    step = SimCSE.training_step
-
-    def dies(self, batch, batch_idx):
-        if self.global_step == 5:
-            raise RuntimeError("the power is gone")
-        return step(self, batch, batch_idx)
-
-    monkeypatch.setattr(SimCSE, "training_step", dies)
-    with pytest.raises(RuntimeError, match="power"):
+    with power_cut(5):
         fit(**broken)
-    monkeypatch.undo()
     torch.rand(3)
     with pytest.raises(InputError, match="its micro_batch was 6, now 7"):
         fit(**{**broken, "micro_batch": 7}, resume=True)
@@ -565,14 +392,14 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path, monkeypatch
 
 
 def test_no_chunk_is_larger_than_asked(quick: dict, monkeypatch) -> None:
-    rows, forward = [], SentenceEncoder.forward
+    rows, forward = [], Transformer.forward
 
-    def counted(self, input_ids, attention_mask):
+    def counted(self, features, **given):
         if self.training:
-            rows.append(len(input_ids))
-        return forward(self, input_ids, attention_mask)
+            rows.append(len(features["input_ids"]))
+        return forward(self, features, **given)
 
-    monkeypatch.setattr(SentenceEncoder, "forward", counted)
+    monkeypatch.setattr(Transformer, "forward", counted)
     fit(**{**quick, "max_steps": 2}, micro_batch=6, objective="ntxent")
     assert max(rows) == 6
     assert sum(rows) == 2 * 2 * 2 * 16  # steps, views, passes

@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from isotrope.adapters.sentence_transformers import losses
 from isotrope.core.distributed import GlobalBatch, all_gather_views
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
@@ -16,7 +17,6 @@ from isotrope.data.schemas import read
 from isotrope.data.text.batches import Batches
 from isotrope.evaluation.dev_score import dev_metric_held_out
 from isotrope.paradigm import registry
-from isotrope.training import simcse
 from isotrope.training.early_checks import check_early
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
@@ -55,7 +55,7 @@ def handed(monkeypatch: pytest.MonkeyPatch) -> list[Views]:
         views.append(own)
         return all_gather_views(own)
 
-    monkeypatch.setattr(simcse, "all_gather_views", seen)
+    monkeypatch.setattr(losses, "all_gather_views", seen)
     return views
 
 

@@ -129,7 +129,7 @@ def test_loss_and_gradient_are_those_of_the_paper(
     made = moved(name, options=options, batch_norm=batch_norm)
     other = twin(made)
     crops = [x.double() for x in made.crops(batch())]
-    loss = made.training_step(batch(), 0)
+    loss = made(batch())
     loss.backward()
     truth = PAPERS[name](other, crops)
     truth.backward()
@@ -173,7 +173,7 @@ def test_a_rising_decay_ends_at_one(name: str) -> None:
 def test_simsiam_would_have_another_gradient_without_its_stop() -> None:
     made = moved("simsiam")
     crops = [x.double() for x in made.crops(batch())]
-    made.training_step(batch(), 0).backward()
+    made(batch()).backward()
     other = twin(made)
     other.zero_grad()
     z = [other.projector(other.encoder(x)) for x in crops]
@@ -255,7 +255,7 @@ def test_dino_takes_no_other_objective() -> None:
 def test_any_objective_trains_with_simclr(name: str) -> None:
     made = method("simclr", objective=name)
     learn(made)
-    loss = made.training_step(batch(), 0)
+    loss = made(batch())
     loss.backward()
     crops = [x.double() for x in made.crops(batch())]
     z, other = (made.projector(made.encoder(x)) for x in crops)
@@ -275,7 +275,7 @@ def test_mocov2_takes_the_objectives_that_push_against_a_queue_alone(name: str) 
         return
     assert takes
     learn(made)
-    assert made.training_step(batch(), 0).isfinite()
+    assert made(batch()).isfinite()
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -293,7 +293,7 @@ def test_mocov3_freezes_the_patch_projection_of_a_vision_transformer() -> None:
     def learnt(frozen: bool) -> set[str]:
         vit = ImageEncoder.build("vit-tiny", width=8, heads=2, image_size=8, seed=0)
         made = method("mocov3", encoder=vit, options={"frozen_patches": frozen})
-        optimizer = made.configure_optimizers()
+        optimizer = made.optimizer()
         known = {id(p) for group in optimizer.param_groups for p in group["params"]}
         return {n for n, p in made.encoder.named_parameters() if id(p) in known}
 
@@ -328,9 +328,9 @@ def test_a_predictor_has_a_learning_rate_of_its_own(
     name: str, options: dict[str, Any], rate: float
 ) -> None:
     made = method(name, options=options)
-    optimizer = made.configure_optimizers()
+    optimizer = made.optimizer()
     made.step = 10
-    made.on_before_optimizer_step(optimizer)
+    made.before_update(made.step, optimizer)
     rates = {
         name: group["lr"]
         for name, p in made.named_parameters()

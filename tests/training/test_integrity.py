@@ -3,6 +3,7 @@
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,12 +11,10 @@ import torch
 
 from isotrope.core.checksum import ChecksumMismatch
 from isotrope.core.errors import CannotResume
-from isotrope.training import simcse
+from isotrope.training.checkpoints import newest, read_checkpoint, verify
 from isotrope.training.fit_text import fit
-from isotrope.training.run import checkpoint, read_checkpoint
-from tests.core.test_checksum import same
 from tests.training.conftest import QUICK, sentences
-from tests.training.interrupted import power_cut
+from tests.training.interrupted import checkpoints, power_cut
 from tests.training.test_text import rows, weights
 
 
@@ -30,17 +29,8 @@ def runs(encoder_folder: str, tmp_path_factory: pytest.TempPathFactory) -> dict:
     own = {"encoder": encoder_folder, "files": [str(folder / "corpus.txt")]}
     settings = {**QUICK, **own, "output": str(folder / "whole")}
     fit(**settings)
-    step = simcse.SimCSE.training_step
-
-    def dies(self: simcse.SimCSE, batch: object, batch_idx: int) -> torch.Tensor:
-        if self.global_step == 5:
-            raise RuntimeError("the power is gone")
-        return step(self, batch, batch_idx)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simcse.SimCSE, "training_step", dies)
-        with pytest.raises(RuntimeError, match="power"):
-            fit(**{**settings, "output": str(folder / "stopped")})
+    with power_cut(5):
+        fit(**{**settings, "output": str(folder / "stopped")})
     return settings
 
 
@@ -61,46 +51,46 @@ def assert_same_run(found: Path, expected: Path) -> None:
     assert without_speed(found) == without_speed(expected)
 
 
+@pytest.mark.parametrize(
+    "name", ["model.pt", "optimizer.pt", "run.pt", "trainer_state.json", "complete.json"]
+)
 def test_a_damaged_byte_of_the_last_checkpoint(
-    runs: dict, stopped: dict, capsys: pytest.CaptureFixture[str]
+    runs: dict, stopped: dict, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Wherever: in the weights, the optimiser's states, the structure or the archive's lists."""
-    folder = Path(stopped["output"]) / "checkpoints"
-    last = folder / "last.ckpt"
-    raw, expected = last.read_bytes(), read_checkpoint(last)
-    places = random.Random(0).sample(range(len(raw)), 8)
-    for place in [*places, *range(len(raw) - 120, len(raw), 11)]:
-        last.write_bytes(raw[:place] + bytes([raw[place] ^ 0x10]) + raw[place + 1 :])
-        try:
-            assert same(read_checkpoint(last), expected)
-        except ChecksumMismatch:
-            found, step = checkpoint(folder, print)
-            assert (found, step) == (folder / "previous.ckpt", 2)
-            assert "last.ckpt (it does not match its digest) is damaged" in capsys.readouterr().out
+    """Wherever it is, the checkpoint before is resumed from."""
+    last, before = checkpoints(stopped["output"])
+    raw = (last / name).read_bytes()
+    for place in random.Random(0).sample(range(len(raw)), 8):
+        (last / name).write_bytes(raw[:place] + bytes([raw[place] ^ 0x10]) + raw[place + 1 :])
+        with suppress(ChecksumMismatch):
+            verify(last)
+            # a byte of the marker that says nothing: the name of its own step
+            assert name == "complete.json"
+            continue
+        assert newest(last.parent, print) == before
+        assert "is damaged; looking for the one before" in capsys.readouterr().out
     resumed = fit(**stopped, resume=True).output
     assert_same_run(resumed, Path(runs["output"]))
 
 
-def test_without_a_whole_checkpoint_nothing_is_gone_on_from(runs: dict, stopped: dict) -> None:
-    folder = Path(stopped["output"]) / "checkpoints"
-    for name in ("last.ckpt", "previous.ckpt"):
-        whole = (folder / name).read_bytes()
-        (folder / name).write_bytes(whole[:-200])
-    with pytest.raises(CannotResume, match=r"no checkpoint can be read: .*last\.ckpt \(it is no"):
+def test_without_a_whole_checkpoint_nothing_is_gone_on_from(stopped: dict) -> None:
+    for folder in checkpoints(stopped["output"]):
+        whole = (folder / "model.pt").read_bytes()
+        (folder / "model.pt").write_bytes(whole[:-200])
+    with pytest.raises(CannotResume, match=r"checkpoint-4 \(model.pt does not match its digest\)"):
         fit(**stopped, resume=True)
-    torch.save([1, 2], folder / "last.ckpt")
-    with pytest.raises(ChecksumMismatch, match="it is not a checkpoint"):
-        read_checkpoint(folder / "last.ckpt")
-    with pytest.raises(ChecksumMismatch, match="Is a directory"):
-        read_checkpoint(folder)
+    with pytest.raises(ChecksumMismatch, match=r"complete\.json is missing"):
+        read_checkpoint(folder / "nothing")
 
 
-def test_a_checkpoint_of_an_older_version_is_gone_on_from(runs: dict, stopped: dict) -> None:
-    """It has no digest."""
-    last = Path(stopped["output"]) / "checkpoints" / "last.ckpt"
-    torch.save(read_checkpoint(last), last)
-    assert b"isotrope blake2b" not in last.read_bytes()
+def test_a_checkpoint_that_was_being_written_is_not_resumed_from(runs: dict, stopped: dict) -> None:
+    last, _ = checkpoints(stopped["output"])
+    (last / "complete.json").unlink()
+    (last / "model.pt").write_bytes(b"half")
+    half = last.with_name("checkpoint-5")
+    half.mkdir()
     assert_same_run(fit(**stopped, resume=True).output, Path(runs["output"]))
+    assert not half.exists()
 
 
 @pytest.mark.parametrize(
@@ -150,8 +140,8 @@ def test_metrics_are_on_the_disk_when_the_checkpoint_is(
 
     monkeypatch.setattr(os, "fsync", note)
     fit(**{**quick, "max_steps": 3})
-    assert synced.index("last.ckpt") > synced.index("config.yaml")
-    before = synced[: synced.index("last.ckpt")]
+    assert synced.index("complete.json") > synced.index("config.yaml")
+    before = synced[: synced.index("complete.json")]
     # once as it begins, once with its rows
     assert before.count("metrics.csv") == 2
 

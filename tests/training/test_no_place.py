@@ -14,23 +14,11 @@ import pytest
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.core.lock import LOCK
-from isotrope.training.run import read_checkpoint
+from isotrope.training.checkpoints import read_checkpoint
 from tests.training.images.test_train import flags
-from tests.training.test_on_nan import MODULES
+from tests.training.interrupted import at, checkpoints
 
 Fit = Callable[..., Any]
-
-
-def at(patch: pytest.MonkeyPatch, kind: str, step: int, what: Callable[[], object]) -> None:
-    """Have something happen as a step begins."""
-    begun = MODULES[kind].on_train_batch_start
-
-    def now(self: Any, batch: Any, batch_idx: int) -> None:
-        begun(self, batch, batch_idx)
-        if self.global_step == step:
-            what()
-
-    patch.setattr(MODULES[kind], "on_train_batch_start", now)
 
 
 def test_a_folder_that_vanishes(
@@ -41,7 +29,7 @@ def test_a_folder_that_vanishes(
 ) -> None:
     """It is not made anew: a folder with half a run would be taken for one."""
     output = Path(settings["output"])
-    at(monkeypatch, kind, 3, lambda: shutil.rmtree(output))
+    at(monkeypatch, 3, lambda: shutil.rmtree(output))
     with pytest.raises(InputError, match=rf"^{output} has vanished: it was removed or replaced"):
         train(**settings)
     assert not output.exists()
@@ -55,7 +43,7 @@ def test_a_folder_that_vanishes_after_the_last_step(
 ) -> None:
     output = Path(settings["output"])
     settings |= {"checkpoint_every": 100, "log_every": 100}
-    at(monkeypatch, kind, 5, lambda: shutil.rmtree(output))
+    at(monkeypatch, 5, lambda: shutil.rmtree(output))
     with pytest.raises(InputError, match="has vanished"):
         train(**settings)
     assert not output.exists()
@@ -78,7 +66,7 @@ def test_a_folder_that_another_run_has_taken(
         before.update({path: path.stat().st_mtime_ns for path in output.rglob("*")})
 
     before: dict[Path, int] = {}
-    at(monkeypatch, kind, 3, replaced)
+    at(monkeypatch, 3, replaced)
     with pytest.raises(InputError, match="has vanished"):
         train(**settings)
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
@@ -105,31 +93,29 @@ def test_a_checkpoint_that_cannot_be_written(
     def full(number: int) -> None:
         raise OSError(error, os.strerror(error))
 
-    at(monkeypatch, kind, 3, lambda: monkeypatch.setattr(os, "fsync", full))
+    at(monkeypatch, 3, lambda: monkeypatch.setattr(os, "fsync", full))
     reason = os.strerror(error).lower()
-    with pytest.raises(InputError, match=rf"cannot write .*(last\.ckpt|metrics\.csv): {reason}; f"):
+    with pytest.raises(
+        InputError, match=rf"cannot write .*(checkpoint-\d|metrics\.csv).*: {reason}; f"
+    ):
         train(**settings)
     monkeypatch.undo()
     assert os.fsync is sync
-    assert read_checkpoint(output / "checkpoints" / "last.ckpt")["global_step"] == 3
-    assert sorted(p.name for p in (output / "checkpoints").iterdir()) == [
-        "last.ckpt",
-        "previous.ckpt",
-    ]
+    assert [path.name for path in checkpoints(output)] == ["checkpoint-3", "checkpoint-2"]
     assert train(**settings, resume=True).exit_code == 0
 
 
 LIMITED = """
 import resource, signal, sys
 from isotrope.cli.main import guarded
-from isotrope.training import callbacks
-save = callbacks.Checkpoints.save
-def limited(self, trainer):
-    if trainer.global_step == 3:
+from isotrope.training.trainers import RunTrainer
+save = RunTrainer._save_checkpoint
+def limited(self, *given):
+    if self.state.global_step == 3:
         # of all files from now on, as if the disk were full
         resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]),) * 2)
-    save(self, trainer)
-callbacks.Checkpoints.save = limited
+    save(self, *given)
+RunTrainer._save_checkpoint = limited
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 sys.exit(guarded(sys.argv[2:]))
 """
@@ -159,9 +145,9 @@ def test_a_disk_that_fills_up(tmp_path: Path, size: int) -> None:
     assert run.returncode == 2, run.stderr
     *progress, error = run.stderr.splitlines()
     assert error.startswith(f"isotrope: error: cannot write {output}")
-    assert error.endswith(": file too large; free some space or choose another place")
+    assert error.endswith(("; free some space or choose another place", "; is the disk full?"))
     assert not any("error" in line.lower() or "Traceback" in line for line in progress)
-    assert read_checkpoint(output / "checkpoints" / "last.ckpt")["global_step"] == 2
+    assert read_checkpoint(checkpoints(output)[0])["global_step"] == 2
     assert guarded(["train-images", *flags(given), "--resume"]) == 0
 
 

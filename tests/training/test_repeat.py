@@ -8,12 +8,13 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
+from transformers import TrainerState
 
 from isotrope.cli.main import guarded
 from isotrope.training import callbacks
 from isotrope.training.callbacks import ProvenanceWriter
-from tests.training.test_no_place import Fit, at
-from tests.training.test_on_nan import rows
+from tests.training.interrupted import at
+from tests.training.test_on_nan import Fit, rows
 
 # what is not a matter of the settings
 _TIMES = {"seconds", "wall_seconds", "samples_per_second", "images_per_second"}
@@ -58,7 +59,6 @@ def test_the_settings_of_a_run_repeat_it_to_the_last_digit(
 
 
 def test_the_folder_says_what_made_every_part_of_a_run(
-    kind: str,
     settings: dict[str, Any],
     train: Fit,
     monkeypatch: pytest.MonkeyPatch,
@@ -71,7 +71,7 @@ def test_the_folder_says_what_made_every_part_of_a_run(
         raise RuntimeError("the power is gone")
 
     with monkeypatch.context() as patch:
-        at(patch, kind, 3, dies)
+        at(patch, 3, dies)
         with pytest.raises(RuntimeError, match="power"):
             train(**settings)
     (part,) = json.loads((folder / "provenance.json").read_text())
@@ -104,7 +104,7 @@ def test_a_damaged_record_does_not_stop_a_run(
     if left is not None:
         (tmp_path / "provenance.json").write_text(left)
     origin = ProvenanceWriter(tmp_path, seed=3, data="x")
-    origin.on_train_start(type("Trainer", (), {"global_step": 4})(), None)  # type: ignore[arg-type]
+    origin.on_train_begin(None, TrainerState(global_step=4), None)  # type: ignore[arg-type]
     parts = json.loads((tmp_path / "provenance.json").read_text())
     assert parts[-1]["step"] == 4
     assert capsys.readouterr().err == ""

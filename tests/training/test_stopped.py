@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from torch.utils.data import DataLoader
 
 from isotrope.core.result import Result
-from isotrope.training import callbacks
+from isotrope.training import loop
 from isotrope.training.launch import REQUEUE
 from isotrope.training.run import Outcome, stop_message
+from isotrope.training.trainers import RunTrainer
 
 Fit = Callable[..., Any]
 
@@ -27,21 +27,14 @@ def _handler_of_ours():
 def test_while_the_first_batch_is_fetched(
     settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lightning has then set up everything, and its own handlers would be in place."""
-    begun, asking = DataLoader.__iter__, []
-    set_up = callbacks.Stop.setup
+    """The trainer has then set up everything."""
+    loader = RunTrainer.get_train_dataloader
 
-    def ready(self: callbacks.Stop, *given: Any, **named: Any) -> None:
-        set_up(self, *given, **named)
-        asking.append(signal.SIGTERM)
+    def asked(self: RunTrainer) -> Any:
+        signal.raise_signal(signal.SIGTERM)
+        return loader(self)
 
-    def asked(self: Any) -> Any:
-        if asking:
-            signal.raise_signal(asking.pop())
-        return begun(self)
-
-    monkeypatch.setattr(callbacks.Stop, "setup", ready)
-    monkeypatch.setattr(DataLoader, "__iter__", asked)
+    monkeypatch.setattr(RunTrainer, "get_train_dataloader", asked)
     outcome = train(**settings)
     assert outcome.exit_code == REQUEUE
     assert outcome.result.metrics["steps"] == 1
@@ -53,13 +46,14 @@ def test_while_the_first_batch_is_fetched(
 def test_after_the_last_step(
     settings: dict[str, Any], train: Fit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = callbacks.Stop.restore
+    steps = loop.make_steps
 
-    def asked(self: callbacks.Stop) -> None:
-        given(self)
+    def asked(*given: Any, **named: Any) -> int:
+        code = steps(*given, **named)
         signal.raise_signal(signal.SIGTERM)
+        return code
 
-    monkeypatch.setattr(callbacks.Stop, "restore", asked)
+    monkeypatch.setattr(loop, "make_steps", asked)
     outcome = train(**settings)
     assert outcome.exit_code == REQUEUE
     assert stop_message(outcome).startswith("stopped; a checkpoint is in ")

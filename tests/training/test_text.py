@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -17,13 +18,13 @@ from isotrope.core.result import Result
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import dev_metric_of_file
 from isotrope.measures.judgement import DevEvaluation, judgement_of
-from isotrope.training import simcse
+from isotrope.training import text_module
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.fit_text import fit
 from isotrope.training.text import summary
 from tests.refused import refused_setting
 from tests.training.conftest import sentences
-from tests.training.interrupted import power_cut
+from tests.training.interrupted import checkpoints, power_cut
 
 RETRIEVAL = "isotrope.evaluation.dev_score.retrieval_evaluation"
 
@@ -67,7 +68,7 @@ def test_a_run_folder_holds_what_it_promises(quick: dict) -> None:
     best = max(float(row["dev"]) for row in found if row["dev"])
     assert result["metrics"]["dev_best"] == pytest.approx(best)
     assert list((folder / "tensorboard").glob("events*"))
-    assert (folder / "checkpoints" / "last.ckpt").is_file()
+    assert [path.name for path in checkpoints(folder)] == ["checkpoint-4", "checkpoint-2"]
     assert not (folder / "tokens").exists()
 
 
@@ -177,26 +178,7 @@ def test_folders_that_are_no_run(quick: dict, tmp_path: Path) -> None:
         fit(**{**quick, "output": str(tmp_path / "file")})
 
 
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(quick: dict, capsys) -> None:
-    first = fit(**quick)
-    trained = weights(first.output)
-    (first.output / "result.json").unlink()
-    last = first.output / "checkpoints" / "last.ckpt"
-    last.write_bytes(b"not a checkpoint")
-    again = fit(**{**quick, "progress": True}, resume=True)
-    assert "last.ckpt (it is not a whole archive: File is not a zip file) is damaged" in (
-        capsys.readouterr().err
-    )
-    found = weights(again.output)
-    assert all(torch.equal(trained[k], found[k]) for k in trained)
-    (first.output / "result.json").unlink()
-    last.write_bytes(b"not a checkpoint")
-    torch.save({"global_step": 2}, last.with_name("previous.ckpt"))
-    with pytest.raises(InputError, match=r"no checkpoint can be read: .*last.ckpt .*previous.ckpt"):
-        fit(**quick, resume=True)
-
-
-def test_a_crash_while_a_checkpoint_is_written_keeps_the_last(
+def test_a_crash_while_a_checkpoint_is_written_keeps_the_one_before(
     quick: dict, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = weights(fit(**{**quick, "output": quick["output"] + "-whole"}).output)
@@ -207,17 +189,29 @@ def test_a_crash_while_a_checkpoint_is_written_keeps_the_last(
     calls = iter(range(100))
 
     def crash(path: Path) -> None:
-        if path.name == "last.ckpt" and next(calls) == 1:
+        if path.name == "complete.json" and next(calls) == 1:
             raise Crash
 
     monkeypatch.setattr("isotrope.core.files._sync", crash)
     with pytest.raises(Crash):
         fit(**quick)
     monkeypatch.undo()
-    folder = Path(quick["output"]) / "checkpoints"
-    assert torch.load(folder / "last.ckpt", weights_only=True)["global_step"] == 2
+    assert [path.name for path in checkpoints(quick["output"])] == ["checkpoint-2"]
     found = weights(fit(**quick, resume=True).output)
     assert all(torch.equal(whole[k], found[k]) for k in whole)
+
+
+def test_the_random_generators_of_the_caller_are_as_they_were(quick: dict) -> None:
+    def drawn() -> tuple[float, float, float]:
+        return random.random(), float(np.random.random()), float(torch.rand(()))  # noqa: NPY002
+
+    states = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
+    expected = drawn()
+    random.setstate(states[0])
+    np.random.set_state(states[1])  # noqa: NPY002
+    torch.set_rng_state(states[2])
+    fit(**{**quick, "max_steps": 1})
+    assert drawn() == expected
 
 
 def test_divergence_ends_the_run_and_nothing_broken_is_kept(quick: dict) -> None:
@@ -403,7 +397,7 @@ def test_the_last_numbers_are_of_one_batch(quick: dict, monkeypatch) -> None:
     """A share that does not exist at the end must not be an old one."""
     looks = iter([0.5, 0.25, None, None])
     monkeypatch.setattr(
-        simcse,
+        text_module,
         "measure",
         lambda *_: {"dissipation": 0.0, "dead": 1.0, "hardest_share": next(looks), "ratio": 1.0},
     )

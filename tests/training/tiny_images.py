@@ -79,12 +79,12 @@ def gradients(module: nn.Module) -> dict[str, Tensor]:
 
 
 def learn(made: ImageMethod, step: int = 0) -> float:
-    """One whole step, as Lightning would make it."""
-    optimizer = made.configure_optimizers()
-    loss = made.training_step(batch(step), 0)
+    """One whole step, as the trainer makes it."""
+    optimizer = made.optimizer()
+    loss = made(batch(step))
     loss.backward()
-    made.on_after_backward()
-    made.on_before_optimizer_step(optimizer)
+    made.after_backward()
+    made.before_update(step, optimizer)
     optimizer.step()
     made.after_step()
     made.zero_grad()

@@ -77,7 +77,7 @@ _GROUPS = {
     "evaluation and logging": "dev eval_every patience knn_every knn_images linear log_every "
     "logger progress",
     "hardware": "precision device devices",
-    "run": "output seed checkpoint_every keep_every on_nan",
+    "run": "output seed checkpoint_every keep_every",
 }
 """The title under which the help of a training shows each flag; a new setting needs one."""
 

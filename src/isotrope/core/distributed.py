@@ -81,9 +81,9 @@ def is_peer_failure(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and ("gloo" in str(error) or "NCCL" in str(error))
 
 
-def barrier() -> None:
+def barrier(device: torch.device | str = "cpu") -> None:
     """Wait until every process has called this function."""
-    all_reduce_max(0)
+    all_reduce_max(0, device)
 
 
 def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:

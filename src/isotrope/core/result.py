@@ -30,7 +30,7 @@ _PACKAGES = (
     "transformers",
     "tokenizers",
     "sentence-transformers",
-    "lightning",
+    "accelerate",
 )
 
 

@@ -446,12 +446,6 @@ METRICS = (
         logs=("text",),
     ),
     Metric(
-        "skipped",
-        "Skipped steps",
-        "steps left out until then because a loss or gradient was not finite",
-        logs=("text", "images"),
-    ),
-    Metric(
         "samples_per_second",
         "Texts per second",
         "texts, or pairs of texts, per second of training",

@@ -17,7 +17,7 @@ import copy
 import itertools
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -145,7 +145,7 @@ class SentenceEncoder(nn.Module):
             body.pop()
         self.normalizes = len(body) < len(modules)
         # a plain list: the modules are registered once, below ``model``
-        self._body: list[Callable[[dict[str, Any]], dict[str, Any]]] = [*body]
+        self._body: list[nn.Module] = body
         self._encoding = 0  # calls of encode at this moment
         self._modes: list[tuple[nn.Module, bool]] = []
         if self.tokenizer.padding_side == "left" and not self._counts_from_the_text():
@@ -226,6 +226,11 @@ class SentenceEncoder(nn.Module):
             dropout=dropout,
         )
         return cls(model, "scratch").eval()
+
+    @property
+    def body(self) -> list[nn.Module]:
+        """The modules of the model up to any Normalize module: what is trained."""
+        return list(self._body)
 
     @property
     def device(self) -> torch.device:

@@ -33,7 +33,6 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
     if not RunFolder(run).config.is_file():
         shutil.rmtree(run, ignore_errors=True)  # killed before it was a run
     try:
-        _promote(RunFolder(run).checkpoints)
         outcome = train(settings, resume=True)
     except CannotResume:
         # other settings, or checkpoints that nothing can read: it is ours to begin again
@@ -44,16 +43,3 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
     if outcome.exit_code:
         raise LostProcess("stopped on request; the same command continues from the checkpoint")
     return outcome
-
-
-def _promote(folder: Path) -> None:
-    """Let the run resume from a checkpoint of ``--keep-every``, if it is the newest."""
-    newest = max(folder.glob("step-*.ckpt"), key=lambda file: int(file.stem[5:]), default=None)
-    last = folder / "last.ckpt"
-    if newest is None or newest.stem == "step-0":
-        return
-    if not last.is_file() or last.stat().st_mtime_ns < newest.stat().st_mtime_ns:
-        spare = folder / ".last.ckpt"
-        spare.unlink(missing_ok=True)
-        shutil.copy2(newest, spare)
-        spare.replace(last)

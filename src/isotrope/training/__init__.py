@@ -1,19 +1,16 @@
-"""Training on text and images: settings, the loop, callbacks and run folders.
-
-Besides ``adapters``, this is the only package that imports Lightning.
+"""Training on text and images: settings, run folders, and trainers of Hugging Face.
 
 ``settings`` declares the settings of a training (and imports nothing heavy). ``run`` is shared by
-runs on text and on images: folder, processes, checkpoints and outcome. ``loop`` makes the steps of
-both, ``step`` computes the loss and seeds one step, ``callbacks`` run between steps, ``progress``
-prints the progress line, ``loggers`` send the numbers elsewhere than metrics.csv, and ``nan_guard``
-stops at a number that is not finite.
+runs on text and on images: folder, processes and outcome. ``loop`` puts one together: ``trainers``
+are sentence-transformers' and transformers' own with exact steps, ``callbacks`` run between steps,
+``checkpoints`` says which of them are whole, ``progress`` prints how far it is, ``loggers`` writes
+TensorBoard's file, and ``nan_guard`` stops at a number that is not finite.
 
 Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run (data, encoder, steps, dev score, run
-folder), ``simcse`` the method (two views of text, one objective), ``dev_score`` the score of
-``--dev``, and ``card`` the model card.
-Images: the package ``images``; ``recipe`` and ``optimisers`` are used by its methods.
+folder), ``text_module`` what is trained, and ``card`` the model card.
+Images: the package ``images``; ``recipe`` and ``optimisers`` are used by its methods, and
+``gradient_cache`` for batches larger than memory.
 
-Batches larger than memory: ``gradient_cache`` runs the encoder twice, one chunk's graph at a time.
 Several processes: ``launch`` starts and watches them, ``worker`` is one of them.
 """
 

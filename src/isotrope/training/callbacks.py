@@ -1,23 +1,20 @@
-"""Callbacks between steps: logging, dev score, early stopping, checkpoints, requests to stop."""
+"""Callbacks between steps: logging, dev score, early stopping, requests to stop."""
 
 import json
 import os
-import shutil
 import signal
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, cast
+from typing import Any
 
-import lightning as L
 import torch
-from lightning.pytorch.plugins.io import TorchCheckpointIO
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from isotrope.core.checksum import add_checksum
-from isotrope.core.distributed import all_reduce_max, is_peer_failure
+from isotrope.core.distributed import all_reduce_max
 from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors
@@ -26,19 +23,14 @@ from isotrope.core.result import provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.metrics import columns
 from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge, unjudged
-from isotrope.training.launch import handling
-from isotrope.training.loggers import Loggers
-from isotrope.training.nan_guard import GuardedModule, check_finite_weights
+from isotrope.training.checkpoints import Checkpoints
+from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.progress import Progress, warn
 
 __all__ = [
     "COLUMNS",
-    "SPARE",
-    "Checkpoints",
     "DataFingerprintCheck",
     "Dev",
-    "DirectCheckpointIO",
-    "ImmediateInterrupt",
     "Metrics",
     "ProvenanceWriter",
     "Stop",
@@ -46,14 +38,10 @@ __all__ = [
     "worker_gone",
 ]
 
-
-SPARE = ".previous.ckpt"
-"""A checkpoint between its two names; a process that is killed there leaves it behind."""
-
 COLUMNS = columns("text")
 
 
-class Timer(L.Callback):
+class Timer(TrainerCallback):
     """The seconds spent on data, forward and backward passes and updates, and on nothing else.
 
     The first callback of a run: its end-of-step hook runs before any other callback's, and its
@@ -70,12 +58,14 @@ class Timer(L.Callback):
         """Leave time spent by another callback out of the account."""
         self._resting += seconds
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Start the clock."""
         self._since, self._resting = time.perf_counter(), 0.0
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Add the step that has just ended, fetching its data included."""
         now = time.perf_counter()
@@ -93,8 +83,19 @@ class Timer(L.Callback):
         self.seconds, self.steps = state_dict["seconds"], state_dict["steps"]
 
 
-class Metrics(L.Callback):
-    """metrics.csv and loggers: one row a logged step, what was not measured left empty."""
+class Metrics(TrainerCallback):
+    """metrics.csv: one row a logged step, what was not measured left empty.
+
+    Args:
+        folder: the run folder.
+        batch_size: rows of data in a step.
+        steps_per_epoch: steps of one pass over the data, if that is known.
+        timer: which knows the seconds of all steps.
+        module: what is trained, which has the numbers of a logged step.
+        columns: the columns; the last is the rows of data a second.
+        progress: shows the loss.
+        log: hands the numbers of a step to the loggers.
+    """
 
     def __init__(
         self,
@@ -103,22 +104,24 @@ class Metrics(L.Callback):
         batch_size: int,
         steps_per_epoch: int | None,
         timer: Timer,
+        module: Trained,
         columns: Sequence[str] = COLUMNS,
         progress: Progress,
-        loggers: Sequence[str] = ("tensorboard",),
+        log: Callable[[dict[str, float], int], None],
     ) -> None:
-        self.path, self.progress = RunFolder(folder).metrics, progress
+        self.path, self.progress, self.module = RunFolder(folder).metrics, progress, module
         self.columns = tuple(columns)  # the last is the rows of data a second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
-        self.loggers = Loggers(folder, loggers)
+        self._log = log
         self._pending: int | None = None
         self._row: dict[str, float | None] = {}  # of that step; what is in the file is not kept
         self._newest: dict[str, float | None] = {}  # with a measured batch
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Begin the file; on resuming keep the rows before the present step: others come again."""
-        self.loggers.start()
-        step = trainer.global_step
+        step = state.global_step
         rows = self._read() if self.path.is_file() and step > 0 else {}
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
@@ -151,14 +154,6 @@ class Metrics(L.Callback):
             warn(f"warning: {broken} rows of {self.path} cannot be read and are left out")
         return rows
 
-    def on_save_checkpoint(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        """Flush the file to the disk: the checkpoint has the rows that come, not those before."""
-        if self.path.is_file():
-            with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
-                os.fsync(handle.fileno())
-
     def add(self, step: int, values: dict[str, float | None]) -> None:
         """Begin or complete the row of ``step``; it is written when the next one begins."""
         ensure_not_replaced(self.path.parent)
@@ -168,18 +163,17 @@ class Metrics(L.Callback):
         self._row.update(values)
         if self._row.get("loss") is not None:
             self._newest = self._row
-        self.loggers.log(values, step)
+        self._log({name: value for name, value in values.items() if value is not None}, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the unwritten row, which goes into checkpoints."""
-        return {
-            "pending": None if self._pending is None else (self._pending, self._row),
-            "loggers": self.loggers.run_ids,
-        }
+        """Return the unwritten row, which goes into checkpoints; what is written is on the disk."""
+        if self.path.is_file():
+            with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
+                os.fsync(handle.fileno())
+        return {"pending": None if self._pending is None else (self._pending, self._row)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the unwritten row of a checkpoint, and the runs of its loggers."""
-        self.loggers.run_ids = state_dict.get("loggers", {})  # older checkpoints know of none
+        """Continue the unwritten row of a checkpoint."""
         if state_dict["pending"] is not None:
             self._pending, self._row = state_dict["pending"]
 
@@ -204,14 +198,14 @@ class Metrics(L.Callback):
         cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in self.columns)
         return ",".join(cells) + "\n"
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Add a row if the step was measured."""
-        module = cast("GuardedModule", pl_module)
+        module = self.module
         if not module.measured:
             return
-        step = trainer.global_step - 1  # the step that has just ended, counted from 0
+        step = state.global_step - 1  # the step that has just ended, counted from 0
         norm = module.gradient_norm
         self.add(
             step,
@@ -230,14 +224,11 @@ class Metrics(L.Callback):
         module.measured = {}
 
     def close(self) -> None:
-        """Write buffered rows."""
-        try:
-            self.flush()
-        finally:
-            self.loggers.close()
+        """Write the last row."""
+        self.flush()
 
 
-class Dev(L.Callback):
+class Dev(TrainerCallback):
     """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
 
     What else is measured of held-out data then goes into the same rows of metrics.csv.
@@ -343,18 +334,20 @@ class Dev(L.Callback):
             self.progress.say(f"early stopping at step {step:,}: {best}, not risen since")
         self.timer.rest(time.perf_counter() - start)
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Score the model as it came."""
-        if trainer.global_step == 0 and 0 not in self.scores:
+        if state.global_step == 0 and 0 not in self.scores:
             self.evaluate(0)
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Score every k steps and after the last."""
-        step = trainer.global_step
+        step = state.global_step
         if step == self.last or (self.every and step % self.every == 0):
-            check_finite_weights(pl_module, step)
+            check_finite_weights(self.metrics.module, step)
             self.evaluate(step)
 
     def state_dict(self) -> dict[str, Any]:
@@ -409,102 +402,7 @@ def worker_gone(error: BaseException) -> bool:
     )
 
 
-class DirectCheckpointIO(TorchCheckpointIO):
-    """Writes a checkpoint to its file; Lightning holds it in memory and goes through /tmp."""
-
-    def save_checkpoint(
-        self,
-        checkpoint: dict[str, Any],
-        path: str | Path,
-        storage_options: object = None,
-    ) -> None:
-        """Write it."""
-        try:
-            with Path(path).open("wb") as handle:
-                torch.save(checkpoint, handle)
-        except RuntimeError as error:
-            # after a write that fails torch ends its archive nevertheless, and fails again
-            if isinstance(error.__context__, OSError):
-                raise error.__context__ from None
-            raise
-
-
-class Checkpoints(L.Callback):
-    """checkpoints/last.ckpt, written whole and sealed, the one before kept as previous.ckpt.
-
-    Args:
-        folder: where all checkpoints lie.
-        every: steps between checkpoints; none follows the last step, after which nothing resumes.
-        keep: steps between those that stay for looking at (step-0.ckpt, ..., that of the last
-            step); None: none does.
-        last: step of the run.
-        timer: which does not count the time of writing.
-    """
-
-    def __init__(
-        self, folder: Path, *, every: int, last: int, timer: Timer, keep: int | None = None
-    ) -> None:
-        self.folder, self.every, self.last, self.timer = folder, every, last, timer
-        self.keep = keep
-
-    def save(self, trainer: L.Trainer) -> None:
-        """Write a checkpoint of the present step."""
-        self._write(trainer, self.folder / "last.ckpt")
-
-    def _write(self, trainer: L.Trainer, newest: Path) -> None:
-        start = time.perf_counter()
-        check_finite_weights(trainer.lightning_module, trainer.global_step)
-        if not trainer.is_global_zero:
-            trainer.save_checkpoint(newest)  # meets the first process, which writes
-            return
-        ensure_not_replaced(self.folder.parent)
-        with atomic_replace(newest) as temporary:
-            try:
-                trainer.save_checkpoint(temporary)
-            except RuntimeError as error:
-                # after a whole file: the others, who meet us behind it, are gone
-                if not is_peer_failure(error):
-                    raise
-            add_checksum(temporary)
-            if newest.is_file() and newest.name == "last.ckpt":
-                self._keep(newest)
-        self.timer.rest(time.perf_counter() - start)
-
-    def _keep(self, newest: Path) -> None:
-        """Give the present checkpoint a second name; it keeps its first until it is replaced."""
-        spare = self.folder / SPARE
-        spare.unlink(missing_ok=True)
-        try:
-            spare.hardlink_to(newest)
-        except OSError:  # a file system without hard links
-            shutil.copy2(newest, spare)
-        spare.replace(self.folder / "previous.ckpt")
-
-    def on_exception(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, exception: BaseException
-    ) -> None:
-        """Save the last whole step when another process is lost: the next one cannot end."""
-        if is_peer_failure(exception) and trainer.is_global_zero and trainer.global_step > 0:
-            self.save(trainer)
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
-    ) -> None:
-        """Save every k steps, but not after the last, and what shall stay."""
-        step = trainer.global_step
-        # first the kept one: a run that resumes from here does not make it again
-        if self.keep and (step % self.keep == 0 or step == self.last):
-            self._write(trainer, self.folder / f"step-{step}.ckpt")
-        if step % self.every == 0 and step != self.last:
-            self.save(trainer)
-
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
-        """Keep the model as it came, if any shall stay."""
-        if self.keep and trainer.global_step == 0:
-            self._write(trainer, self.folder / "step-0.ckpt")
-
-
-class DataFingerprintCheck(L.Callback):
+class DataFingerprintCheck(TrainerCallback):
     """Ensures that a run is resumed with the data it was begun with."""
 
     def __init__(self, fingerprint: str) -> None:
@@ -528,7 +426,7 @@ class DataFingerprintCheck(L.Callback):
             )
 
 
-class ProvenanceWriter(L.Callback):
+class ProvenanceWriter(TrainerCallback):
     """provenance.json: what each part of a run was made with; one that went on has several.
 
     Args:
@@ -541,14 +439,16 @@ class ProvenanceWriter(L.Callback):
         self.path = RunFolder(folder).provenance
         self.seed, self.data = seed, data
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Write the provenance before the first step."""
         parts: list[dict[str, Any]] = []
-        if trainer.global_step > 0 and self.path.is_file():
+        if state.global_step > 0 and self.path.is_file():
             with suppress(InputError):  # damaged: its contents are lost, the run is not
                 recorded = read_json(self.path)
                 parts = recorded if isinstance(recorded, list) else []
-        now = {"step": trainer.global_step, **provenance(seed=self.seed, data=self.data)}
+        now = {"step": state.global_step, **provenance(seed=self.seed, data=self.data)}
         before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
         if before not in (None, now["versions"]):
             warn(
@@ -559,15 +459,11 @@ class ProvenanceWriter(L.Callback):
             temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
 
 
-class ImmediateInterrupt(BaseException):
-    """A second Ctrl-C; Lightning would turn a KeyboardInterrupt into exit code 1."""
-
-
 _ENOUGH = 1_000
 """Stands among numbers of signals for a dev score that has not risen; larger than any of them."""
 
 
-class Stop(L.Callback):
+class Stop(TrainerCallback):
     """Ctrl-C and SIGTERM end the run after the present step, with a checkpoint.
 
     A second Ctrl-C ends it at once, without one. Where the dev score has not risen for long enough,
@@ -577,36 +473,25 @@ class Stop(L.Callback):
     def __init__(self, checkpoints: Checkpoints, dev: Dev) -> None:
         self.checkpoints, self.dev = checkpoints, dev
         self.signal: int | None = None
-        self._handlers = ExitStack()
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Note a request to stop, or stop at once at the second Ctrl-C."""
         if self.signal is not None and number == signal.SIGINT:
-            raise ImmediateInterrupt
+            raise KeyboardInterrupt
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         warn(f"{name}: ending this step, then saving (Ctrl-C again: at once, unsaved)")
 
-    def setup(self, trainer: L.Trainer, pl_module: L.LightningModule, stage: str) -> None:
-        """Put our handlers in place of Python's (signals reach the main thread only)."""
-        # Lightning's own would end the run without a word or an exit code, and under Slurm requeue
-        trainer._signal_connector.register_signal_handlers = lambda: None  # type: ignore[method-assign]
-        self._handlers.enter_context(handling(self._on_signal))
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """End the run if we, or any process of it, were asked to, or if it no longer helps."""
         # the first process alone knows the score
-        reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0)
+        reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0, args.device)
         if reason == _ENOUGH:
-            self.signal, self.checkpoints.last = None, trainer.global_step
-            trainer.should_stop = True
+            self.signal, self.checkpoints.last = None, state.global_step
+            control.should_training_stop = True
             return
         self.signal = reason or None
-        if self.signal is not None and not trainer.should_stop:
-            self.checkpoints.save(trainer)
-            trainer.should_stop = True
-
-    def restore(self) -> None:
-        """Restore the signal handlers."""
-        self._handlers.close()
+        if self.signal is not None and not control.should_training_stop:
+            control.should_save = control.should_training_stop = True

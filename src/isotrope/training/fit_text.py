@@ -72,7 +72,6 @@ class TextOptions(TypedDict, total=False):
     seed: int
     checkpoint_every: int
     keep_every: int | None
-    on_nan: Literal["stop", "skip"]
     log_every: int
     logger: str | list[str]
     progress: bool

@@ -1,4 +1,4 @@
-"""The loop over the steps of a run, for text and images: Lightning's Trainer with our callbacks.
+"""The steps of a run, for text and images, on the trainers of Hugging Face with our callbacks.
 
 What differs between the two is a ``TrainingTask``: what is trained, its batches, its dev score,
 what it says before the first step, and how it saves the model and completes the result at the end.
@@ -9,56 +9,47 @@ import signal
 import time
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, TypeVar, cast
 
-import lightning as L
-from lightning.fabric.plugins.environments.torchelastic import TorchElasticEnvironment
-from lightning.pytorch.strategies import DDPStrategy
+import transformers
+from sentence_transformers.sentence_transformer.training_args import (
+    SentenceTransformerTrainingArguments,
+)
+from torch import nn
 from torch.utils.data import DataLoader
+from transformers import TrainerCallback, TrainingArguments
 
-from isotrope.core.distributed import launched_processes, rank, world_size
+from isotrope.core.distributed import rank, world_size
 from isotrope.core.errors import CannotResume, Diverged, InputError, LostProcess
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
+from isotrope.encoders.device import find_device
 from isotrope.training.callbacks import (
-    Checkpoints,
     DataFingerprintCheck,
     Dev,
-    DirectCheckpointIO,
-    ImmediateInterrupt,
     Metrics,
     ProvenanceWriter,
     Stop,
     Timer,
     worker_gone,
 )
+from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
 from isotrope.training.images.method import ImageMethod
-from isotrope.training.launch import REQUEUE
+from isotrope.training.launch import REQUEUE, handling
+from isotrope.training.loggers import Board
 from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.progress import Progress, warn
-from isotrope.training.run import (
-    Outcome,
-    backend_of,
-    checkpoint,
-    empty_result,
-    remove_intermediates,
-)
+from isotrope.training.run import Outcome, backend_of, empty_result, remove_intermediates
 from isotrope.training.settings import RunSettings
-from isotrope.training.simcse import SimCSE
+from isotrope.training.text_module import TextModule
+from isotrope.training.trainers import Following, ImageTrainer, RunTrainer, TextTrainer
 
 __all__ = ["TrainingTask", "make_steps"]
-
-_PRECISION: Mapping[str, Literal["32-true", "bf16-mixed", "16-mixed"]] = {
-    "32": "32-true",
-    "bf16": "bf16-mixed",
-    "16": "16-mixed",
-}
-"""What Lightning calls a precision."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +77,7 @@ class TrainingTask(ABC):
     logged: ClassVar[Sequence[str]]
 
     settings: RunSettings
-    module: SimCSE | ImageMethod
+    module: TextModule | ImageMethod
     columns: Sequence[str]
     objective_name: str
     batch_size: int
@@ -146,15 +137,18 @@ class TrainingTask(ABC):
             LostProcess: one of several processes has gone.
         """
         output, module, first = self.output, self.module, rank() == 0
-        module.train()  # loading left the encoder in evaluation mode, and Lightning keeps modes
+        module.train()  # loading left the encoder in evaluation mode, and the trainer keeps modes
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
-        callbacks = self._callbacks(progress)
+        trainer = trainer_of(self.settings, module, output, self.clip)
+        callbacks = self._callbacks(progress, trainer)
         self.introduce(progress.say)
-        resumed, start = checkpoint(RunFolder(output).checkpoints, warn)
+        resumed = newest(RunFolder(output).checkpoints, warn)
+        if first:
+            discard_incomplete(RunFolder(output).checkpoints)
         began = time.perf_counter()
-        loader = self.loader(start)
+        loader = self.loader(0 if resumed is None else step_of(resumed))
         code = make_steps(
-            self.settings, module, loader, resumed=resumed, callbacks=callbacks, clip=self.clip
+            trainer, self.settings, module, loader, resumed=resumed, callbacks=callbacks
         )
         if code:
             return Outcome(self.result(), output, code, module.encoder, first=first)
@@ -167,7 +161,7 @@ class TrainingTask(ABC):
         remove_intermediates(output)
         return Outcome(result, output, encoder=module.encoder)
 
-    def _callbacks(self, progress: Progress) -> list[L.Callback]:
+    def _callbacks(self, progress: Progress, trainer: RunTrainer) -> list[TrainerCallback]:
         """Return the callbacks of a run, in their order."""
         settings, output, timer = self.settings, self.output, Timer()
         metrics = Metrics(
@@ -175,29 +169,30 @@ class TrainingTask(ABC):
             batch_size=self.batch_size,
             steps_per_epoch=self.steps_per_epoch,
             timer=timer,
+            module=self.module,
             columns=self.columns,
-            loggers=settings.logger,
             progress=progress,
+            log=trainer.log_row,
         )
         checkpoints = Checkpoints(
             RunFolder(output).checkpoints,
             every=settings.checkpoint_every,
             keep=settings.keep_every,
             last=self.module.steps,
-            timer=timer,
         )
         self.dev.attach(metrics, timer, progress, self.keep)
         origin = ProvenanceWriter(output, seed=settings.seed, data=self.fingerprint)
+        board = [Board(output / "tensorboard")] if "tensorboard" in settings.logger else []
         return [
             timer,
             # the first process alone tells, scores and writes
-            *([progress, origin, metrics, self.dev] if rank() == 0 else []),
+            *([progress, *board, origin, metrics, self.dev] if rank() == 0 else []),
             *(DataFingerprintCheck(self.fingerprint), Stop(checkpoints, self.dev), checkpoints),
         ]
 
     def result(self) -> Result:
         """Return the numbers of a run as far as it has come."""
-        settings, module, dev = self.settings, self.module, self.dev
+        settings, dev = self.settings, self.dev
         column, scores, best = dev.column, dev.scores, dev.best
         timer, newest, judgement = dev.timer, dev.metrics.last(), dev.judgement()
         return Result(
@@ -208,8 +203,7 @@ class TrainingTask(ABC):
                 f"{column}_best": None if best is None else best[1],
                 f"{column}_best_step": None if best is None else best[0],
                 f"{column}_final": scores[max(scores)] if scores else None,
-                "steps": module.global_step,
-                **module.guard.counted,
+                "steps": timer.steps,
                 "seconds": round(timer.seconds, 3),
                 self.columns[-1]: round(
                     timer.steps * self.batch_size / max(timer.seconds, 1e-9), 2
@@ -235,55 +229,85 @@ def _plain(value: object) -> object:
     return value if isinstance(value, (int, float, str)) or value is None else str(value)
 
 
+def trainer_of(
+    settings: RunSettings, module: TextModule | ImageMethod, output: Path, clip: float | None
+) -> RunTrainer:
+    """Return the trainer of a run, without its batches and callbacks."""
+    device = find_device(settings.device)
+    given: dict[str, Any] = {
+        "output_dir": str(RunFolder(output).checkpoints),
+        "run_name": output.name,
+        "max_steps": module.steps,
+        "max_grad_norm": clip or 0.0,
+        "per_device_train_batch_size": max(1, settings.rows // world_size()),
+        "seed": settings.seed,
+        "use_cpu": device.type == "cpu",
+        "bf16": settings.precision == "bf16",
+        "fp16": settings.precision == "16",
+        # the callbacks of a run log, score and say when to save
+        "logging_strategy": "no",
+        "save_strategy": "no",
+        "logging_nan_inf_filter": False,
+        "report_to": [name for name in settings.logger if name != "tensorboard"] or "none",
+        "disable_tqdm": True,
+        "ignore_data_skip": True,  # the batches begin where the checkpoint ends
+        # buffers are the same everywhere: no step needs them sent around
+        "ddp_broadcast_buffers": False,
+        "ddp_find_unused_parameters": False,
+        "dataloader_drop_last": True,  # every batch is whole
+    }
+    with _quiet():
+        if isinstance(module, ImageMethod):
+            arguments = _one_device(TrainingArguments(**given))
+            return ImageTrainer(model=module, args=arguments, data_collator=cast("Any", _as_it_is))
+        losses: dict[str, nn.Module] = {**module.losses}
+        return TextTrainer(
+            model=module.model,
+            args=_one_device(SentenceTransformerTrainingArguments(**given)),
+            loss=losses if len(losses) > 1 else next(iter(losses.values())),
+            data_collator=cast("Any", _as_it_is),
+        )
+
+
+Arguments = TypeVar("Arguments", bound=TrainingArguments)
+
+
+def _one_device(arguments: Arguments) -> Arguments:
+    """Return the arguments for one device a process: not torch's DataParallel."""
+    arguments._n_gpu = min(1, arguments.n_gpu)
+    return arguments
+
+
+def _as_it_is(batch: object) -> object:
+    return batch
+
+
 def make_steps(
+    trainer: RunTrainer,
     settings: RunSettings,
-    module: SimCSE | ImageMethod,
+    module: TextModule | ImageMethod,
     loader: DataLoader[Any],
     *,
     resumed: Path | None,
-    callbacks: Sequence[L.Callback],
-    clip: float | None,
+    callbacks: Sequence[TrainerCallback],
 ) -> int:
     """Train to the last step or to a request to stop; return the exit code.
 
     Args:
+        trainer: of :func:`trainer_of`.
         settings: the run's settings.
-        module: what is trained; its ``global_step`` says afterwards how far it came.
+        module: what is trained.
         loader: gives the batch of each step that is left.
         resumed: checkpoint to resume from.
         callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and
             ``Metrics``, too.
-        clip: largest norm of the gradient, or None.
     """
-    together = world_size() > 1
-    here = launched_processes()[1] if together else 1
-    module.guard = NonFiniteGuard(settings, clip)
     (stop,) = (c for c in callbacks if isinstance(c, Stop))
-    timer, *others = callbacks
-    with _quiet(), _closing(callbacks):
-        trainer = L.Trainer(
-            accelerator={"auto": "auto", "cuda": "gpu"}.get(settings.device, settings.device),
-            devices=here,
-            num_nodes=world_size() // here,
-            # buffers are the same everywhere: no step needs them sent around
-            strategy=DDPStrategy(broadcast_buffers=False) if together else "auto",
-            plugins=[DirectCheckpointIO(), *([TorchElasticEnvironment()] if together else [])],
-            precision=_PRECISION[settings.precision],
-            max_steps=module.steps,
-            max_epochs=-1,
-            # what is not finite is neither logged nor scored nor saved
-            callbacks=[timer, module.guard, *others],
-            logger=False,
-            enable_checkpointing=False,
-            enable_progress_bar=False,
-            enable_model_summary=False,
-            num_sanity_val_steps=0,
-            use_distributed_sampler=False,
-        )
+    guard = NonFiniteGuard(module, settings)
+    trainer.attach(module, guard, loader, [*callbacks, Following(module.after_step)])
+    with _quiet(), _closing(callbacks), handling(stop.on_signal):
         try:
-            trainer.fit(module, loader, ckpt_path=resumed, weights_only=True)
-        except ImmediateInterrupt:
-            raise KeyboardInterrupt from None
+            trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         except (CannotResume, Diverged):
             raise
         except InputError as error:
@@ -299,15 +323,13 @@ def make_steps(
                 f"a process that reads data has gone ({why}; often for want of memory: fewer "
                 "`--workers` need less)"
             ) from error
-        finally:
-            stop.restore()
-    if stop.signal is not None and trainer.global_step < module.steps:
+    if stop.signal is not None and trainer.state.global_step < module.steps:
         return 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
     return 0
 
 
 @contextmanager
-def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
+def _closing(callbacks: Sequence[TrainerCallback]) -> Iterator[None]:
     """Close bar and log at the end; where there was an error, that is the one to tell."""
     last = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
     try:
@@ -323,13 +345,18 @@ def _closing(callbacks: Sequence[L.Callback]) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep Lightning's advertising and its advice about our own loader off the screen."""
-    logger = logging.getLogger("lightning.pytorch")
-    level = logger.level
-    logger.setLevel(logging.ERROR)
+    """Keep what the libraries say about the loop off the screen: a run says it itself."""
+    level = transformers.logging.get_verbosity()
+    others = [logging.getLogger(name) for name in ("sentence_transformers", "accelerate")]
+    levels = [logger.level for logger in others]
+    transformers.logging.set_verbosity_error()
+    for logger in others:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", module="lightning.*")
+            warnings.filterwarnings("ignore", module="(transformers|accelerate|torch.utils).*")
             yield
     finally:
-        logger.setLevel(level)
+        transformers.logging.set_verbosity(level)
+        for logger, before in zip(others, levels, strict=True):
+            logger.setLevel(before)

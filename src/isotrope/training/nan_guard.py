@@ -1,21 +1,16 @@
-"""Detects non-finite numbers within a step; the run ends, or skips the step.
+"""Stops a run in whose step something is not finite, and says what may help.
 
 The loss, the embeddings and the gradient of every step are checked before anything is changed by
-them, and in all processes alike. ``--on-nan stop`` ends the run, and the last checkpoint
-stays as it is. ``skip`` leaves the step out: parameters, states of the optimiser, moving averages,
-queues and running statistics are what they were before it, the next step takes the next batch, and
-a run that was stopped continues exactly. Overflows of float16 gradients are neither: the scaler
-handles them.
+them, and in all processes alike: the last checkpoint stays as it is. Overflows of float16 gradients
+are left to the scaler.
 """
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Literal, Protocol, cast
+from typing import Literal, NoReturn, Protocol
 
-import lightning as L
 import torch
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 from isotrope.core.distributed import all_reduce_max
 from isotrope.core.errors import Diverged
@@ -25,44 +20,53 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
-__all__ = ["MOST", "GuardedModule", "NonFiniteGuard", "check_finite_weights"]
-
-MOST = 10
-"""So many steps in a row are not left out: training is over by then."""
+__all__ = ["NonFiniteGuard", "Trained", "check_finite_weights"]
 
 What = Literal["the loss is", "an embedding is", "the gradient is"]
 _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 
 
-class GuardedModule(Protocol):
-    """The attributes of a training module that the loss, the guard and the log use.
+class Trained(Protocol):
+    """What the trainer, the guard and the log know of what is trained.
 
     Attributes:
-        objective: that it is trained with.
-        backend: what computes the loss.
-        guard: against numbers that are not finite.
+        objective: the objective of the present step.
+        seed: the seed of the run.
         log_every: steps between measured batches.
         steps: how many the whole run has.
         learning_rate: the largest of the run.
         measured: numbers of the last step, if it was a logged one, else empty.
+        seen: the views that the last loss was computed of.
         gradient_norm: the norm in the last step, before clipping.
     """
 
     objective: Objective
-    backend: str
-    guard: "NonFiniteGuard"
+    seed: int
     log_every: int
     steps: int
     learning_rate: float
     measured: dict[str, float | None]
-    gradient_norm: Tensor | None
+    seen: list[Views]
+    gradient_norm: float | None
 
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
         ...
 
-    def parameters(self) -> Iterator[nn.Parameter]:
-        """Yield the parameters."""
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return a new optimiser of all that is trained."""
+        ...
+
+    def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Set what an update needs beside its gradients."""
+        ...
+
+    def after_backward(self) -> None:
+        """Change the gradients of a step."""
+        ...
+
+    def after_step(self) -> None:
+        """Move what follows an update."""
         ...
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -70,169 +74,59 @@ class GuardedModule(Protocol):
         ...
 
 
-class NonFiniteGuard(L.Callback):
-    """Keeps non-finite numbers out of a model.
-
-    A callback, for its counts go into checkpoints; before those that log, score and save.
+class NonFiniteGuard:
+    """Keeps numbers that are not finite out of a model.
 
     Args:
-        settings: the run's settings; None (a module that is trained by other means) stops.
-        clip: the largest norm of the gradient, or None.
-
-    Attributes:
-        skipped: steps of the run that were left out.
-        skipping: whether the present one is.
+        module: what is trained.
+        settings: the run's settings, for the advice.
     """
 
-    def __init__(self, settings: RunSettings | None = None, clip: float | None = None) -> None:
-        self.settings, self.clip = settings, clip
-        self.skipped = self.in_a_row = 0
-        self._what: What | None = None
-        self._views: list[Views] = []
+    def __init__(self, module: Trained, settings: RunSettings) -> None:
+        self.module, self.settings = module, settings
         self._loss: Tensor | None = None
-        self._buffers: list[tuple[Tensor, Tensor]] = []
 
-    @property
-    def skipping(self) -> bool:
-        """Whether the present step is left out."""
-        return self._what is not None
-
-    @property
-    def skips(self) -> bool:
-        """Whether steps may be left out."""
-        return self.settings is not None and self.settings.on_nan == "skip"
-
-    @property
-    def counted(self) -> dict[str, float | None]:
-        """How many steps were left out, by its name in the log; nothing where none ever is."""
-        return {"skipped": self.skipped} if self.skips else {}
-
-    # in the step
-
-    def forward_is_finite(
-        self, module: GuardedModule, step: int, loss: Tensor, views: Sequence[Views]
-    ) -> bool:
-        """Return whether a step may continue to its backward pass.
-
-        Args:
-            module: what is trained.
-            step: its number.
-            loss: the whole batch's loss.
-            views: the terms of the loss, as raw embeddings of all processes.
+    def check_forward(self, step: int, loss: Tensor) -> None:
+        """Check the loss of a step and the views that it is computed of.
 
         Raises:
-            Diverged: it may not, and the run ends.
+            Diverged: something is not finite, in whatever process.
         """
-        self._views, self._loss = [view.detached() for view in views], loss.detach()
-        what = 0
+        what, self._loss = 0, loss.detach()
         if not math.isfinite(float(self._loss)):
             what = 2
-        elif not all(_is_finite(x) for view in self._views for x in _matrices(view)):
+        elif not all(_is_finite(x) for view in self.module.seen for x in _matrices(view)):
             what = 1
-        if worst := all_reduce_max(what):
-            self._skip_or_stop(module, step, _WHATS[worst - 1])
-        return not worst
+        if worst := all_reduce_max(what, loss.device):
+            self._stop(step, _WHATS[worst - 1])
 
-    def zero_loss(self, module: GuardedModule) -> Tensor:
-        """Return a loss whose gradient is zero, for every parameter that other processes await."""
-        parts = [p.sum() for p in module.parameters() if p.requires_grad]
-        return 0 * torch.stack([part.float() for part in parts]).sum()
-
-    def on_before_optimizer_step(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, optimizer: Optimizer
-    ) -> None:
-        """Clip by the norm of all gradients, and check and record the norm."""
-        module = cast("GuardedModule", pl_module)
-        module.gradient_norm = nn.utils.clip_grad_norm_(
-            pl_module.parameters(), self.clip or math.inf
-        )
-        scaler = getattr(trainer.precision_plugin, "scaler", None)
-        scale = None if scaler is None else float(scaler.get_scale())
-        self.check_gradient(module, trainer.global_step, module.gradient_norm, scale)
-
-    def check_gradient(
-        self, module: GuardedModule, step: int, norm: Tensor, scale: float | None = None
-    ) -> None:
-        """Check the gradient before the update, and drop it if the step is skipped.
+    def check_gradient(self, step: int, norm: float, scale: float | None, device: str) -> None:
+        """Check the gradient before the update.
 
         Args:
-            module: what is trained.
-            step: its number.
-            norm: its gradient's norm.
+            step: the number of the step.
+            norm: the norm of the gradient.
             scale: what a float16 loss was multiplied by. Above 1 a gradient may overflow for that
                 reason alone: the scaler leaves the step out, and scales less in the next.
+            device: where other processes are reached from.
 
         Raises:
-            Diverged: it is not finite, and the run ends.
+            Diverged: it is not finite.
         """
         overflows = scale is not None and scale > 1
-        broken = not (self.skipping or overflows or math.isfinite(float(norm)))
-        if all_reduce_max(int(broken)):
-            self._skip_or_stop(module, step, "the gradient is")
-        if self.skipping:
-            # optimisers pass over parameters without a gradient, and over their states
-            for parameter in module.parameters():
-                parameter.grad = None
+        if all_reduce_max(int(not (overflows or math.isfinite(norm))), device):
+            self._stop(step, "the gradient is")
 
-    def _skip_or_stop(self, module: GuardedModule, step: int, what: What) -> None:
-        self._what = what
-        if not self.skips or self.in_a_row + 1 >= MOST:
-            self._stop(module, step, what)
-
-    # around the step
-
-    def on_train_batch_start(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
-    ) -> None:
-        """Copy the buffers that the forward pass will change."""
-        self._what = None
-        if self.skips:
-            self._buffers = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]
-
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
-    ) -> None:
-        """Count a skipped step, restore the buffers and drop the gradients."""
-        module = cast("GuardedModule", pl_module)
-        if self.skipping:
-            for buffer, before in self._buffers:
-                buffer.copy_(before)
-            self.skipped, self.in_a_row = self.skipped + 1, self.in_a_row + 1
-            warn(f"step {trainer.global_step - 1}: {self._what} not finite; left out")
-            module.measured, module.gradient_norm = self.counted, None
-        else:
-            self.in_a_row = 0
-            if module.measured:
-                module.measured |= self.counted
-        self._views, self._loss, self._buffers = [], None, []
-        # Lightning would keep them through the next forward pass
-        pl_module.zero_grad(set_to_none=True)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the counts, which go into checkpoints."""
-        return {"skipped": self.skipped, "in_a_row": self.in_a_row}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the counts of a checkpoint."""
-        self.skipped, self.in_a_row = state_dict["skipped"], state_dict["in_a_row"]
-
-    # at the end
-
-    def _stop(self, module: GuardedModule, step: int, what: What) -> None:
-        """End the run.
-
-        Raises:
-            Diverged: always, with the same message in every process.
-        """
-        before = f", as something was in the {MOST - 1} steps before" if self.skips else ""
-        for line in described(module, self._views, self._loss):
+    def _stop(self, step: int, what: What) -> NoReturn:
+        """End the run, with the same message in every process."""
+        for line in described(self.module, self.module.seen, self._loss):
             warn(line)
-        *remedies, last = _advice(module, self.settings)
+        *remedies, last = _advice(self.module, self.settings)
         advice = f"{', '.join(remedies)} or {last}" if remedies else last
-        raise Diverged(f"training diverged: {what} not finite at step {step}{before}; use {advice}")
+        raise Diverged(f"training diverged: {what} not finite at step {step}; use {advice}")
 
 
-def check_finite_weights(module: nn.Module, step: int) -> None:
+def check_finite_weights(module: Trained | nn.Module, step: int) -> None:
     """Check that no parameter is infinite or NaN before a model is saved.
 
     Raises:
@@ -250,7 +144,7 @@ def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
     return [name for name, x in tensors if x is not None and not _is_finite(x)]
 
 
-def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
+def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
     """Yield lines on the finite and non-finite values of a step, and their size.
 
     Args:
@@ -260,7 +154,7 @@ def described(module: GuardedModule, views: Sequence[Views], loss: Tensor | None
     """
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
-    for view in views:
+    for view in map(Views.detached, views):
         for name, rows in zip(("anchors", "positives", "negatives"), _matrices(view), strict=False):
             norms = torch.linalg.vector_norm(rows.float(), dim=1)
             yield f"  norms of {len(rows):,} {name}: {_span(norms)}"
@@ -293,20 +187,16 @@ def _span(x: Tensor) -> str:
     return f"{len(finite):,} of {x.numel():,} finite{span}"
 
 
-def _advice(module: GuardedModule, settings: RunSettings | None) -> Iterator[str]:
+def _advice(module: Trained, settings: RunSettings) -> Iterator[str]:
     """Yield what may help, in the words of the command line."""
     yield f"a lower `--learning-rate` (it is {module.learning_rate:g})"
     temperature = module.objective.hyperparameters().get("temperature")
     if temperature is not None:
         yield f"a higher `--objective.temperature` (it is {float(temperature):g})"
-    if settings is None:
-        return
     if settings.precision != "32":
         yield "`--precision 32`"
     if getattr(settings, "clip", None) is None:
         yield "`--clip 1`"
-    if settings.on_nan != "skip":
-        yield "`--resume` with `--on-nan skip`"
 
 
 def _is_finite(x: Tensor) -> bool:

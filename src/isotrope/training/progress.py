@@ -4,8 +4,8 @@ import sys
 import time
 from typing import Any
 
-import lightning as L
 from tqdm import tqdm
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.core.distributed import rank
 
@@ -21,7 +21,7 @@ def warn(line: str) -> None:
         tqdm.write(line, file=sys.stderr)
 
 
-class Progress(L.Callback):
+class Progress(TrainerCallback):
     """How far a run is: a bar on a terminal, else a line for each logged step and each dev score.
 
     Args:
@@ -46,13 +46,15 @@ class Progress(L.Callback):
         if self.shown or self._lines:
             warn(message)
 
-    def on_train_start(self, trainer: L.Trainer, pl_module: L.LightningModule) -> None:
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
         """Begin at the step where the run (re)starts."""
-        self._done = self._first = trainer.global_step
+        self._done = self._first = state.global_step
         self._began = time.monotonic()
         self._bar = tqdm(
             total=self.steps,
-            initial=trainer.global_step,
+            initial=state.global_step,
             desc="train",
             unit="step",
             file=sys.stderr,
@@ -60,11 +62,11 @@ class Progress(L.Callback):
             dynamic_ncols=True,
         )
 
-    def on_train_batch_end(
-        self, trainer: L.Trainer, pl_module: L.LightningModule, *_: object
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
         """Advance by one step."""
-        self._done = trainer.global_step
+        self._done = state.global_step
         self._bar.update(1)
 
     def logged(self, step: int, loss: float) -> None:

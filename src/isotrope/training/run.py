@@ -5,6 +5,7 @@ a folder that is its own and the processes that its settings ask for. ``loop`` m
 """
 
 import html
+import random
 import shlex
 import signal
 from collections.abc import Callable, Iterator, Sequence
@@ -13,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy as np
 import torch
 
-from isotrope.core.checksum import ChecksumMismatch, verify_checksum
 from isotrope.core.distributed import (
     all_reduce_max,
     is_peer_failure,
@@ -25,7 +26,6 @@ from isotrope.core.distributed import (
     world_size,
 )
 from isotrope.core.errors import (
-    CannotResume,
     InputError,
     LostProcess,
     NoTerms,
@@ -40,7 +40,7 @@ from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
-from isotrope.training.callbacks import SPARE
+from isotrope.training.checkpoints import exists
 from isotrope.training.early_checks import check_folder
 from isotrope.training.history import History
 from isotrope.training.launch import (
@@ -62,11 +62,9 @@ __all__ = [
     "Outcome",
     "backend_of",
     "check_output",
-    "checkpoint",
     "empty_result",
     "end_message",
     "hardware",
-    "read_checkpoint",
     "remove_intermediates",
     "run",
     "stop_message",
@@ -162,7 +160,7 @@ def empty_result(output: Path) -> Result:
 
 def stop_message(outcome: Outcome) -> str:
     """Return the message of the command line on a stopped run."""
-    if not (RunFolder(outcome.output).checkpoints / "last.ckpt").is_file():
+    if not exists(RunFolder(outcome.output).checkpoints):
         return "stopped before the first checkpoint: run the same command with --resume to start"
     steps = outcome.result.metrics["steps"]
     return (
@@ -210,7 +208,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
         if not isinstance(error, LostProcess) and not is_peer_failure(error):
             raise
         what = error if isinstance(error, LostProcess) else "another process of this run has gone"
-        saved = (RunFolder(output).checkpoints / "last.ckpt").is_file()
+        saved = exists(RunFolder(output).checkpoints)
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"
         )
@@ -243,7 +241,7 @@ def _here(
     first = rank() == 0
     taken = _taken(output, settings, resume=resume, role=role) if first else nullcontext()
     # SIGTERM before the first step, or after the last; during the steps the Stop callback has it
-    with handling(interrupt, [signal.SIGTERM]):
+    with handling(interrupt, [signal.SIGTERM]), _random_states_kept():
         try:
             with taken as finished:
                 if all_reduce_max(finished is not None):
@@ -252,6 +250,22 @@ def _here(
         except Terminated:
             # the same command resumes
             return Outcome(empty_result(output), output, exit_code=REQUEUE)
+
+
+@contextmanager
+def _random_states_kept() -> Iterator[None]:
+    """Give the global random generators back as they were: the trainers seed all of them."""
+    legacy = np.random.mtrand._rand  # numpy's global generator
+    states = random.getstate(), legacy.get_state(), torch.get_rng_state()
+    gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    try:
+        yield
+    finally:
+        random.setstate(states[0])
+        legacy.set_state(states[1])
+        torch.set_rng_state(states[2])
+        if gpus:
+            torch.cuda.set_rng_state_all(gpus)
 
 
 @contextmanager
@@ -347,7 +361,6 @@ def remove_intermediates(output: Path) -> None:
 def _tidy(output: Path) -> None:
     tidy(output)
     tidy(RunFolder(output).checkpoints)
-    remove(RunFolder(output).checkpoints / SPARE)
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:
@@ -380,52 +393,3 @@ def backend_of(settings: RunSettings) -> tuple[str, str]:
     # their number counts, and where they are
     rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.rows, 1)
     return choose(Views(rows, rows), settings.backend)
-
-
-_PARTS = {"global_step", "state_dict", "optimizer_states", "lr_schedulers", "loops", "callbacks"}
-
-
-def read_checkpoint(file: Path) -> dict[str, Any]:
-    """Load a checkpoint to the CPU.
-
-    Raises:
-        Damaged: it is not as it was written, or cannot be read.
-    """
-    try:
-        verify_checksum(file)
-        state = torch.load(file, map_location="cpu", weights_only=True)
-        if not isinstance(state, dict):
-            raise ChecksumMismatch("it is not a checkpoint")
-        return state
-    except (ChecksumMismatch, MemoryError):
-        raise
-    # torch may raise anything on a damaged archive
-    except Exception as error:
-        why = error.strerror if isinstance(error, OSError) else type(error).__name__
-        raise ChecksumMismatch(str(why)) from error
-
-
-def checkpoint(folder: Path, tell: Callable[[str], None]) -> tuple[Path | None, int]:
-    """Return the newest whole checkpoint and the updates it holds; (None, 0) where there is none.
-
-    Raises:
-        CannotResume: there are checkpoints, but none can be read.
-    """
-    damaged = []
-    for path in (folder / "last.ckpt", folder / "previous.ckpt"):
-        if not path.is_file():
-            continue
-        try:
-            state = read_checkpoint(path)
-            if missing := _PARTS - set(state):
-                raise ChecksumMismatch(f"no {sorted(missing)[0]} in it")
-        except ChecksumMismatch as error:
-            damaged.append(f"{path} ({error})")
-            tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
-            continue
-        return path, int(state["global_step"])
-    if damaged:
-        raise CannotResume(
-            f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
-        )
-    return None, 0

@@ -58,7 +58,6 @@ class RunSettings(BaseModel, ABC):
             "output",
             "checkpoint_every",
             "keep_every",
-            "on_nan",
             "progress",
             "device",
             "devices",
@@ -112,13 +111,8 @@ class RunSettings(BaseModel, ABC):
     keep_every: int | None = Field(
         None,
         ge=1,
-        description="steps between checkpoints that stay (checkpoints/step-N.ckpt, step 0 and the "
+        description="steps between checkpoints that stay (checkpoints/checkpoint-N, step 0 and the "
         "last too); default: only the newest two",
-    )
-    on_nan: Literal["stop", "skip"] = Field(
-        "stop",
-        description="a loss, embedding or gradient that is not finite ends the run, or its step is "
-        "left out (ten in a row end the run, too)",
     )
     log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = Field(

@@ -37,7 +37,7 @@ from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
-from isotrope.encoders.device import find_device, pass_overhead
+from isotrope.encoders.device import find_device
 from isotrope.encoders.heads import LinearHead, MLPHead
 from isotrope.encoders.lora import add_lora, lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
@@ -69,7 +69,7 @@ from isotrope.training.run import (
     write_config,
 )
 from isotrope.training.settings import TrainSettings
-from isotrope.training.simcse import SimCSE, Steps
+from isotrope.training.text_module import Steps, TextModule
 
 __all__ = [
     "Outcome",
@@ -273,7 +273,7 @@ def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
 
 
 def _held_out_curves(
-    settings: TrainSettings, module: SimCSE, stores: Mapping[str, TokenStore]
+    settings: TrainSettings, module: TextModule, stores: Mapping[str, TokenStore]
 ) -> Callable[[], dict[str, float]] | None:
     """Return what measures the losses of the held-out records, if there are two or more."""
     count = sum(store.report.held_out for store in stores.values())
@@ -533,16 +533,16 @@ def module_of(
     encoder: SentenceEncoder,
     objectives: Mapping[str, Objective],
     plan: Plan,
-) -> SimCSE:
+) -> TextModule:
     """Return the module to train, as it is before the first step."""
     torch.manual_seed(settings.seed)
-    module = SimCSE(
+    module = TextModule(
         encoder=encoder,
         head=_HEADS[settings.head](encoder.dimension),
         objectives=objectives,
         plan=plan,
         seed=settings.seed,
-        caching=settings.micro_batch is not None,
+        micro_batch=settings.micro_batch,
         log_every=settings.log_every,
         scaled=settings.precision == "16",
         backend=settings.backend,
@@ -564,8 +564,6 @@ def batch_at(
         batches.stores[dataset],
         indices,
         pad_id=encoder.tokenizer.pad_token_id or 0,
-        overhead=pass_overhead(encoder.device),
-        most=settings.micro_batch,
         part=rows_of(len(indices)),
     )
     return replace(batch, dataset=dataset, number=number)
@@ -584,13 +582,17 @@ class TextTask(TrainingTask):
     logged = MEASURED
 
     settings: TrainSettings
-    module: SimCSE
+    module: TextModule
     batches: DatasetMixture | StreamedBatches
     watch: DevMetric | None
 
-    def loader(self, start: int) -> DataLoader[Batch]:
+    def loader(self, start: int) -> DataLoader[dict[str, Any]]:
         """Return a loader of the batches from step ``start`` on."""
-        at = functools.partial(batch_at, self.settings, self.module.encoder, self.batches)
+
+        def at(step: int) -> dict[str, Any]:
+            batch = batch_at(self.settings, self.module.encoder, self.batches, step)
+            return self.module.inputs(batch)
+
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
@@ -675,7 +677,7 @@ class TextTask(TrainingTask):
             "lora": lora_facts(module.encoder),
             "matryoshka": list(module.prefixes),
             "model": {
-                "fingerprint": dev.weights.get(module.global_step if best is None else best[0]),
+                "fingerprint": dev.weights.get(dev.timer.steps if best is None else best[0]),
                 "start": dev.weights.get(0),
             },
             "dev": None

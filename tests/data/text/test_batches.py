@@ -1,4 +1,4 @@
-"""Batches: every record once an epoch; chunks that put back together what was cut apart."""
+"""Batches: every record once an epoch, and the columns of a batch."""
 
 import itertools
 
@@ -15,13 +15,14 @@ PAD = 0
 
 def unpacked(batch: Batch) -> list[list[list[int]]]:
     """Return the token ids of every view in batch order, padding removed by the mask."""
-    rows = [
-        ids[mask == 1].tolist()
-        for chunk in batch.chunks
-        for ids, mask in zip(chunk.input_ids, chunk.attention_mask, strict=True)
+    return [
+        [ids[mask == 1].tolist() for ids, mask in zip(*column, strict=True)]
+        for column in batch.columns
     ]
-    ordered = iter([rows[place] for place in batch.inverse])
-    return [list(itertools.islice(ordered, size)) for size in batch.sizes]
+
+
+def sizes(batch: Batch) -> list[int]:
+    return [len(column.input_ids) for column in batch.columns]
 
 
 def ids(*texts: str) -> list[list[int]]:
@@ -60,39 +61,21 @@ def test_impossible_batches() -> None:
         Batches(range(10), 5).indices(0, 2)
 
 
-@pytest.mark.parametrize("overhead", [0, 20, 10**9])
-def test_dropout_views_hold_every_text_twice(make: Make, overhead: int) -> None:
+def test_dropout_views_hold_every_text_twice(make: Make) -> None:
     random = np.random.default_rng(0)
     texts = [" ".join(["w"] * random.integers(1, 14)) + f" {i}" for i in range(64)]
-    batch = collate(make(texts), np.arange(64)[::-1], pad_id=PAD, overhead=overhead)
-    assert batch.sizes == [64, 64]
+    batch = collate(make(texts), np.arange(64)[::-1], pad_id=PAD)
     assert unpacked(batch) == [ids(*texts[::-1])] * 2
-    if overhead == 0:  # a chunk for every length
-        assert all(chunk.attention_mask.all() for chunk in batch.chunks)
-    if overhead == 10**9:
-        assert len(batch.chunks) == 1
-    for chunk in batch.chunks:
-        assert chunk.input_ids.dtype == chunk.attention_mask.dtype == np.int64
-        assert (chunk.input_ids[chunk.attention_mask == 0] == PAD).all()
-        assert chunk.attention_mask[:, -1].any()  # no chunk is wider than it must be
-        assert (np.diff(chunk.attention_mask) <= 0).all()  # padding at the end only
-
-
-@pytest.mark.parametrize("most", [1, 3, 8, 64])
-def test_no_chunk_has_more_rows_than_asked(make: Make, most: int) -> None:
-    texts = [" ".join(["w"] * (1 + i % 5)) + f" {i}" for i in range(20)]
-    free = collate(make(texts), np.arange(20), pad_id=PAD, overhead=64)
-    bound = collate(make(texts), np.arange(20), pad_id=PAD, overhead=64, most=most)
-    assert unpacked(bound) == unpacked(free)
-    sizes = [len(chunk.input_ids) for chunk in bound.chunks]
-    assert max(sizes) == min(most, max(len(chunk.input_ids) for chunk in free.chunks))
-    assert len(sizes) == sum(-(-len(chunk.input_ids) // most) for chunk in free.chunks)
+    for column in batch.columns:
+        assert column.input_ids.dtype == column.attention_mask.dtype == np.int64
+        assert (column.input_ids[column.attention_mask == 0] == PAD).all()
+        assert column.attention_mask[:, -1].any()  # no column is wider than it must be
+        assert (np.diff(column.attention_mask) <= 0).all()  # padding at the end only
 
 
 def test_pairs_and_hard_negatives(make: Make) -> None:
     store = make([(f"a {i}", f"longer p {i}", f"n {i}") for i in range(10)])
-    batch = collate(store, np.array([4, 2]), pad_id=PAD, overhead=64)
-    assert batch.sizes == [2, 2, 2]
+    batch = collate(store, np.array([4, 2]), pad_id=PAD)
     assert unpacked(batch) == [
         ids("a 4", "a 2"),
         ids("longer p 4", "longer p 2"),
@@ -102,16 +85,16 @@ def test_pairs_and_hard_negatives(make: Make) -> None:
 
 def test_hard_negatives_that_are_in_the_batch_already_are_left_out(make: Make) -> None:
     store = make([("a", "p", "Q!"), ("b", "q", "n"), ("c", "r", "N."), ("d", "s", "m")])
-    batch = collate(store, np.arange(4), pad_id=PAD, overhead=64)
-    assert batch.sizes == [4, 4, 2]
+    batch = collate(store, np.arange(4), pad_id=PAD)
+    assert sizes(batch) == [4, 4, 2]
     assert unpacked(batch)[2] == ids("n", "m")  # "Q!" is the positive of b; "N." is "n"
     everything = make([("a", "p", "b"), ("b", "q", "p")])
-    assert collate(everything, np.arange(2), pad_id=PAD, overhead=64).sizes == [2, 2, 0]
+    assert len(collate(everything, np.arange(2), pad_id=PAD).columns) == 2
 
 
 def test_groups_join_near_identical_rows(make: Make) -> None:
     store = make(["one two", "three", "One, two!", "four"])
-    groups = collate(store, np.arange(4), pad_id=PAD, overhead=64).groups
+    groups = collate(store, np.arange(4), pad_id=PAD).groups
     assert groups.dtype == np.int64
     assert groups[0] == groups[2]
     assert len(set(groups.tolist())) == 3
@@ -119,20 +102,18 @@ def test_groups_join_near_identical_rows(make: Make) -> None:
 
 def test_groups_join_texts_that_differ_only_after_the_cut(make: Make) -> None:
     store = make(["a b c", "a b d", "b a c"], max_length=4)
-    groups = collate(store, np.arange(3), pad_id=PAD, overhead=64).groups
+    groups = collate(store, np.arange(3), pad_id=PAD).groups
     assert groups[0] == groups[1] != groups[2]
 
 
 def test_groups_of_pairs_join_by_either_side_and_across(make: Make) -> None:
     store = make([("a", "p"), ("b", "P"), ("B!", "q"), ("c", "r"), ("r", "s"), ("d", "t")])
-    groups = collate(store, np.arange(6), pad_id=PAD, overhead=64).groups.tolist()
+    groups = collate(store, np.arange(6), pad_id=PAD).groups.tolist()
     assert groups[0] == groups[1] == groups[2]  # p = P, b = B
     assert groups[3] == groups[4]  # the positive of c is the anchor of the next
     assert len(set(groups)) == 3
     # a row's group does not depend on its place, so that processes agree
-    assert (
-        collate(store, np.arange(6)[::-1], pad_id=PAD, overhead=64).groups.tolist() == groups[::-1]
-    )
+    assert collate(store, np.arange(6)[::-1], pad_id=PAD).groups.tolist() == groups[::-1]
 
 
 def test_groups_of_the_data_join_records_in_every_part(make: Make) -> None:
@@ -140,14 +121,11 @@ def test_groups_of_the_data_join_records_in_every_part(make: Make) -> None:
     texts = [("a", "p"), ("b", "q"), ("c", "r"), ("d", "Q"), ("e", "s"), ("f", "t")]
     store = make(texts, grouped=True, groups=["x", "y", "x", "", "", "x"])
     indices = np.arange(6)
-    groups = collate(store, indices, pad_id=PAD, overhead=64).groups
+    groups = collate(store, indices, pad_id=PAD).groups
     assert groups[0] == groups[2] == groups[5]
     assert groups[1] == groups[3]  # q = Q
     assert len(set(groups.tolist())) == 3
-    parts = [
-        collate(store, indices, pad_id=PAD, overhead=64, part=p).groups
-        for p in (slice(0, 2), slice(2, 6))
-    ]
+    parts = [collate(store, indices, pad_id=PAD, part=p).groups for p in (slice(0, 2), slice(2, 6))]
     assert np.concatenate(parts).tolist() == groups.tolist()
 
 
@@ -155,19 +133,15 @@ def test_parts_make_the_whole_batch(make: Make) -> None:
     """Groups join across parts, and a hard negative of one may be there already in another."""
     store = make([("a", "p", "Q!"), ("b", "P", "n"), ("c", "r", "N."), ("d", "q", "m")])
     indices = np.array([3, 1, 0, 2])
-    whole = collate(store, indices, pad_id=PAD, overhead=64)
-    parts = [
-        collate(store, indices, pad_id=PAD, overhead=64, part=p) for p in (slice(0, 3), slice(3, 4))
-    ]
+    whole = collate(store, indices, pad_id=PAD)
+    parts = [collate(store, indices, pad_id=PAD, part=p) for p in (slice(0, 3), slice(3, 4))]
     for view in range(3):
-        found = [row for part in parts for row in unpacked(part)[view]]
+        found = [row for part in parts for rows in unpacked(part)[view:][:1] for row in rows]
         assert found == unpacked(whole)[view]
-    assert [part.sizes for part in parts] == [[3, 3, 2], [1, 1, 0]]  # "N." is "n", "Q!" is "q"
+    assert [sizes(part) for part in parts] == [[3, 3, 2], [1, 1]]  # "N." is "n", "Q!" is "q"
     assert np.concatenate([part.groups for part in parts]).tolist() == whole.groups.tolist()
-    alone = [
-        collate(store, indices[p], pad_id=PAD, overhead=64) for p in (slice(0, 1), slice(1, 4))
-    ]
-    assert sum(batch.sizes[2] for batch in alone) == 3  # each part by itself keeps "Q!"
+    alone = [collate(store, indices[p], pad_id=PAD) for p in (slice(0, 1), slice(1, 4))]
+    assert sum(sum(sizes(batch)[2:]) for batch in alone) == 3  # each part by itself keeps "Q!"
 
 
 def test_joined_groups_against_a_search() -> None:

@@ -12,6 +12,7 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.curvature import Hessian, parameter_hessian
 from isotrope.encoders.image import ImageEncoder
+from isotrope.training.checkpoints import newest
 from papers.manna2023.rebuild import Rebuilt, rebuild
 from tests.image_run import write_pictures
 from tests.training.tiny_images import SMALL
@@ -42,7 +43,7 @@ def hessian(found: Rebuilt, **options: Any) -> Hessian:
 
 
 def last(run: Path) -> Path:
-    return run / "checkpoints" / "last.ckpt"
+    return newest(run / "checkpoints", print)
 
 
 def logged(run: Path, step: int) -> tuple[float, float]:
@@ -77,7 +78,7 @@ def test_images_as_they_were_trained(tmp_path: Path, method: str, settings: dict
 def test_the_batches_that_come_next(tmp_path: Path) -> None:
     run = images(tmp_path, checkpoint_every=2, max_steps=5)
     newest = rebuild(run, last(run))
-    older = rebuild(run, run / "checkpoints" / "previous.ckpt", batches=[2, 0])
+    older = rebuild(run, run / "checkpoints" / "checkpoint-2", batches=[2, 0])
     assert (newest.step, older.step) == (4, 2)
     assert hessian(newest).loss == pytest.approx(logged(run, 4)[0], rel=1e-5)
     apart = [parameter_hessian(older.objective, t, older.module).loss for t in older.terms]
@@ -90,14 +91,14 @@ def test_checkpoints_that_stay(tmp_path: Path) -> None:
     plain = images(tmp_path / "a", max_steps=5)
     run = images(tmp_path / "b", checkpoint_every=3, keep_every=2, max_steps=5)
     names = {path.name for path in (run / "checkpoints").iterdir()}
-    assert names == {"last.ckpt", *(f"step-{i}.ckpt" for i in (0, 2, 4, 5))}
+    assert names == {f"checkpoint-{i}" for i in (0, 2, 4, 5)}
     assert logged(run, 4) == logged(plain, 4)
-    found = rebuild(run, run / "checkpoints" / "step-5.ckpt")
+    found = rebuild(run, run / "checkpoints" / "checkpoint-5")
     assert (found.step, found.about["head"]) == (5, "as trained")
     saved = ImageEncoder.load(run)
     ours = found.module.encoder.state_dict()
     assert all(torch.equal(ours[k], v) for k, v in saved.state_dict().items())
-    first = rebuild(run, run / "checkpoints" / "step-0.ckpt")
+    first = rebuild(run, run / "checkpoints" / "checkpoint-0")
     assert hessian(first).loss == pytest.approx(logged(run, 0)[0], rel=1e-5)
 
 
@@ -125,11 +126,8 @@ def test_what_cannot_be_rebuilt(tmp_path: Path) -> None:
     run, other = images(tmp_path / "a"), images(tmp_path / "b", width=2)
     with pytest.raises(InputError, match="the checkpoint is not of"):
         rebuild(run, last(other))
-    with pytest.raises(InputError, match="no checkpoint that can be read \\(No such file"):
-        rebuild(run, run / "nothing.ckpt")
-    torch.save({"state_dict": {}}, tmp_path / "half.ckpt")
-    with pytest.raises(InputError, match="no checkpoint that can be read \\(it holds no run\\)"):
-        rebuild(run, tmp_path / "half.ckpt")
+    with pytest.raises(InputError, match="no checkpoint that can be read"):
+        rebuild(run, run / "nothing")
     settings = yaml.safe_load((run / "config.yaml").read_text())
     settings["data"] = str(tmp_path / "gone.npz")
     (run / "config.yaml").write_text(yaml.safe_dump(settings))

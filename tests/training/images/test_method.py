@@ -1,17 +1,16 @@
-"""What all methods on images share: crops, caching, what is logged, what Lightning makes of it."""
+"""What all methods on images share: crops, caching, what is logged, runs that are resumed."""
 
 import copy
-import math
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import lightning as L
 import numpy as np
 import pytest
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
+from transformers import TrainerCallback
 
 from isotrope.core.distributed import GlobalBatch
 from isotrope.core.errors import InputError
@@ -23,17 +22,19 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.effective_rank import effective_rank
 from isotrope.paradigm import registry
+from isotrope.training.callbacks import Stop, Timer
+from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.images.measures import TRACKED, measure
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.images.registry import METHODS
-from isotrope.training.loop import TrainingTask
-from isotrope.training.nan_guard import NonFiniteGuard
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.loop import TrainingTask, make_steps, trainer_of
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
 
 
 def test_crops_are_a_function_of_seed_and_step() -> None:
     made, same, other = method("simclr"), method("simclr"), method("simclr", seed=4)
-    made.training_step(batch(2), 0)  # draws of another step leave no trace
+    made(batch(2))  # draws of another step leave no trace
     first = made.crops(batch(1))
     assert len(first) == 2
     assert not torch.equal(first[0], first[1])
@@ -61,7 +62,7 @@ def test_dropout_is_a_function_of_seed_and_step() -> None:
         made = method("simclr", encoder=wrapped)
         crops = [torch.ones(6, 3, 8, 8).double()] * 2
         made.crops = lambda batch: crops
-        return float(made.training_step(batch(step), 0).detach())
+        return float(made(batch(step)).detach())
 
     assert loss(1) == loss(1)
     assert loss(1) != loss(2)
@@ -78,7 +79,7 @@ def test_caching_changes_nothing_but_the_number_of_graphs(name: str, norm: bool)
     )
     sizes: list[int] = []
     pieces.encoder.register_forward_hook(lambda _, args, out: sizes.append(len(args[0])))
-    losses = [m.training_step(batch(), 0) for m in (whole, pieces)]
+    losses = [m(batch()) for m in (whole, pieces)]
     assert torch.allclose(losses[0], losses[1], rtol=1e-12)
     for loss in losses:
         loss.backward()
@@ -101,7 +102,7 @@ def test_half_precision_reaches_no_objective(name: str) -> None:
     completed = made.completed
     made.completed = lambda wholes: (seen.extend(wholes), completed(wholes))[1]
     with torch.autocast("cpu", torch.bfloat16):
-        loss = made.training_step(batch(), 0)
+        loss = made(batch())
     loss.backward()
     assert loss.dtype == torch.float32
     assert all(w.views.anchors.dtype == w.views.positives.dtype == torch.float32 for w in seen)
@@ -110,9 +111,9 @@ def test_half_precision_reaches_no_objective(name: str) -> None:
 
 def test_what_is_logged_is_measured_on_the_first_term() -> None:
     made = method("byol", log_every=2)
-    made.training_step(batch(1), 0)
+    made(batch(1))
     assert made.measured == {}
-    loss = made.training_step(batch(2), 0)
+    loss = made(batch(2))
     crops = [x.double() for x in made.crops(batch(2))]
     views = made.views(crops)[0]
     found = made.measured
@@ -124,7 +125,7 @@ def test_what_is_logged_is_measured_on_the_first_term() -> None:
     features = made.encoder(crops[1]).norm(dim=1).mean().item()
     assert found["norm_backbone"] == pytest.approx(features, rel=1e-12)
     made.measured = {}
-    made.training_step(batch(STEPS - 1), 0)  # the last step
+    made(batch(STEPS - 1))  # the last step
     assert made.measured
 
 
@@ -140,7 +141,7 @@ def test_the_measured_rank_is_the_effective_rank(shape: tuple[int, int]) -> None
 def test_the_centre_is_not_rounded_to_half_precision() -> None:
     made = method("dino", log_every=1).float()
     with torch.autocast("cpu", torch.bfloat16):
-        made.training_step(batch(), 0)
+        made(batch())
         expected = made._outputs.float().mean(dim=0)
         made.after_step()
     torch.testing.assert_close(made.middle, 0.1 * expected, rtol=1e-5, atol=0)
@@ -148,31 +149,9 @@ def test_the_centre_is_not_rounded_to_half_precision() -> None:
 
 def test_of_logits_there_are_norms_and_rank_only() -> None:
     made = method("dino", log_every=1)
-    made.training_step(batch(), 0)
+    made(batch())
     measured = {k for k, v in made.measured.items() if v is not None}
     assert measured == {*TRACKED, "loss", "norm", "effective_rank", "embedding_gradient"}
-
-
-def test_a_loss_that_is_not_finite_ends_the_run() -> None:
-    made = method("simclr")
-    nn.init.constant_(made.projector[0].weight, math.nan)
-    with pytest.raises(InputError, match=r"the loss is not finite at step 5; .* \(it is 0\.1\)"):
-        made.training_step(batch(5), 0)
-
-
-def test_a_gradient_that_is_not_finite_ends_the_run_unless_it_is_scaled() -> None:
-    for scaled in (False, True):
-        made = method("simclr")
-        scaler = SimpleNamespace(get_scale=lambda: 2.0) if scaled else None
-        trainer = SimpleNamespace(precision_plugin=SimpleNamespace(scaler=scaler), global_step=0)
-        made.projector[0].weight.grad = torch.full_like(made.projector[0].weight, math.inf)
-        if scaled:
-            made.guard.on_before_optimizer_step(trainer, made, made.configure_optimizers())
-            assert made.gradient_norm is not None
-            assert not made.gradient_norm.isfinite()
-            continue
-        with pytest.raises(InputError, match="training diverged: the gradient is not finite"):
-            made.guard.on_before_optimizer_step(trainer, made, made.configure_optimizers())
 
 
 def test_a_method_that_writes_nothing_says_so() -> None:
@@ -197,16 +176,20 @@ def test_a_task_that_saves_the_last_step_has_no_best_one() -> None:
 FOLLOW = ("target", "teacher", "queue", "middle")
 
 
-class Kept(L.Callback):
-    """Keeps the state at the end of each step, as a checkpoint there would."""
+class Kept(TrainerCallback):
+    """Keeps the state at the end of each step, and ends before one."""
 
-    def __init__(self) -> None:
+    def __init__(self, made: ImageMethod, stop: int) -> None:
+        self.made, self.stop = made, stop
         self.states: list[dict[str, torch.Tensor]] = []
         self.rates: list[float] = []
 
-    def on_train_batch_end(self, trainer: L.Trainer, module: Any, *args: Any) -> None:
-        self.states.append({k: v.clone() for k, v in module.state_dict().items()})
-        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+    def on_optimizer_step(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.rates.append(given["optimizer"].param_groups[0]["lr"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+        self.states.append({k: v.clone() for k, v in self.made.state_dict().items()})
+        control.should_training_stop |= state.global_step == self.stop
 
 
 class Noise:
@@ -221,28 +204,27 @@ class Noise:
 
 
 def trained(
-    made: ImageMethod, start: int, stop: int, *, resumed: Path | None = None
-) -> tuple[L.Trainer, Kept]:
+    made: ImageMethod, folder: Path, start: int, stop: int, *, resumed: Path | None = None
+) -> Kept:
     """The steps from ``start`` of a run of six, which ends before ``stop``."""
-    kept, made.guard = Kept(), NonFiniteGuard(clip=1.0)
-    trainer = L.Trainer(
-        accelerator="cpu",
-        max_steps=stop,
-        max_epochs=-1,
-        callbacks=[made.guard, kept],
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
+    settings = ImageSettings.read(
+        {"data": "digits", "output": str(folder), "device": "cpu", "logger": []}
     )
+    kept = Kept(made, stop)
+    checkpoints = Checkpoints(folder / "checkpoints", every=2, last=6)
     steps = ImageSteps(ImageBatches(ImagePart(Noise(), None), 6), start, 6)
-    loader = DataLoader(steps, batch_size=None)
-    trainer.fit(made, loader, ckpt_path=resumed, weights_only=True)
-    return trainer, kept
+    make_steps(
+        trainer_of(settings, made, folder, 1.0),
+        settings,
+        made,
+        DataLoader(steps, batch_size=None),
+        resumed=resumed,
+        # what follows a step is done when callbacks see it
+        callbacks=[Timer(), kept, Stop(checkpoints, SimpleNamespace(exhausted=False)), checkpoints],
+    )
+    return kept
 
 
-@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
-@pytest.mark.filterwarnings("ignore::UserWarning:lightning.*")
 @pytest.mark.parametrize("name", METHODS)
 def test_a_run_that_stops_goes_on_as_if_it_had_not(name: str, tmp_path: Path) -> None:
     kinds = {"simclr": "lars", "mocov3": "adamw", "dino": "adamw"}
@@ -251,17 +233,15 @@ def test_a_run_that_stops_goes_on_as_if_it_had_not(name: str, tmp_path: Path) ->
         "batch_norm": True,
     }
     whole = method(name, **values)
-    _, kept = trained(whole, 0, 6)
+    kept = trained(whole, tmp_path / "whole", 0, 6)
     assert kept.rates == pytest.approx([whole.learning_rate_at(s) for s in range(6)], rel=1e-12)
 
     first = method(name, **values)
-    trainer, _ = trained(first, 0, 2)
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
+    trained(first, tmp_path, 0, 2)
     second = method(name, **values, encoder=encoder(batch_norm=True, seed=1))
-    trained(second, 2, 6, resumed=tmp_path / "last.ckpt")
+    trained(second, tmp_path, 2, 6, resumed=tmp_path / "checkpoints" / "checkpoint-2")
     state = second.state_dict()
     assert all(torch.equal(state[k], v) for k, v in whole.state_dict().items())
-    # what follows a step is done when callbacks see it
     assert all(torch.equal(kept.states[-1][k], v) for k, v in whole.state_dict().items())
     fresh = method(name, **values).state_dict()
     follow = {k for k, v in fresh.items() if k.startswith(FOLLOW) and v.is_floating_point()}
@@ -284,20 +264,20 @@ def test_a_cut_that_will_do_harm_is_told_before_the_first_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     made = method("simclr")
-    optimizer = made.configure_optimizers()
+    optimizer = made.optimizer()
     for parameter in made.parameters():
         parameter.grad = parameter.detach() * 1e-3 / made.plan.learning_rate
-    made.on_before_optimizer_step(optimizer)
+    made.before_update(made.step, optimizer)
     assert capsys.readouterr().err == "", "not cut"
     made.cut_heads(1.5)
-    made.on_before_optimizer_step(optimizer)
+    made.before_update(made.step, optimizer)
     assert capsys.readouterr().err == "", "a turn of a thousandth"
     for parameter in made.parameters():
         parameter.grad = parameter.detach() / made.plan.learning_rate
-    made.on_before_optimizer_step(optimizer)
+    made.before_update(made.step, optimizer)
     told = capsys.readouterr().err
     assert "warning: --cut 1.5 is experimental" in told
     assert "turns these weights by 0.79 radians, and above 0.02 a cut did harm" in told
     made.step = 1
-    made.on_before_optimizer_step(optimizer)
+    made.before_update(made.step, optimizer)
     assert capsys.readouterr().err == ""

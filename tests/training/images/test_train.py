@@ -19,6 +19,7 @@ from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import IMAGE_COLUMNS, fit_images
 from tests.image_run import write_pictures
+from tests.training.interrupted import at
 
 STEPS = 4
 
@@ -108,16 +109,7 @@ def without_speed(row: dict[str, str]) -> dict[str, str]:
 
 def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the scheduler ask for an end while step ``steps`` is made."""
-    from isotrope.training.images.method import ImageMethod
-
-    original = ImageMethod.training_step
-
-    def step(self: ImageMethod, batch: object, batch_idx: int) -> torch.Tensor:
-        if self.global_step == steps - 1:
-            signal.raise_signal(signal.SIGTERM)
-        return original(self, batch, batch_idx)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(ImageMethod, "training_step", step)
+    at(monkeypatch, steps - 1, lambda: signal.raise_signal(signal.SIGTERM))
 
 
 def test_the_run_folder_says_what_was_done(quick: dict) -> None:
@@ -380,7 +372,7 @@ def test_a_run_does_not_go_on_with_other_images(
     stop_after(2, monkeypatch)
     assert fit_images(**quick).exit_code == 75
     monkeypatch.undo()
-    half = tmp_path / "run" / "checkpoints" / ".last.ckpt.k1lled00"
+    half = tmp_path / "run" / "checkpoints" / "checkpoint-9"
     half.mkdir()
     write_pictures(data, seed=1)
     with pytest.raises(InputError, match="cannot resume: the data have changed"):

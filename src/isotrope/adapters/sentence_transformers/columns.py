@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sentence_transformers.base.losses.merged_forward import merge_feature_batches
 from torch import Tensor, nn
 
@@ -21,13 +22,15 @@ from isotrope.encoders.device import pass_overhead
 
 __all__ = ["embed_sorted"]
 
+_PROMPT = "prompt_length"  # the same of every row, in each of its forms
+
 
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Return the embeddings of each column, n x d.
 
     Columns that cannot be one list of rows have a forward pass each: images whose patches are not
-    rows, inputs without padding, routes that differ, columns of different sizes, and wrappers that
-    read what the model left in a column (``AdaptiveLayerLoss``). sentence-transformers decides it.
+    rows, inputs without padding, routes that differ, and wrappers that read what the model left in
+    a column (``AdaptiveLayerLoss``). sentence-transformers decides it.
 
     Every process makes the same number of forward passes, as DDP, FSDP and ZeRO-3 need it.
 
@@ -36,13 +39,13 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
         columns: the inputs of each column, as the data collator of sentence-transformers makes
             them.
     """
-    merged = merge_feature_batches(list(columns)) if len(columns) > 1 else None
-    mask = None if merged is None else merged.get("attention_mask")
-    if merged is None or mask is None:
+    merged, places = _merged(columns)
+    if merged is None:
         return [model(column)["sentence_embedding"] for column in columns]
+    mask = merged["attention_mask"]
     # padding in front stays, so that the end of a text padded there is the width of its column
     ends = (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(1)
-    lengths = ends.cpu().numpy()
+    lengths = ends.cpu().numpy()[np.concatenate(places)]
     order = np.argsort(lengths, kind="stable")
     lengths = np.maximum(lengths[order], 1)  # a text without a token
     bounds = cut(lengths, pass_overhead(mask.device))
@@ -51,14 +54,39 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
         own = len(bounds) - 1
         fewest = -all_reduce_max(-own, mask.device) if torch.is_grad_enabled() else 1
         bounds = fewer(bounds, lengths, fewest)
-    rows = torch.from_numpy(order).to(mask.device)
+    rows = torch.from_numpy(np.concatenate(places)[order]).to(mask.device)
     # the longest first: the allocator then finds room for the shorter in what they leave
     parts = [
         model(_rows(merged, rows[start:end], int(lengths[end - 1])))["sentence_embedding"]
         for start, end in reversed(list(pairwise(bounds)))
     ]
-    embeddings = torch.cat(parts[::-1])[torch.argsort(rows)]
-    return list(embeddings.split(len(embeddings) // len(columns)))
+    back = torch.from_numpy(np.argsort(order)).to(mask.device)
+    return list(torch.cat(parts[::-1])[back].split([len(place) for place in places]))
+
+
+def _merged(
+    columns: Sequence[dict[str, Any]],
+) -> tuple[dict[str, Any] | None, list[NDArray[np.int64]]]:
+    """Return all columns as one list of rows, or None, and the places of each column's rows."""
+    masks = [column.get("attention_mask") for column in columns]
+    if len(columns) < 2 or not all(isinstance(mask, Tensor) and mask.ndim == 2 for mask in masks):
+        return None, []
+    sizes = [len(mask) for mask in masks if mask is not None]
+    most = max(sizes)
+    if min(sizes) < most:  # repeated rows fill the shorter columns, and are not embedded
+        columns = [_filled(column, n, most) for column, n in zip(columns, sizes, strict=True)]
+    places = [np.arange(size, dtype=np.int64) + i * most for i, size in enumerate(sizes)]
+    return merge_feature_batches(list(columns)), places
+
+
+def _filled(column: Mapping[str, Any], size: int, most: int) -> dict[str, Any]:
+    """Return a column with its last row repeated until there are ``most``."""
+    return {
+        key: value[torch.arange(most, device=value.device).clamp(max=size - 1)]
+        if isinstance(value, Tensor) and value.ndim and len(value) == size and key != _PROMPT
+        else value
+        for key, value in column.items()
+    }
 
 
 def _rows(merged: Mapping[str, Any], rows: Tensor, length: int) -> dict[str, Any]:
@@ -66,8 +94,7 @@ def _rows(merged: Mapping[str, Any], rows: Tensor, length: int) -> dict[str, Any
     width = merged["attention_mask"].shape[1]
     return {
         key: value
-        # the same of every row, in each of its forms
-        if not isinstance(value, Tensor) or key == "prompt_length"
+        if not isinstance(value, Tensor) or key == _PROMPT
         else value[rows, :length]
         if value.ndim > 1 and value.shape[1] == width
         else value[rows]

@@ -16,7 +16,7 @@ samplers (``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed apa
 wrappers (``MatryoshkaLoss``) work with it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -50,7 +50,14 @@ class ObjectiveLoss(nn.Module):
         groups: the column ``label`` (or ``score``) of the data holds integers, and rows of one
             label are not pushed apart, as ``grouped.jsonl`` of ``isotrope audit`` has them.
         backend: what computes the loss of a batch, as for ``Objective.loss``.
+        prefixes: the loss is the mean over whole embeddings and over their first coordinates, as
+            many as each of these says (Kusupati et al. 2022, "Matryoshka representation learning",
+            section 3); ``MatryoshkaLoss`` adds them up, and normalises each.
         settings: hyperparameters, where the objective is a name.
+
+    Attributes:
+        observe: called with the views of every batch that a loss is computed of, those of all
+            processes if they are gathered; None.
 
     Raises:
         InputError: no such objective, no such setting of it, or a hyperparameter that requires a
@@ -65,6 +72,7 @@ class ObjectiveLoss(nn.Module):
         gather_across_devices: bool = False,
         groups: bool = False,
         backend: str = "auto",
+        prefixes: Sequence[int] = (),
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -94,6 +102,8 @@ class ObjectiveLoss(nn.Module):
         self.gather_across_devices = gather_across_devices
         self.groups = groups
         self.backend = backend
+        self.prefixes = tuple(prefixes)
+        self.observe: Callable[[Views], None] | None = None
 
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
@@ -137,13 +147,19 @@ class ObjectiveLoss(nn.Module):
         views = Views(anchors, positives, torch.cat(hard) if hard else None, groups=groups)
         with torch.autocast(anchors.device.type, enabled=False):
             whole = all_gather_views(views) if self.gather_across_devices else None
-            rows = len(anchors if whole is None else whole.views.anchors)
-            if rows < self.objective.least_rows and not hard:
+            seen = views if whole is None else whole.views
+            if len(seen.anchors) < self.objective.least_rows and not hard:
                 # their trainer's last batch of an epoch: there is nothing to compare a row with
                 return 0.0 * (anchors.sum() + positives.sum())
-            if whole is not None:
-                return shared_loss(self.objective, whole, backend=self.backend)
-            return self.objective.loss(views, backend=self.backend)
+            if self.observe is not None:
+                self.observe(seen)
+            losses = [
+                self.objective.loss(part, backend=self.backend)
+                if whole is None
+                else shared_loss(self.objective, whole._replace(views=part), backend=self.backend)
+                for part in (seen, *(_first(seen, d) for d in self.prefixes))
+            ]
+            return torch.stack(losses).mean()
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for the model card."""
@@ -181,6 +197,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         show_progress_bar: show the pieces.
         groups: as above.
         backend: as above.
+        prefixes: as above.
         settings: as above.
 
     Raises:
@@ -198,6 +215,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         show_progress_bar: bool = False,
         groups: bool = False,
         backend: str = "auto",
+        prefixes: Sequence[int] = (),
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -215,6 +233,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
             gather_across_devices=gather_across_devices,
             groups=groups,
             backend=backend,
+            prefixes=prefixes,
             **settings,
         )
         self.mini_batch_size = mini_batch_size
@@ -292,6 +311,10 @@ def _columns(sentence_features: Iterable[Mapping[str, Tensor]]) -> list[dict[str
     # their own, not copies: AdaptiveLayerLoss finds in them what the model left there
     columns = cast("list[dict[str, Tensor]]", list(sentence_features))
     return columns if len(columns) > 1 else [*columns, dict(columns[0])]
+
+
+def _first(views: Views, d: int) -> Views:
+    return views.map(lambda x: x[:, :d])
 
 
 def _groups(labels: Tensor | None) -> Tensor:

@@ -80,8 +80,8 @@ class ImageSteps(IterableDataset[ImageBatch]):
     ) -> None:
         self.batches, self.start, self.stop, self.part = batches, start, stop, part
 
-    # no length: Lightning counts batches from the start of the run, so that of the steps which are
-    # left would end a resumed run early, and begin them again
+    # no length: a trainer counts batches from the start of the run, so that the number of the steps
+    # that are left would end a resumed run early
 
     def __iter__(self) -> Iterator[ImageBatch]:
         """Yield the steps of this worker."""

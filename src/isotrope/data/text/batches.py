@@ -1,8 +1,7 @@
-"""Chooses the records of a training step and pads their texts into chunks of one length.
+"""Chooses the records of a training step and pads the texts of each column.
 
-All views of a batch are sorted by length together and cut into chunks, so that one forward pass
-per chunk covers both views with little padding; an inverse permutation puts the embeddings back
-in order. Which rows are negatives of each other is a matter of the batch, not of the chunks.
+``cut`` finds the chunks in which texts sorted by length take least padding: the loss embeds the
+columns so. Which rows are negatives of each other is a matter of the batch, not of the chunks.
 """
 
 from collections.abc import Sequence, Sized
@@ -18,7 +17,7 @@ from isotrope.data.order import Order
 from isotrope.data.text.repeats import hash64
 from isotrope.data.text.tokens import TokenStore
 
-__all__ = ["Batch", "Batches", "Chunk", "collate", "cut", "fewer", "joined_groups", "unseen"]
+__all__ = ["Batch", "Batches", "Column", "collate", "cut", "fewer", "joined_groups", "unseen"]
 
 
 class Batches:
@@ -67,8 +66,8 @@ class Batches:
         return self.indices(*divmod(step, self.steps_per_epoch))
 
 
-class Chunk(NamedTuple):
-    """Texts of about one length, ready for one forward pass.
+class Column(NamedTuple):
+    """The texts of one column of a batch, as an encoder takes them.
 
     Attributes:
         input_ids: int64 (rows x tokens), padded at the end.
@@ -83,22 +82,15 @@ class Chunk(NamedTuple):
 class Batch:
     """All views of a batch.
 
-    The embeddings of each view, in batch order, are
-    ``torch.cat([encode(*chunk) for chunk in batch.chunks])[batch.inverse].split(batch.sizes)``.
-
     Attributes:
-        chunks: all texts of all views, sorted by length.
-        inverse: int64, place of each text among the rows of the chunks.
-        sizes: rows of each view: n anchors, n positives and the hard negatives, if there are any.
+        columns: n anchors, n positives and the hard negatives that are new in the batch, if any are.
         groups: int64 (n), equal for records that are not negatives of each other; derived from
             the texts and the records' own groups, so that it means the same in every process.
         dataset: the name of the data set, where there are several.
         number: which batch of its data set it is; None for the number of the step.
     """
 
-    chunks: list[Chunk]
-    inverse: NDArray[np.int64]
-    sizes: list[int]
+    columns: list[Column]
     groups: NDArray[np.int64]
     dataset: str = ""
     number: int | None = None
@@ -109,8 +101,6 @@ def collate(
     indices: NDArray[np.int64],
     *,
     pad_id: int,
-    overhead: int,
-    most: int | None = None,
     part: slice = slice(None),
 ) -> Batch:
     """Return the batch of the given records, or the part of it that is one process's.
@@ -123,8 +113,6 @@ def collate(
         store: the tokens.
         indices: records (n).
         pad_id: token id of padding.
-        overhead: see :func:`cut`; large values give one chunk.
-        most: rows of a chunk; None for any number.
         part: which of the records this process embeds. What their groups are, and which hard
             negatives are there already, is decided by the whole batch.
     """
@@ -139,19 +127,8 @@ def collate(
         new = unseen(store.groups(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
         new &= np.isin(store.owners(indices), np.arange(len(indices))[part])
         views[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
-    rows = [row for view in views for row in view]
-    lengths = np.array([len(row) for row in rows])
-    order = np.argsort(lengths, kind="stable")
-    bounds = cut(lengths[order], overhead, most)
-    chunks = [
-        _padded([rows[i] for i in order[start:end]], pad_id) for start, end in pairwise(bounds)
-    ]
-    inverse = np.empty(len(rows), np.int64)
-    inverse[order] = np.arange(len(rows))
     return Batch(
-        chunks=chunks,
-        inverse=inverse,
-        sizes=[len(view) for view in views],
+        columns=[_padded(view, pad_id) for view in views if view],
         groups=joined_groups(np.stack([*groups, *inputs, *store.labels(indices)], axis=1))[part],
     )
 
@@ -163,14 +140,14 @@ def unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> N
     return new & ~np.isin(marks, np.concatenate(others))
 
 
-def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Chunk:
-    longest = len(rows[-1])  # rows are sorted
+def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Column:
+    longest = max(map(len, rows))
     ids = np.full((len(rows), longest), pad_id, np.int64)
     mask = np.zeros((len(rows), longest), np.int64)
     for i, row in enumerate(rows):
         ids[i, : len(row)] = row
         mask[i, : len(row)] = 1
-    return Chunk(ids, mask)
+    return Column(ids, mask)
 
 
 def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = None) -> list[int]:

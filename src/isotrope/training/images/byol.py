@@ -101,7 +101,7 @@ class BYOL(ImageMethod):
         t1, t2 = (self.targets(self.target, crop) for crop in crops)
         return [Views(p1, t2), Views(p2, t1)]
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
+    def optimizer(self) -> torch.optim.Optimizer:
         """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
         return build_optimizer(
             self,

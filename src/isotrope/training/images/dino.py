@@ -168,7 +168,7 @@ class DINOMethod(ImageMethod):
         steps = self.options.warmup * self.plan.steps
         return last if step >= steps else first + (last - first) * step / steps
 
-    def on_after_backward(self) -> None:
+    def after_backward(self) -> None:
         """Leave the prototypes as they are in the first epoch."""
         if self.step < self.options.frozen_epochs * self.plan.steps_per_epoch:
             self.head.prototypes.weight.grad = None

@@ -7,13 +7,11 @@ exact; randomness is a function of (seed, step) for the whole batch, never of th
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-import lightning as L
 import torch
-from lightning.pytorch.core.optimizer import LightningOptimizer
 from torch import Tensor, nn
 
 from isotrope.core.distributed import GlobalBatch, all_gather_views, rank, rows_of, world_size
@@ -26,13 +24,13 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.images.measures import measure
-from isotrope.training.nan_guard import NonFiniteGuard
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
-from isotrope.training.step import step_loss, step_seed
+from isotrope.training.step import step_seed
 
 __all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
 
@@ -52,12 +50,12 @@ class Options:
         check(self)
 
 
-class ImageMethod(L.LightningModule, ABC):
+class ImageMethod(nn.Module, ABC):
     """Encoder, heads, objective and optimiser of one run; a subclass has its paper's name.
 
     A subclass writes its ``recipe``, its ``Options``, ``build`` and ``views``, and where there is
-    something to do, ``completed`` (what all processes' rows make possible: a queue) and
-    ``after_step``. The objective sees what the heads return, not normalised.
+    something to do, ``completed`` (what all processes' rows make possible: a queue),
+    ``after_backward`` and ``after_step``. The objective sees what the heads return, not normalised.
 
     Args:
         encoder: trained in place, n x 3 x S x S in [0, 1] to n x d.
@@ -81,6 +79,7 @@ class ImageMethod(L.LightningModule, ABC):
         recipe: what it is trained with by default.
         options_class: the class of its options.
         measured: numbers of the last step if it was a logged one, else empty.
+        seen: the views that the last loss was computed of.
         gradient_norm: the norm in the last step, before clipping.
     """
 
@@ -116,9 +115,9 @@ class ImageMethod(L.LightningModule, ABC):
         self.augments = tuple(augments)
         self.seed, self.log_every, self.caching, self.scaled = seed, log_every, caching, scaled
         self.step, self.steps, self.learning_rate = 0, plan.steps, plan.learning_rate
-        self.guard = NonFiniteGuard()
         self.measured: dict[str, float | None] = {}
-        self.gradient_norm: Tensor | None = None
+        self.seen: list[Views] = []
+        self.gradient_norm: float | None = None
         self.cut = 1.0
         self._features: Tensor | None = None
         with torch.random.fork_rng(devices=[]):
@@ -148,6 +147,9 @@ class ImageMethod(L.LightningModule, ABC):
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
         """Complete the terms when the rows of all processes have been gathered."""
         return wholes
+
+    def after_backward(self) -> None:
+        """Change the gradients of the step."""
 
     def after_step(self) -> None:
         """Update moving averages, queues and centres after the step."""
@@ -219,38 +221,33 @@ class ImageMethod(L.LightningModule, ABC):
             for augment in self.augments
         ]
 
-    def training_step(self, batch: ImageBatch, batch_idx: int) -> Tensor:
-        """Return the loss of one batch; every ``log_every`` steps also measure it."""
+    def forward(self, batch: ImageBatch) -> Tensor:
+        """Return the loss of one batch; every ``log_every`` steps, and in the last, measure it.
+
+        The loss is the mean over the pairs of views. Similarities are computed in float32 even when
+        the encoder is not: in half precision they would be divided by the temperature with their
+        rounding.
+        """
         self.step = batch.step
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
         wholes = self.completed(
             [all_gather_views(_wide(views)) for views in self.views(self.crops(batch))]
         )
-        views = [whole.views for whole in wholes]
-        return step_loss(self, self.step, wholes, views, lambda: self._measured(views[0]))
+        self.seen = [whole.views.detached() for whole in wholes]
+        with torch.autocast(wholes[0].views.anchors.device.type, enabled=False):
+            losses = [shared_loss(self.objective, whole, backend=self.backend) for whole in wholes]
+            loss = torch.stack(losses).mean()
+            self.measured = {}
+            if self.step % self.log_every == 0 or self.step == self.steps - 1:
+                assert self._features is not None
+                self.measured = measure(self.objective, self.seen[0], self._features)
+                self.measured["loss"] = float(loss.detach())
+        return loss
 
-    def _measured(self, views: Views) -> dict[str, float | None]:
-        assert self._features is not None
-        return measure(self.objective, views, self._features)
-
-    def on_train_batch_start(self, batch: ImageBatch, batch_idx: int) -> None:
-        """Make sure that no step is left out or repeated, also where a run was resumed."""
-        assert batch.step == self.global_step, f"step {batch.step} at {self.global_step} updates"
-
-    def optimizer_step(
-        self,
-        epoch: int,
-        batch_idx: int,
-        optimizer: torch.optim.Optimizer | LightningOptimizer,
-        optimizer_closure: Callable[[], Any] | None = None,
-    ) -> None:
-        """Update the weights, then call ``after_step`` before any callback."""
-        super().optimizer_step(epoch, batch_idx, optimizer, optimizer_closure)
-        if not self.guard.skipping:
-            self.after_step()
-
-    def on_before_optimizer_step(self, optimizer: torch.optim.Optimizer) -> None:
+    def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         """Set the rates of this step; before the first, warn of a cut that will do harm."""
+        # no step is left out or repeated, also where a run was resumed
+        assert step == self.step, f"step {self.step} at {step} updates"
         set_rates(optimizer, self.plan, self.step)
         rate = self.plan.learning_rate
         if self.step or self.cut <= 1 or self.plan.optimizer != "sgd":
@@ -263,11 +260,16 @@ class ImageMethod(L.LightningModule, ABC):
                 f"Train without it, or try --learning-rate {rate * TURN / turn:.1g}"
             )
 
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.encoder.device
+
     def learning_rate_at(self, step: int) -> float:
         """Return the learning rate of a step."""
         return learning_rate_at(self.plan, step)
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
+    def optimizer(self) -> torch.optim.Optimizer:
         """Return the plan's optimiser; its rates are set before each step."""
         # a fused step unscales by itself, after clipping: too late for float16
         return build_optimizer(self, self.plan, fused=not self.scaled)

@@ -90,7 +90,7 @@ class SimSiam(ImageMethod):
             Views(self.predictor(other), z.detach()),
         ]
 
-    def configure_optimizers(self) -> torch.optim.Optimizer:
+    def optimizer(self) -> torch.optim.Optimizer:
         """Return the plan's optimiser, in which the predictor has a learning rate of its own."""
         return build_optimizer(
             self,

@@ -1,0 +1,176 @@
+"""Checkpoints of a run: folders as transformers' trainer writes them, and a marker written last.
+
+``checkpoints/checkpoint-N/`` has the weights that are trained (``model.pt``), the states of
+optimiser, schedule and random generators, and ``run.pt`` with what the callbacks know: rows, dev
+scores, seconds. ``complete.json`` lists the digests of all files. A folder without it was being
+written when a process ended, and is never resumed from. Nothing in a checkpoint is executed.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from isotrope.core.checksum import ChecksumMismatch
+from isotrope.core.errors import CannotResume
+from isotrope.core.files import atomic_replace, os_errors_as_input_errors, remove
+
+__all__ = [
+    "COMPLETE",
+    "Checkpoints",
+    "discard_incomplete",
+    "exists",
+    "finish",
+    "newest",
+    "read_checkpoint",
+    "step_of",
+    "verify",
+]
+
+COMPLETE = "complete.json"
+"""The marker of a whole checkpoint: the digest of every other file in it, and its step."""
+
+_NEWEST = 2  # so many are kept beside those that stay
+
+
+def step_of(folder: Path) -> int:
+    """Return the number of updates that a checkpoint's name says."""
+    return int(folder.name.removeprefix("checkpoint-"))
+
+
+def _all(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run, the newest first, whole or not."""
+    found = [f for f in folder.glob("checkpoint-*") if f.name[11:].isdecimal() and f.is_dir()]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def finish(folder: Path) -> None:
+    """Mark a checkpoint as whole; every file in it is on the disk then."""
+    digests = {}
+    with os_errors_as_input_errors(folder):
+        for file in sorted(folder.rglob("*")):
+            if file.is_file() and file.name != COMPLETE:
+                digests[str(file.relative_to(folder))] = _digest(file)
+        with atomic_replace(folder / COMPLETE) as temporary:
+            content = {"step": step_of(folder), "blake2b": digests}
+            temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+
+
+def _digest(file: Path) -> str:
+    with file.open("rb") as handle:
+        return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
+
+
+def verify(folder: Path) -> None:
+    """Do nothing for a checkpoint that is as it was written.
+
+    Raises:
+        ChecksumMismatch: it is not whole, or a byte has changed.
+    """
+    try:
+        digests = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))["blake2b"]
+        for name, digest in digests.items():
+            if _digest(folder / name) != digest:
+                raise ChecksumMismatch(f"{name} does not match its digest")
+    except FileNotFoundError as error:
+        raise ChecksumMismatch(f"{Path(error.filename).name} is missing") from error
+    except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
+        if isinstance(error, ChecksumMismatch):
+            raise
+        raise ChecksumMismatch(f"{type(error).__name__}: {error}") from error
+
+
+def exists(folder: Path) -> bool:
+    """Return whether a run has a checkpoint that was whole once."""
+    return any(folder.glob(f"checkpoint-*/{COMPLETE}"))
+
+
+def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
+    """Return the newest whole checkpoint of a run, or None where there is none.
+
+    Raises:
+        CannotResume: there are checkpoints that were whole, and none is any more.
+    """
+    damaged = []
+    for checkpoint in _all(folder):
+        if not (checkpoint / COMPLETE).exists():
+            continue
+        try:
+            verify(checkpoint)
+        except ChecksumMismatch as error:
+            damaged.append(f"{checkpoint} ({error})")
+            tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
+            continue
+        return checkpoint
+    if damaged:
+        raise CannotResume(
+            f"no checkpoint can be read: {', '.join(damaged)}; start again in another folder"
+        )
+    return None
+
+
+def read_checkpoint(folder: Path) -> dict[str, Any]:
+    """Return the weights of a whole checkpoint as ``state_dict``, and its ``global_step``.
+
+    Raises:
+        ChecksumMismatch: it is not as it was written.
+    """
+    verify(folder)
+    state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
+    return {"state_dict": state, "global_step": step_of(folder)}
+
+
+def discard_incomplete(folder: Path) -> None:
+    """Remove the checkpoints that a process left half written."""
+    for checkpoint in _all(folder):
+        if not (checkpoint / COMPLETE).exists():
+            remove(checkpoint)
+
+
+class Checkpoints(TrainerCallback):
+    """Decides after which steps the trainer saves, and which checkpoints stay.
+
+    Args:
+        folder: where all checkpoints lie.
+        every: steps between checkpoints; none follows the last step, after which nothing resumes.
+        keep: steps between those that stay for looking at (those of step 0 and of the last, too);
+            None: none does.
+        last: step of the run.
+
+    Attributes:
+        save: writes a checkpoint at once; set by the trainer.
+    """
+
+    save: Callable[[], None]
+
+    def __init__(self, folder: Path, *, every: int, last: int, keep: int | None = None) -> None:
+        self.folder, self.every, self.last, self.keep = folder, every, last, keep
+
+    def stays(self, step: int) -> bool:
+        """Return whether the checkpoint of a step stays."""
+        return self.keep is not None and (step % self.keep == 0 or step == self.last)
+
+    def rotate(self) -> None:
+        """Remove the checkpoints that neither stay nor are among the newest two."""
+        for checkpoint in _all(self.folder)[_NEWEST:]:
+            if not self.stays(step_of(checkpoint)):
+                (checkpoint / COMPLETE).unlink(missing_ok=True)  # it is not whole from here on
+                remove(checkpoint)
+
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Keep the model as it came, if any shall stay."""
+        if self.keep is not None and state.global_step == 0:
+            self.save()
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Ask for a checkpoint every k steps, but not after the last, and where one shall stay."""
+        step = state.global_step
+        control.should_save |= self.stays(step) or (step % self.every == 0 and step != self.last)

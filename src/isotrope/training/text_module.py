@@ -1,0 +1,216 @@
+"""The encoder, its head, the losses and the optimiser of one training on text.
+
+What sentence-transformers' trainer trains is one ``SentenceTransformer``: the encoder up to its
+Normalize modules, because objectives normalise by themselves and the norms are worth watching, and
+the head, which exists in training only. The losses are ``ObjectiveLoss``, of each data set its own,
+or ``CachedObjectiveLoss`` where the graphs of a batch do not fit into memory. The two views of a
+text are two passes with dropout (SimCSE: Gao et al., 2021). Randomness is a function of (seed,
+step, process): resuming in the middle of an epoch repeats the very same masks.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.utils.data import IterableDataset
+
+from isotrope.adapters.sentence_transformers.columns import embed_sorted
+from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
+from isotrope.core.views import Views
+from isotrope.data.text.batches import Batch
+from isotrope.diagnostics.observe import loss_column, measure
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.paradigm.objective import Objective
+from isotrope.training.optimisers import learning_rate_at
+from isotrope.training.recipe import Plan
+
+__all__ = ["Steps", "TextModule", "TrainingHead"]
+
+
+class Steps(IterableDataset[dict[str, Any]]):
+    """The inputs of the steps ``start`` to ``stop`` of a run, in order."""
+
+    def __init__(self, at: Callable[[int], dict[str, Any]], start: int, stop: int) -> None:
+        self.at, self.start, self.stop = at, start, stop
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield what one step is made of."""
+        for step in range(self.start, self.stop):
+            yield self.at(step)
+
+
+class TrainingHead(nn.Module):
+    """The last module of a model that is trained: a network on its embeddings.
+
+    Args:
+        network: n x d to n x d'.
+    """
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the features with what the network makes of the embeddings."""
+        return {**features, "sentence_embedding": self.network(features["sentence_embedding"])}
+
+
+class TextModule(nn.Module):
+    """What one run trains, and what its log says of a step.
+
+    Args:
+        encoder: trained in place.
+        head: a network on top, in training only, or None.
+        objectives: that of each data set, by name; any registered objective or composition.
+        plan: steps, learning rate and weight decay of the run; the optimiser is AdamW.
+        seed: the run's seed.
+        micro_batch: texts of a column whose graphs are kept at a time; None: those of the batch.
+        log_every: steps between measurements of the gradient's components.
+        scaled: float16 training, whose gradients are scaled and may overflow now and then.
+        backend: what computes the loss, see ``isotrope.kernels.choose``.
+        prefixes: the loss is the mean of the objective's on whole embeddings and on their first
+            coordinates, as many as each of these says.
+
+    Attributes:
+        model: what the trainer trains: the encoder without its Normalize modules, and the head.
+        losses: the loss of each data set.
+    """
+
+    model: SentenceTransformer
+
+    def __init__(
+        self,
+        *,
+        encoder: SentenceEncoder,
+        head: nn.Module | None,
+        objectives: Mapping[str, Objective],
+        plan: Plan,
+        seed: int,
+        log_every: int,
+        micro_batch: int | None = None,
+        scaled: bool = False,
+        backend: str = "auto",
+        prefixes: Sequence[int] = (),
+    ) -> None:
+        super().__init__()
+        self.scaled = scaled
+        self.encoder = encoder
+        self.head = head if head is not None else nn.Identity()
+        heads = [] if head is None else [TrainingHead(head)]
+        # of the same modules: not registered a second time
+        vars(self)["model"] = SentenceTransformer(
+            modules=[*encoder.body, *heads], device=str(encoder.device)
+        )
+        self.objectives = dict(objectives)
+        self.objective = next(iter(self.objectives.values()))  # of the present step
+        self.prefixes = tuple(prefixes)
+        self.plan, self.steps, self.learning_rate = plan, plan.steps, plan.learning_rate
+        self.seed, self.log_every = seed, log_every
+        self.measured: dict[str, float | None] = {}
+        self.seen: list[Views] = []
+        self.gradient_norm: float | None = None
+        self._logged = False
+        vars(self)["losses"] = {
+            name: self._loss(objective, micro_batch, backend)
+            for name, objective in self.objectives.items()
+        }
+
+    losses: dict[str, ObjectiveLoss | CachedObjectiveLoss]
+
+    def _loss(
+        self, objective: Objective, micro_batch: int | None, backend: str
+    ) -> ObjectiveLoss | CachedObjectiveLoss:
+        common: dict[str, Any] = {
+            "gather_across_devices": True,
+            "groups": True,
+            "backend": backend,
+            "prefixes": self.prefixes,
+        }
+        if micro_batch is None:
+            loss = ObjectiveLoss(self.model, objective, **common)
+            loss.observe = self._observe
+            return loss
+        cached = CachedObjectiveLoss(self.model, objective, mini_batch_size=micro_batch, **common)
+        cached.loss.observe = self._observe
+        return cached
+
+    # a step
+
+    def inputs(self, batch: Batch) -> dict[str, Any]:
+        """Return a batch as the trainer of sentence-transformers takes it."""
+        columns = {
+            f"column{i}_{name}": torch.from_numpy(values)
+            for i, column in enumerate(batch.columns)
+            for name, values in column._asdict().items()
+        }
+        groups = torch.from_numpy(np.ascontiguousarray(batch.groups))
+        return {**columns, "label": groups, "dataset_name": batch.dataset, "number": batch.number}
+
+    def views(self, batch: Batch) -> Views:
+        """Return a batch as the objective's input, with its graph."""
+        device = self.encoder.device
+        columns = [
+            {k: torch.from_numpy(v).to(device) for k, v in column._asdict().items()}
+            for column in batch.columns
+        ]
+        if len(columns) == 1:
+            columns *= 2
+        anchors, positives, *hard = embed_sorted(self.model, columns)
+        groups = torch.from_numpy(np.ascontiguousarray(batch.groups)).to(device)
+        return Views(anchors, positives, hard[0] if hard else None, groups=groups)
+
+    def begin(self, step: int, dataset: str, number: int | None) -> None:
+        """Say which step comes: ``log_every`` counts the batches of each data set by themselves."""
+        self.objective = self.objectives[dataset]
+        counted = step if number is None else number
+        self._logged = counted % self.log_every == 0 or step == self.steps - 1
+        self.measured, self.seen = {}, []
+
+    def _observe(self, views: Views) -> None:
+        self.seen = [views.detached()]
+        if self._logged:
+            self.measured = measure(self.objective, self.seen[0])
+
+    def end(self, loss: Tensor, dataset: str) -> None:
+        """Log the loss of a step, if the step is logged."""
+        if self._logged:
+            self.measured["loss"] = float(loss.detach())
+            if dataset:
+                self.measured[loss_column(dataset)] = self.measured["loss"]
+
+    # its update
+
+    def learning_rate_at(self, step: int) -> float:
+        """Return the learning rate of a step."""
+        return learning_rate_at(self.plan, step)
+
+    def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
+        """Do nothing: the schedule sets the rates."""
+
+    def after_backward(self) -> None:
+        """Do nothing: the gradients are used as they are."""
+
+    def after_step(self) -> None:
+        """Do nothing: nothing follows an update."""
+
+    def optimizer(self) -> torch.optim.Optimizer:
+        """Return AdamW; its rates are relative to those of the schedule."""
+        parameters = [p for p in self.model.parameters() if p.requires_grad]
+        decay = self.plan.weight_decay
+        # biases, and the scales and shifts of norms, are vectors, which do not decay
+        groups: list[dict[str, Any]] = [
+            {"params": [p for p in parameters if p.ndim > 1 or not decay]}
+        ]
+        if decay:
+            vectors = [p for p in parameters if p.ndim < 2]
+            groups.append({"params": vectors, "weight_decay": 0.0})
+        return torch.optim.AdamW(
+            groups,
+            lr=self.learning_rate,
+            weight_decay=decay,
+            # a fused step unscales by itself, after clipping: too late for float16
+            fused=not self.scaled,
+        )

@@ -1,0 +1,264 @@
+"""The trainers of a run: sentence-transformers' for text, transformers' for images.
+
+Both are as their libraries have them but for what makes a run exact: batches and random numbers are
+functions of (seed, step), the rates are those of the plan, what is not finite ends the run before
+it changes anything, and a checkpoint is marked when it is whole.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer
+from torch import Tensor, nn
+from torch.optim.lr_scheduler import LambdaLR
+from torch.utils.data import DataLoader
+from transformers import PrinterCallback, Trainer, TrainerCallback
+
+from isotrope.core.distributed import all_reduce_max, barrier, rank
+from isotrope.core.errors import CannotResume, InputError
+from isotrope.core.files import os_errors_as_input_errors, remove
+from isotrope.core.lock import ensure_not_replaced
+from isotrope.training.callbacks import Stop, Timer
+from isotrope.training.checkpoints import Checkpoints, finish
+from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_weights
+from isotrope.training.step import step_seed
+from isotrope.training.text_module import TextModule
+
+__all__ = ["ImageTrainer", "RunTrainer", "TextTrainer"]
+
+
+class RunTrainer(Trainer):
+    """A trainer whose steps are those of a run.
+
+    :meth:`attach` completes it; only then it trains.
+    """
+
+    module: Trained
+    guard: NonFiniteGuard
+    checkpoints: Checkpoints
+    timer: Timer
+    stop: Stop
+    batches: DataLoader[Any]
+    stateful: Mapping[str, Any]
+
+    def attach(
+        self,
+        module: Trained,
+        guard: NonFiniteGuard,
+        batches: DataLoader[Any],
+        callbacks: Sequence[TrainerCallback],
+    ) -> None:
+        """Say what is trained, on which batches, and who is called between steps."""
+        self.module, self.guard, self.batches = module, guard, batches
+        self.stateful = {type(c).__name__: c for c in callbacks if hasattr(c, "state_dict")}
+        self.remove_callback(PrinterCallback)
+        for callback in callbacks:
+            if isinstance(callback, Checkpoints):
+                self.checkpoints, callback.save = callback, self._save_now
+            elif isinstance(callback, Timer):
+                self.timer = callback
+            elif isinstance(callback, Stop):
+                self.stop = callback
+            self.add_callback(callback)
+        # its tokenizer is saved with the model, once
+        self.processing_class = None
+
+    # a step
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return the batches of the steps that are left: none after an early end."""
+        ended = all_reduce_max(int(self.stop.dev.exhausted), self.args.device)
+        nothing: Any = []
+        return DataLoader(nothing) if ended else self.batches
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: object = None
+    ) -> Tensor:
+        """Compute loss and gradient of a step; modules keep the modes they have."""
+        with self.compute_loss_context_manager():
+            loss = self.compute_loss(model, self._prepare_inputs(inputs))
+        assert isinstance(loss, Tensor)
+        self.guard.check_forward(self.state.global_step, loss)
+        self.accelerator.backward(loss)
+        self.module.after_backward()
+        return loss.detach()
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> float:
+        norm = float(Trainer._get_grad_norm(self, model, grad_norm=grad_norm))
+        self.module.gradient_norm = norm
+        scaler, step = self.accelerator.scaler, self.state.global_step
+        scale = None if scaler is None else float(scaler.get_scale())
+        self.guard.check_gradient(step, norm, scale, str(self.args.device))
+        assert self.optimizer is not None
+        self.module.before_update(step, self.optimizer)
+        return norm
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """Return the optimiser of the run's plan."""
+        self.optimizer = self.module.optimizer()
+        return self.optimizer
+
+    def create_scheduler(
+        self, num_training_steps: int, optimizer: torch.optim.Optimizer | None = None
+    ) -> LambdaLR:
+        """Return the schedule of the run's plan."""
+        peak, updated = self.module.learning_rate, optimizer or self.optimizer
+        assert updated is not None
+        schedule = LambdaLR(updated, lambda step: self.module.learning_rate_at(step) / peak)
+        self.lr_scheduler, self._created_lr_scheduler = schedule, True
+        return schedule
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Do nothing: the loggers get the rows of metrics.csv, by :meth:`log_row`."""
+
+    def log_row(self, values: dict[str, float], step: int) -> None:
+        """Hand the numbers of a step to the loggers."""
+        state = copy.copy(self.state)
+        state.global_step = step
+        self.callback_handler.on_log(self.args, state, self.control, values)
+
+    # checkpoints
+
+    def _save_now(self) -> None:
+        assert self.model is not None
+        self._save_checkpoint(self.model, None)
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        step, began = self.state.global_step, time.perf_counter()
+        check_finite_weights(self.module, step)
+        folder = self.checkpoints.folder / f"checkpoint-{step}"
+        first = rank() == 0
+        if first:
+            ensure_not_replaced(folder.parent.parent)
+            remove(folder)  # of a part of this run that did not end with it
+        barrier(self.args.device)
+        try:
+            with os_errors_as_input_errors(folder):
+                self._write(model, folder, trial)
+        except BaseException:
+            if first:
+                remove(folder)
+            raise
+        barrier(self.args.device)
+        if first:
+            finish(folder)
+            self.checkpoints.rotate()
+        self.timer.rest(time.perf_counter() - began)
+
+    def _write(self, model: nn.Module, folder: Path, trial: Any) -> None:
+        """Write the files of a checkpoint.
+
+        Raises:
+            InputError: the disk is full; torch's own writer does not say why.
+        """
+        try:
+            super()._save_checkpoint(model, trial)
+            if rank() == 0:
+                states = {name: part.state_dict() for name, part in self.stateful.items()}
+                with (folder / "run.pt").open("wb") as handle:
+                    torch.save(states, handle)
+        except RuntimeError as error:
+            # after a write that fails torch ends its archive nevertheless, and fails again
+            if isinstance(error.__context__, OSError):
+                raise error.__context__ from None
+            if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
+                raise
+            raise InputError(f"{folder}: cannot be written; is the disk full?") from error
+
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        assert output_dir is not None
+        assert self.model is not None
+        folder = Path(output_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "model.pt").open("wb") as handle:
+            torch.save(self.model.state_dict() if state_dict is None else state_dict, handle)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str, model: object = None) -> None:
+        with _readable(folder := Path(resume_from_checkpoint)):
+            state, states = (
+                torch.load(folder / name, map_location="cpu", weights_only=True)
+                for name in ("model.pt", "run.pt")
+            )
+            assert self.model is not None
+            self.model.load_state_dict(state)
+        for name, part in self.stateful.items():
+            if name in states:
+                part.load_state_dict(states[name])
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        with nullcontext() if checkpoint is None else _readable(Path(checkpoint)):
+            super()._load_optimizer_and_scheduler(checkpoint)
+
+    def _save_rng_state(self, output_dir: str) -> None:
+        """Do nothing: every step seeds itself."""
+
+    def _load_rng_state(self, checkpoint: str | None) -> None:
+        """Do nothing: every step seeds itself."""
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    """Report files of a whole checkpoint that are not what a training writes.
+
+    Raises:
+        CannotResume: there is another kind of file, or one that would execute something.
+    """
+    try:
+        yield
+    except MemoryError:
+        raise
+    # torch may raise anything for what is not an archive of its own
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0]
+        raise CannotResume(
+            f"no checkpoint can be read: {folder} ({reason}); start again in another folder"
+        ) from error
+
+
+class Following(TrainerCallback):
+    """What follows an update: moving averages, queues, centres."""
+
+    def __init__(self, follow: Callable[[], None]) -> None:
+        self.follow = follow
+
+    def on_optimizer_step(self, *_: object, **__: object) -> None:
+        """Move it."""
+        self.follow()
+
+
+class TextTrainer(RunTrainer, SentenceTransformerTrainer):
+    """Trains a ``TextModule``."""
+
+    module: TextModule
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Do nothing: the card of a run is its own."""
+
+    def compute_loss(
+        self, model: nn.Module, inputs: dict[str, Any], *_: object, **__: object
+    ) -> Tensor:
+        """Return the loss of a batch, and note its numbers."""
+        step, dataset = self.state.global_step, inputs["dataset_name"]
+        torch.manual_seed(step_seed(self.module.seed, step, rank()))
+        self.module.begin(step, dataset, inputs.pop("number"))
+        loss = super().compute_loss(cast("SentenceTransformer", model), inputs)
+        assert isinstance(loss, Tensor)
+        self.module.end(loss, dataset)
+        return loss
+
+
+class ImageTrainer(RunTrainer):
+    """Trains an ``ImageMethod``, which computes its loss itself."""
+
+    def _prepare_inputs(self, inputs: Any) -> Any:
+        return inputs._replace(images=inputs.images.to(self.args.device, non_blocking=True))
+
+    def compute_loss(self, model: nn.Module, inputs: Any, *_: object, **__: object) -> Tensor:
+        """Return the loss of a batch."""
+        loss: Tensor = model(inputs)
+        return loss
