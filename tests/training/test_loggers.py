@@ -12,7 +12,6 @@ from transformers.integrations import integration_utils
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.metrics import MEASURED
-from isotrope.training import loggers
 from isotrope.training.fit_text import fit
 from tests.training.interrupted import power_cut
 
@@ -37,7 +36,6 @@ said: list[tuple[str, int, dict[str, float]]] = []
 def _service(monkeypatch: pytest.MonkeyPatch) -> None:
     said.clear()
     monkeypatch.setitem(integration_utils.INTEGRATION_TO_CALLBACK, "wandb", Service)
-    monkeypatch.setattr(loggers, "check_loggers", lambda names: None)
     monkeypatch.setattr("isotrope.training.run.check_loggers", lambda names: None)
 
 
@@ -62,10 +60,22 @@ def test_a_resumed_run_goes_on_there(quick: dict) -> None:
     assert not (outcome.output / "tensorboard").exists()
 
 
+def test_callbacks_of_whoever_trains_are_called(settings: dict, train: Any) -> None:
+    class Ending(TrainerCallback):
+        def on_step_end(self, args: Any, state: Any, control: Any, **given: Any) -> None:
+            seen.append((state.global_step, given["model"].training))
+            control.should_training_stop = state.global_step == 4
+
+    seen: list[tuple[int, bool]] = []
+    outcome = train(**settings, callbacks=[Ending()])
+    assert seen == [(step, True) for step in (1, 2, 3, 4)]
+    assert outcome.result.metrics["steps"] == 4
+
+
 def test_without_the_package_nothing_begins(quick: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"^logger wandb needs .*: pip install wandb"):
+    with pytest.raises(InputError, match=r"logger='wandb' needs .*; pip install wandb"):
         fit(**quick, logger="wandb")
     assert not Path(quick["output"]).exists()
 

@@ -7,7 +7,7 @@ diagnosed and repeated like one of the command line.
 import inspect
 import sys
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cast
@@ -20,6 +20,8 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import TrainSettings
 
 if TYPE_CHECKING:
+    from transformers import TrainerCallback
+
     from isotrope.training.run import Outcome
 
 __all__ = ["TextOptions", "by_name", "fit"]
@@ -77,7 +79,13 @@ class TextOptions(TypedDict, total=False):
     progress: bool
 
 
-def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions]) -> "Outcome":
+def fit(
+    files: object,
+    *,
+    resume: bool = False,
+    callbacks: "Sequence[TrainerCallback]" = (),
+    **settings: Unpack[TextOptions],
+) -> "Outcome":
     """Train a sentence encoder.
 
     ``help(isotrope.fit)`` lists all keywords, ``isotrope train --help`` says what each means.
@@ -91,6 +99,8 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
             memory is written to ``output/data-from-python.jsonl``. A dictionary ``{"qa": ...,
             "nli": ...}`` of any of these is several data sets: a batch comes from one of them.
         resume: continue, start or do nothing, as ``--resume`` does.
+        callbacks: called by the trainer between steps, after those of isotrope: callbacks of
+            transformers, for monitoring and for loggers of your own.
         settings: ``output="runs/x"``, and any other setting, e.g.
             ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever
             ``modify`` makes; or a dictionary with one for each data set),
@@ -111,7 +121,7 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
     shown = _files(sources, dict.fromkeys(memory, "-"))
     checked = TrainSettings.read({"files": shown, **options})
     if not memory:
-        return train(checked, resume=resume)
+        return train(checked, resume=resume, callbacks=callbacks)
     if checked.streaming is not None:
         raise InputError(
             "streaming reads files, or a dataset of the hub by its name, so that the run can "
@@ -127,7 +137,7 @@ def fit(files: object, *, resume: bool = False, **settings: Unpack[TextOptions])
     written = {**options, "files": _files(sources, stored), "columns": []}
     tables = {stored[name]: memory[name] for name in stored}
     with _written(tables, checked.columns, checked.groups, output):
-        return train(TrainSettings.read(written), resume=resume)
+        return train(TrainSettings.read(written), resume=resume, callbacks=callbacks)
 
 
 def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> list[str | Path]:
@@ -215,7 +225,7 @@ def _written(
 def _signature() -> inspect.Signature:
     """Return the signature with every keyword and its default, for ``help`` and for notebooks."""
     hints = typing.get_type_hints(TextOptions)
-    first, resume, _ = inspect.signature(fit).parameters.values()
+    first, resume, callbacks, _ = inspect.signature(fit).parameters.values()
     keywords = [
         inspect.Parameter(
             name,
@@ -228,7 +238,7 @@ def _signature() -> inspect.Signature:
         for name, field in TrainSettings.ordered().items()
         if name != "files"
     ]
-    return inspect.Signature([first, *keywords, resume], return_annotation="Outcome")
+    return inspect.Signature([first, *keywords, resume, callbacks], return_annotation="Outcome")
 
 
 vars(fit)["__signature__"] = _signature()

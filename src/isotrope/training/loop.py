@@ -126,11 +126,12 @@ class TrainingTask(ABC):
         """The run folder."""
         return Path(self.settings.output)
 
-    def run(self, *, lines: bool) -> Outcome:
+    def run(self, *, lines: bool, callbacks: Sequence[TrainerCallback] = ()) -> Outcome:
         """Make the remaining steps, and write the files of a finished run.
 
         Args:
             lines: say how far it is without a bar, too; warnings are always printed.
+            callbacks: of whoever trains, after those of the run.
 
         Raises:
             InputError: a checkpoint that does not fit, a diverged training, a full disk.
@@ -140,7 +141,7 @@ class TrainingTask(ABC):
         module.train()  # loading left the encoder in evaluation mode, and the trainer keeps modes
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
         trainer = trainer_of(self.settings, module, output, self.clip)
-        callbacks = self._callbacks(progress, trainer)
+        callbacks = [*self._callbacks(progress, trainer), *callbacks]
         self.introduce(progress.say)
         resumed = newest(RunFolder(output).checkpoints, warn)
         if first:

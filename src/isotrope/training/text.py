@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 from torch.utils.data import DataLoader
+from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError, SettingError
@@ -94,13 +95,20 @@ _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _NOT_SCORED = "no dev score was measured, so whether training helped is not known (use --dev)"
 
 
-def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
+def train(
+    settings: TrainSettings,
+    *,
+    resume: bool = False,
+    lines: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> Outcome:
     """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
 
     Args:
         settings: the run's settings.
         resume: continue, start or do nothing, as ``--resume`` does.
         lines: say how far it is without a bar, too; warnings are always printed.
+        callbacks: called by the trainer between steps, after those of the run.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
@@ -108,16 +116,19 @@ def train(settings: TrainSettings, *, resume: bool = False, lines: bool = False)
     """
     settings = as_begun(settings) if resume else settings
     settings = with_temperature(settings, encoder_of, _records, resume=resume)
-    return run(settings, _train, resume=resume, lines=lines)
+    work = functools.partial(_train, callbacks=callbacks)
+    return run(settings, work, resume=resume, lines=lines)
 
 
-def _train(settings: TrainSettings, lines: bool) -> Outcome:
+def _train(
+    settings: TrainSettings, lines: bool, callbacks: Sequence[TrainerCallback] = ()
+) -> Outcome:
     if rank() > 0:
         barrier()  # until the first has read the data
     task = _prepare(settings, Path(settings.output))
     if rank() == 0:
         barrier()
-    return task.run(lines=lines)
+    return task.run(lines=lines, callbacks=callbacks)
 
 
 def check(

@@ -9,13 +9,14 @@ import math
 import os
 import signal
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils.data import DataLoader
+from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError, SettingError
@@ -66,6 +67,7 @@ def fit_images(
     *,
     encoder: "str | Path | ImageEncoder" = "resnet18",
     resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
     **settings: Any,
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
@@ -78,6 +80,7 @@ def fit_images(
             ``ImageEncoder.wrap(module, dimension=512, image_size=32)``: it is trained in place, and
             its weights count as pretrained.
         resume: continue, start or do nothing, as ``--resume`` does.
+        callbacks: called by the trainer between steps, after those of isotrope.
         settings: any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.
 
@@ -90,11 +93,7 @@ def fit_images(
     """
     own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own_encoder is None else own_encoder.name
-    return _fit({"data": data, "encoder": name, **by_name(settings)}, own_encoder, resume=resume)
-
-
-def _fit(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resume: bool) -> Outcome:
-    checked = ImageSettings.read(settings)
+    checked = ImageSettings.read({"data": data, "encoder": name, **by_name(settings)})
     if own_encoder is not None and checked.devices > 1:
         raise SettingError(
             "starts other processes, which do not have your encoder",
@@ -102,7 +101,8 @@ def _fit(settings: dict[str, Any], own_encoder: ImageEncoder | None, *, resume: 
             value=checked.devices,
             remedy="start them by torchrun, each with its own",
         )
-    return run(checked, functools.partial(_train, own_encoder=own_encoder), resume=resume)
+    work = functools.partial(_train, own_encoder=own_encoder, callbacks=callbacks)
+    return run(checked, work, resume=resume)
 
 
 def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
@@ -121,7 +121,10 @@ def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False)
 
 
 def _train(
-    settings: ImageSettings, lines: bool, own_encoder: ImageEncoder | None = None
+    settings: ImageSettings,
+    lines: bool,
+    own_encoder: ImageEncoder | None = None,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> Outcome:
     """Check everything before anything is written: an invalid run leaves no folder behind."""
     task = prepare(settings, own_encoder)
@@ -129,7 +132,7 @@ def _train(
         write_config(settings)
     barrier()
     torch.manual_seed(settings.seed)
-    return task.run(lines=lines)
+    return task.run(lines=lines, callbacks=callbacks)
 
 
 def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) -> "ImageTask":
