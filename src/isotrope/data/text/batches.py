@@ -83,7 +83,8 @@ class Batch:
     """All views of a batch.
 
     Attributes:
-        columns: n anchors, n positives and the hard negatives that are new in the batch, if any are.
+        columns: n anchors, n positives and the hard negatives that are new in the batch, if there
+            are any.
         groups: int64 (n), equal for records that are not negatives of each other; derived from
             the texts and the records' own groups, so that it means the same in every process.
         dataset: the name of the data set, where there are several.
