@@ -17,7 +17,7 @@ from isotrope.paradigm.objective import Objective, Space
 __all__ = ["OneWay", "Part", "Parts", "Symmetric"]
 
 
-class Form(Objective, register=False):
+class Derived(Objective, register=False):
     """An objective made of another one, with the declarations of that one."""
 
     objective: Objective
@@ -66,13 +66,13 @@ class Form(Objective, register=False):
         return self.objective.formula(pairs)
 
 
-class OneWay(Form, register=False):
+class OneWay(Derived, register=False):
     """The first direction of an objective that averages both."""
 
     two_directions = False
 
 
-class Symmetric(Form, register=False):
+class Symmetric(Derived, register=False):
     """The mean of an objective over both directions: (H, H') and (H', H).
 
     The components are those of the first direction; what an anchor receives as a positive and as
@@ -100,7 +100,7 @@ class Symmetric(Form, register=False):
         return averaged(self.objective.components(pairs), other, swapped.views)
 
 
-class Part(Form, register=False):
+class Part(Derived, register=False):
     """The attracting or the repelling part of an objective."""
 
     side: Literal["attraction", "repulsion"]
