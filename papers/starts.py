@@ -38,16 +38,19 @@ from isotrope.core.lock import exclusive_lock
 from isotrope.data.text.sts_sets import load_sts_file
 from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation.embed import CachedEncoder
+from isotrope.reports.surfaces import Picture
 from papers import encoder as raw
 from papers import text_protocol as protocol
 from papers.machinery import runner
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
-from papers.machinery.verdicts import spread
+from papers.machinery.verdicts import Spread, spread
+from papers.plots.charts import Chart, Series, charts
 from papers.pretraining import initialized, pretrain
 from papers.text_command import RESULTS as TEXT_RESULTS
 from papers.text_command import stored
+from papers.text_tables import table
 
 __all__ = [
     "LOSSES",
@@ -58,6 +61,7 @@ __all__ = [
     "chosen",
     "finals",
     "gains",
+    "page",
     "rates",
     "run",
     "sentence",
@@ -211,6 +215,18 @@ def run(arguments: Sequence[str]) -> int:
     """
     options = _parse(arguments)
     torch.set_num_threads(1)
+    if not options.show:
+        _train(options)
+    if made := page(options.output):
+        for name, content in (("starts.md", made[0].encode()), ("gains.svg", made[1].svg)):
+            with atomic_replace(options.output / name) as temporary:
+                temporary.write_bytes(content)
+            print(options.output / name)
+    return 0
+
+
+def _train(options: argparse.Namespace) -> None:
+    """Make the starts, choose rates, train what is judged, as far as time is."""
     raw_results = stored(RAW, TEXT_RESULTS)
     starts = _made(options.data, options.output)
     store = JobStore(options.output / "cells")
@@ -231,7 +247,6 @@ def run(arguments: Sequence[str]) -> int:
             raise InputError(next(iter(failed.values())))
         if any(store.find(job) is None for job in jobs):
             break
-    return 0
 
 
 def _print(line: str) -> None:
@@ -249,6 +264,7 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/starts]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
+    add("--show", action="store_true", help="run nothing: the page by what there is")
     return parser.parse_args(list(arguments))
 
 
@@ -275,6 +291,45 @@ def gains(results: Path = RESULTS) -> dict[str, dict[str, dict[int, float]]]:
             if both:
                 paired.setdefault(original, {})[start] = both
     return paired
+
+
+def page(results: Path = RESULTS) -> tuple[str, Picture] | None:
+    """Return the gains by start as a table in Markdown, and their picture; None before the starts.
+
+    A gain has Student's 90% interval over the seeds that are there.
+    """
+    record = results / "starts.json"
+    if not record.is_file():
+        return None
+    rows = json.loads(record.read_text(encoding="utf-8"))["starts"]
+    paired = gains(results)
+    lines, panels = [], []
+    for name in PAIRS.values():
+        by_start = [spread(paired.get(name, {}).get(row["name"], {})) for row in rows]
+        lines.append([name, *map(_with_interval, by_start)])
+        half = [(of and of.count > 1 and of.interval[1] - of.mean) or None for of in by_start]
+        means = [None if of is None else of.mean for of in by_start]
+        series = Series("modified less original", [row["dev"] for row in rows], means, half)
+        panels.append(Chart(name, [series], x="STS-B dev of the start", y="STS", marks={"0": 0.0}))
+    header = ["loss", *(f"step {row['step']}: dev {row['dev']:.1f}" for row in rows)]
+    text = [
+        "# What exchanging the components gains, by the start",
+        "",
+        "Written by `python -m papers starts`, whose module says how it was decided beforehand.",
+        sentence(results),
+        "",
+        *table(header, lines),
+        "",
+        "![Gains by the start's score, with 90% intervals](gains.svg)",
+    ]
+    return "\n".join(text) + "\n", charts(panels, columns=2)
+
+
+def _with_interval(of: Spread | None) -> str:
+    if of is None:
+        return "-"
+    low, high = of.interval
+    return f"{of.mean:+.2f}" + (f" ({low:+.2f} to {high:+.2f})" if of.count > 1 else "")
 
 
 def sentence(results: Path = RESULTS) -> str:

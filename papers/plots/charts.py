@@ -16,6 +16,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from isotrope.reports.plots import INK, styles
 from isotrope.reports.surfaces import DASHES, Picture, settings, written
@@ -216,7 +217,12 @@ def _draw(axes: Axes, chart: Chart, looks: Mapping[str, int], norm: Normalize | 
         axes.set(xticks=[], yticks=[])
         axes.text(0.5, 0.5, "not run", ha="center", va="center", transform=axes.transAxes)
         return
-    axes.set(xscale="log" if chart.log_x else "linear", yscale="log" if chart.log_y else "linear")
+    for axis, log in ((axes.xaxis, chart.log_x), (axes.yaxis, chart.log_y)):
+        if log:  # the usual labels are mathematics, which is off here
+            getattr(axes, f"set_{axis.axis_name}scale")("log")
+            axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=7))
+            axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axis.set_minor_formatter(NullFormatter())
     if chart.names:
         shown = [v if isinstance(v, str) else f"{v:g}" for v in chart.names]
         turned = 90 if max(map(len, shown)) * len(shown) > 40 else 0
@@ -251,7 +257,8 @@ def _line(axes: Axes, title: str, x: np.ndarray, y: np.ndarray, s: np.ndarray, l
     if dash := DASHES[_shift(look)]:
         line.set_dashes(dash)
     if (banded := known & np.isfinite(s)).any():
-        axes.fill_between(x, y - s, y + s, where=banded, color=_colour(look), alpha=0.2, lw=0)
+        low = np.maximum(y - s, y / 10) if (y[known] > 0).all() else y - s
+        axes.fill_between(x, low, y + s, where=banded, color=_colour(look), alpha=0.2, lw=0)
 
 
 def _points(

@@ -91,7 +91,7 @@ def planes(panels: Sequence[Plane], *, columns: int = 2) -> Picture:
         used = {dots.role for panel in panels for dots in panel.dots}
         figure.legend(
             handles=[_handle(role) for role in get_args(Role) if role in used],
-            ncols=4,
+            ncols=2 if columns < 3 else 4,
             loc="outside upper left",
             frameon=False,
             fontsize=8,

@@ -7,6 +7,7 @@ from isotrope.core.result import Result
 from papers import starts, text_protocol
 from papers.machinery.data_registry import RAW
 from papers.machinery.job import PaperJob
+from papers.machinery.store import JobStore
 from papers.text_command import RESULTS, stored
 
 SCORES = (30.0, 45.0, 31.0, 33.1, 40.0, 20.0, 25.2, 34.0)
@@ -48,3 +49,23 @@ def test_the_starts_of_the_results_are_recorded():
     if file.is_file():
         record = json.loads(file.read_text(encoding="utf-8"))
         assert record["starts"] == starts.chosen(record["candidates"])
+
+
+def test_gains_are_paired_and_their_slope_is_told(tmp_path: Path) -> None:
+    assert "nothing can be said yet" in starts.sentence(tmp_path)
+    assert starts.page(tmp_path) is None
+    (tmp_path / "starts.json").write_text(json.dumps({"starts": SIX}))
+    store, raw = JobStore(tmp_path / "cells"), stored(RAW, RESULTS)
+    for trials in starts.rates(SIX, raw).values():
+        for rate, job in trials:
+            store.keep(job, Result("text", "", {"dev best": float(rate == starts.RATES[1])}))
+    for (name, start), jobs in starts.finals(SIX, store.find, raw).items():
+        for job in jobs[:2]:
+            gain = 0.5 * next(row["dev"] for row in SIX if row["name"] == start)
+            score = 20.0 + job.seed + gain * (name == "modifiedmhe")
+            store.keep(job, Result("text", "", {"average best": score}))
+    assert "mhe +0.50 (+0.50 to +0.50)" in starts.sentence(tmp_path)
+    made = starts.page(tmp_path)
+    assert made is not None
+    assert "| mhe | +10.00 (+10.00 to +10.00) |" in made[0]
+    assert made[1].svg.startswith(b"<?xml")
