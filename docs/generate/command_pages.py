@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate.objective_pages import grid
-from isotrope.cli.completion import parser_of
+from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
 from isotrope.core.files import atomic_replace
 
@@ -38,7 +38,7 @@ def write_command_pages(directory: Path) -> list[Path]:
 
 def command_page(verb: str) -> str:
     """Return the page of one verb in Markdown."""
-    blocks = [*_blocks(parser_of(verb)), *_output(verb)]
+    blocks = [*_blocks(load(verb).parser()), *_output(verb)]
     return "\n\n".join(block.strip("\n") for block in blocks) + "\n"
 
 

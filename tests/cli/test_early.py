@@ -35,10 +35,10 @@ CASES = {
     "train-images digits --output used": "output folder used is not empty",
     "train-images digits --output new --objective met --objective.margn 1": "mean 'margin'?",
     "encode model nowhere.txt -o out.npy": "nowhere.txt: no such file",
-    "encode model texts.txt -o out.csv": "output out.csv must end in .npy",
+    "encode model texts.txt -o out.csv": "--output out.csv must end in .npy",
     "search model nowhere.txt query": "nowhere.txt: no such file",
     "search model texts.txt query --embeddings nowhere.npy": "nowhere.npy: no such file",
-    "search model texts.txt": "no query: give some words",
+    "search model texts.txt": "no query; give some words",
     "report nowhere": "nowhere is not a folder",
 }
 

@@ -133,7 +133,7 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
         ((models[0], "--transfer", tmp_path, "--tasks", "MRP"), "unknown transfer task 'MRP'"),
         ((models[0], "--sts", tmp_path, "--tasks", "MR"), "--tasks chooses among the transfer"),
         ((models[0], "--corpus", tmp_path / "none.txt"), "no such file"),
-        ((models[0], *labels, "--mode", "quick"), "invalid choice: 'quick'"),
+        ((models[0], *labels, "--mode", "quick"), "--mode quick: "),
         ((models[0], *own, "--results", files["own"]), "cannot write"),
         (("no/such/model", *own), "there is no folder 'no/such/model'"),
         (("--compare", models[0], "no/such/model", *own), "there is no folder 'no/such/model'"),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.cli.arguments import Parser
+from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
 
 HEAVY = {"torch", "transformers", "sentence_transformers", "lightning", "sklearn", "scipy", "numpy"}
@@ -28,10 +28,10 @@ def test_without_arguments_help_and_code_2(run) -> None:
 
 def test_home_is_written_as_a_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
-    parser = Parser()
-    parser.add_argument("--output", type=Path)
-    assert parser.parse_args(["--output=~/x"]).output == tmp_path / "x"
-    assert parser.parse_args(["--output=x~"]).output == Path("x~")
+    command = load("encode")
+    for given, read in (("~/x.npy", tmp_path / "x.npy"), ("x~.npy", Path("x~.npy"))):
+        values = command.values(command.parser(), ["m", "t.txt", f"--output={given}"])
+        assert command.settings.read(values).output == read
 
 
 def test_version(run) -> None:

@@ -84,7 +84,7 @@ def test_json_alone_with_settings_and_files(run, tmp_path: Path) -> None:
     assert value["kind"] == "ratio"
     (entry,) = value["objectives"]
     assert entry["title"] == "MET, margin 0.6"
-    assert entry["settings"] == {"margin": "0.6"}
+    assert entry["settings"] == {"margin": 0.6}
     assert entry["smallest"] >= 1
     assert [Path(path).name for path in value["files"]] == ["ratio.png", "ratio.svg", "ratio.csv"]
 
@@ -176,7 +176,7 @@ def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        ([], "the following arguments are required: KIND"),
+        ([], "KIND is missing"),
         (["raito"], "invalid choice: 'raito'"),
         (["ratio", "--gated"], "--gated makes no difference to ratio; it is for weight"),
         (["norm", "--seed", "1"], "--seed makes no difference to norm; it is for dissipation and"),

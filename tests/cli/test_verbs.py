@@ -178,7 +178,7 @@ def test_check_proves_an_objective(run, tmp_path: Path) -> None:
     assert run("check", "nonsense").code == 2
     assert run("check", tmp_path / "none.py").code == 2
     assert "mpt names an objective" in run("check", "mpt", "--dimensions", "8").err
-    assert "must be 2 or more; found 1" in run("check", "x.py", "--dimensions", "1").err
+    assert "--dimensions 1: " in run("check", "x.py", "--dimensions", "1").err
 
 
 def test_check_of_anybodys_loss(run, tmp_path: Path) -> None:

@@ -3,16 +3,17 @@
 What can be wrong follows from the parsers themselves; ranges that only a verb knows are listed.
 """
 
-import argparse
-import importlib
+import typing
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from unittest import mock
 
-from isotrope.cli.arguments import Parser
+from pydantic.fields import FieldInfo
+
+from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
 from tests.inputs.case import Bench, Case
+from tests.inputs.settings import _kinds
 from tests.inputs.text import content
 
 # the verb, and what stands before its flags
@@ -31,25 +32,19 @@ COMMANDS: dict[str, list[str]] = {
 }
 
 
-class _Seen(Exception):
-    def __init__(self, parser: argparse.ArgumentParser) -> None:
-        self.parser = parser
-
-
 @cache
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """Return the parser that a command makes."""
-
-    def seen(self: Parser, arguments: object = None) -> None:
-        raise _Seen(self)
-
+def fields_of(command: str) -> dict[str, tuple[str, FieldInfo]]:
+    """Return the flags of a command, each with what is shown of it and its field."""
     verb, *before = COMMANDS[command]
-    with mock.patch.object(Parser, "parse_args", seen):
-        try:
-            importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}").run(before or ["x"])
-        except _Seen as found:
-            return found.parser
-    raise AssertionError(f"{command} parses nothing")
+    run = load(verb)
+    parser = run.parser(before[0]) if verb == "sweep" else run.parser()
+    fields = run.settings.model_fields
+    return {
+        option: (action.dest, fields[action.dest])
+        for action in parser._actions
+        for option in action.option_strings
+        if option.startswith("--") and action.dest in fields
+    }
 
 
 def _line(command: str, bench: Bench, *more: object) -> list[object]:
@@ -76,28 +71,28 @@ def _typed() -> Iterator[Case]:
             own |= {"--draws", "--keep"}  # what trainings share is in settings.py
         else:
             own = None
-        for action in parser_of(command)._actions:
-            option = next((o for o in action.option_strings if o.startswith("--")), None)
-            if option is None or option == "--help" or (own is not None and option not in own):
+        for option, (_, field) in fields_of(command).items():
+            if own is not None and option not in own:
                 continue
-            if isinstance(action, argparse.BooleanOptionalAction) or action.nargs == 0:
+            (kind, *_), _ = _kinds(field)
+            if kind is bool:
                 yield _case(command, f"{option}=5", f"{option}=5", says=option)
                 continue
             yield _case(command, f"{option} without a value", option, says=option)
-            if action.type is int:
+            if kind is int:
                 yield _case(command, f"{option} many", option, "many", says=option)
                 yield _case(command, f"{option} 1.5", option, "1.5", says=option)
                 yield _case(command, f"{option} 5,000 digits", option, "9" * 5000, says=option)
-            elif action.type is float:
+            elif kind is float:
                 yield _case(command, f"{option} hot", option, "hot", says=option)
-            elif action.choices is not None:
+            elif typing.get_origin(kind) is typing.Literal:
                 yield _case(command, f"{option} nonsense", option, "nonsense", says=option)
 
 
 # verb, what is given, what is said
 RANGES: list[tuple[str, list[object], str]] = [
-    ("search", ["--top", 0], "--top must be 1 or more"),
-    ("search", ["--top", -3], "--top must be 1 or more"),
+    ("search", ["--top", 0], "--top 0: "),
+    ("search", ["--top", -3], "--top -3: "),
     ("search", ["--device", "gpu9"], "is not a device"),
     ("search", ["--pooling", "middle"], "there is no pooling 'middle'"),
     ("encode", ["--device", "cuda:99"], "no such device"),

@@ -3,17 +3,36 @@
 import argparse
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic.fields import FieldInfo
+
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
-from isotrope.core.files import from_home
 from isotrope.core.setting_aliases import ACCEPTED, intended_name
 from isotrope.paradigm.declared import PARTS
 
-__all__ = ["Parser", "add_fields", "check_readable", "dotted"]
+_GROUPS = {
+    "data": "files streaming sampling columns groups views query_prompt passage_prompt max_length "
+    "holdout data classes limit image_size augment pixels workers",
+    "model": "encoder pooling head freeze dropout matryoshka lora lora_alpha lora_targets width "
+    "stem cut cut_what",
+    "objective and method": "objective method plugin backend",
+    "optimisation": "batch_size micro_batch epochs max_steps learning_rate weight_decay clip "
+    "warmup warmup_epochs scheduler optimizer gradient_checkpointing",
+    "evaluation and logging": "dev eval_every patience knn_every knn_images linear log_every "
+    "logger progress",
+    "hardware": "precision device devices",
+    "run": "output seed checkpoint_every keep_every on_nan",
+}
+"""The title under which the help of a training shows each flag; a new setting needs one."""
+
+
+_HOME = {name: title for title, names in _GROUPS.items() for name in names.split()}
+
+__all__ = ["Parser", "add_fields", "check_readable", "dotted", "positionals"]
 
 
 def check_readable(*files: Path | None) -> None:
@@ -52,9 +71,6 @@ class Parser(argparse.ArgumentParser):
             )
             hint = "" if name is None else f" (did you mean --{name}?)"
             self.error(f"unrecognized arguments: {' '.join(rest)}{hint}")
-        for name, value in vars(options).items():
-            if isinstance(value, Path):  # a shell leaves --output=~/x as it is
-                setattr(options, name, Path(from_home(str(value))))
         return options
 
     def error(self, message: str) -> NoReturn:
@@ -83,59 +99,73 @@ _GROUPS = {
 
 
 def add_fields(
-    parser: argparse.ArgumentParser, fields: dict[str, Any], *, skip: set[str], title: str = ""
+    parser: argparse.ArgumentParser, fields: Mapping[str, FieldInfo], *, both_ways: bool = False
 ) -> None:
-    """Add a flag for every pydantic field, absent when not given; values stay strings.
+    """Add what the command line takes for every field, absent when not given; values stay text.
 
     Args:
-        parser: gets them.
-        fields: by name.
-        skip: those that are left out.
-        title: of the one group that all are in; empty: each is in its own.
+        parser: Parser to extend.
+        fields: Fields by name.
+        both_ways: Whether every switch can be turned off, as a file may have turned it on.
     """
-    home = {name: title for title, names in _GROUPS.items() for name in names.split()}
-    home = dict.fromkeys(fields, title) if title else home
-    groups = {name: parser.add_argument_group(name) for name in ([title] if title else _GROUPS)}
+    extras: dict[str, dict[str, Any]] = {
+        name: {"group": _HOME.get(name, "") if both_ways else "", **_extra(field)}
+        for name, field in fields.items()
+    }
+    used = [title for title in _GROUPS if title in {extra["group"] for extra in extras.values()}]
+    used += [extra["group"] for extra in extras.values()]
+    groups = {t: parser.add_argument_group(t) for t in dict.fromkeys(used) if t}
     for name, field in fields.items():
-        if name in skip:
+        extra = extras[name]
+        add = groups.get(extra["group"], parser).add_argument
+        common: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field, extra)}
+        many = typing.get_origin(field.annotation) is list
+        if extra.get("positional"):
+            nargs, word = "*" if many else "?", extra["metavar"]
+            if typing.get_origin(field.annotation) is typing.Literal:
+                common["choices"] = typing.get_args(field.annotation)
+            parser.add_argument(name, nargs=nargs, **common | {"default": None, "metavar": word})
             continue
-        add = groups[home[name]].add_argument
-        option = "--" + name.replace("_", "-")
-        aliases = [f"--{ACCEPTED[option[2:]]}"] if option[2:] in ACCEPTED else []
-        default = field.get_default(call_default_factory=True)
-        listed = " ".join(default) if isinstance(default, list) else default
-        shown = "" if field.is_required() or default in (None, "", []) else f" [{listed}]"
-        help_text = f"{field.description}{shown}".replace("%", "%%")
-        kind = field.annotation
-        if kind is bool:
-            add(
-                option,
-                action=argparse.BooleanOptionalAction,
-                default=argparse.SUPPRESS,
-                help=help_text,
-            )
+        flag = extra.get("name") or "--" + name.replace("_", "-")
+        flags = [flag]
+        flags += [f"--{ACCEPTED[flag[2:]]}"] if both_ways and flag[2:] in ACCEPTED else []
+        flags = [*filter(None, [extra.get("short")]), *flags]
+        if field.annotation is bool:
+            way = argparse.BooleanOptionalAction if both_ways else "store_true"
+            add(*flags, dest=name, action=way, **common)
             continue
-        many = typing.get_origin(kind) is list
-        (item,) = typing.get_args(kind) if many else (None,)
-        if item is int or typing.get_origin(item) is typing.Literal:
-            add(
-                option,
-                default=argparse.SUPPRESS,
-                metavar="N" if item is int else "|".join(typing.get_args(item)),
-                nargs="*" if default else "+",  # without a value: the empty list
-                action="extend",
-                help=help_text,
-            )
-            continue
-        add(
-            option,
-            *aliases,
-            dest=name,
-            default=argparse.SUPPRESS,
-            metavar="TEXT" if name.endswith("prompt") else _metavar(kind),
-            action="append" if many else "store",
-            help=help_text,
-        )
+        common["metavar"] = extra.get("metavar") or _metavar(field.annotation)
+        (item,) = typing.get_args(field.annotation) if many else (None,)
+        if extra.get("many") or item is int or typing.get_origin(item) is typing.Literal:
+            default = field.get_default(call_default_factory=True)
+            # without a value: the empty list, where another is the default, in a file too
+            nargs = "*" if default and both_ways else "+"
+            add(*flags, dest=name, nargs=nargs, action="extend", **common)
+        else:
+            add(*flags, dest=name, action="append" if many else "store", **common)
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+
+
+def _help(field: FieldInfo, extra: Mapping[str, Any]) -> str:
+    """Return the description with the default in brackets."""
+    default = field.get_default(call_default_factory=True)
+    listed = " ".join(map(str, default)) if isinstance(default, list) else default
+    hidden = field.is_required() or default in (None, "", []) or isinstance(default, bool)
+    hidden = hidden and default is not True
+    shown = extra.get("shown") or ("" if hidden else str(listed))
+    text = field.description or ""
+    if shown:
+        text = f"{text.removesuffix('.')} [{shown}]{'.' * text.endswith('.')}"
+    return text.replace("%", "%%")
+
+
+def positionals(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
+    """Return how messages name the fields that have no flag."""
+    extras = {name: _extra(field) for name, field in fields.items()}
+    return {name: extra["metavar"] for name, extra in extras.items() if extra.get("positional")}
 
 
 def _metavar(kind: object) -> str:
@@ -144,10 +174,11 @@ def _metavar(kind: object) -> str:
     if typing.get_origin(kind) in (types.UnionType, typing.Union):
         return _metavar(next(a for a in typing.get_args(kind) if a is not type(None)))
     if typing.get_origin(kind) is list:
-        return "NAME"
+        (item,) = typing.get_args(kind)
+        return _metavar(item)
     if kind is int:
         return "N"
-    return "X" if kind is float else "NAME"
+    return "X" if kind is float else "FILE" if kind is Path else "NAME"
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:

@@ -1,16 +1,17 @@
 """``isotrope audit``: say before a training what an objective will do to the data."""
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from isotrope.cli.arguments import Parser, add_fields, check_readable, dotted
-from isotrope.core.errors import InputError
+from pydantic import Field, create_model
+
+from isotrope.cli.arguments import check_readable
+from isotrope.cli.command import Command, as_json, plugin
+from isotrope.core.errors import FolderError, InputError, SettingError
+from isotrope.core.settings import Settings, setting
 from isotrope.data.sources import by_dataset
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import flag
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.audit.result import Audit
@@ -43,182 +44,180 @@ Pictures are named by their paths in the folder, or by their numbers in the set,
 them nothing is recommended. With --output a folder gets audit.html and audit.json.
 """
 
-_TEXTS = {
-    *("columns", "groups", "views", "max_length", "query_prompt", "passage_prompt"),
-    *("dev", "mine", "hardness"),
-}
-_PICTURES = (
+_TEXT, _IMAGES = "for texts only", "for pictures only, as in training"
+_OF_IMAGES = (
     *("method", "width", "stem", "image_size", "augment", "pixels", "classes", "limit"),
     "holdout",
 )
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, check what can be checked at once, audit, print."""
-    flags, others = dotted(arguments, "objective")
-    of_method, others = dotted(others, "method")
-    options = vars(_parsed(others))
-    data, output, as_json = (options.pop(name) for name in ("data", "output", "json"))
-    if len(data) > 1:
+class AuditSettings(Settings):
+    """What ``isotrope audit`` takes; ``isotrope.audit`` and ``ImageSettings`` have the defaults."""
+
+    dotted = ("objective", "method")
+
+    data: list[str] = setting(
+        ...,
+        "One file of texts or pairs, as for `train`; or a folder of pictures, .npz or digits, as "
+        "for `train-images`.",
+        "DATA",
+        positional=True,
+    )
+    encoder: str | None = setting(
+        None, "Model to start training from.", shown="for pictures resnet18"
+    )
+    objective: str | None = setting(
+        None,
+        "Objective to analyse. Its settings are --objective.SETTING VALUE.",
+        shown="infonce; for pictures the method's own",
+    )
+    objective_settings: dict[str, float | str] = Field(default_factory=dict)
+    method_settings: dict[str, float | str] = Field(default_factory=dict)
+    batch_size: int | None = setting(None, "Rows a step.", shown="64; for pictures 128")
+    suspect: float | None = setting(
+        None, "Reciprocal push from which two rows are likely false negatives.", shown="0.1"
+    )
+    seed: int | None = setting(
+        None, "Seed of batches, dropout and crops.", shown="0; for pictures 42, as in training"
+    )
+    device: str | None = setting(None, "Device to compute on.", "auto|cpu|cuda|mps", shown="auto")
+    plugin: list[Path] = plugin()
+    output: Path | None = setting(
+        None, "Folder to write the page to, and for texts the files for a training.", "DIR"
+    )
+    as_json: bool = as_json()
+    columns: list[str] = setting([], "Columns of a table, as in training.", group=_TEXT)
+    groups: str | None = setting(
+        None, "Column of groups of rows that belong together.", group=_TEXT
+    )
+    views: Literal["auto", "dropout", "adjacent", "pairs"] | None = setting(
+        None, "Where the positive comes from, as in training.", shown="auto", group=_TEXT
+    )
+    max_length: int | None = setting(None, "Tokens that a text is cut to.", shown="32", group=_TEXT)
+    query_prompt: str | None = setting(None, "Prompt before every anchor.", "TEXT", group=_TEXT)
+    passage_prompt: str | None = setting(
+        None, "Prompt before every positive and hard negative.", "TEXT", group=_TEXT
+    )
+    dev: str | None = setting(
+        None,
+        "What whitening is scored on: a part of DATA, an STS file, or a retrieval set.",
+        "auto|none|PATH",
+        shown="auto",
+        group=_TEXT,
+    )
+    mine: int | None = setting(
+        None, "Hard negatives to mine for each anchor.", shown="0", group=_TEXT
+    )
+    hardness: float | None = setting(
+        None,
+        "Largest share of the push on an anchor that one hard negative may have.",
+        shown="0.3",
+        group=_TEXT,
+    )
+
+    @classmethod
+    def dotted_names(cls) -> list[str]:
+        """Return the settings of all objectives and methods."""
+        return ImageSettings.dotted_names()
+
+
+def audit(settings: AuditSettings) -> int:
+    """Check what can be checked at once, audit, print."""
+    data, *others = settings.data
+    if others:
         raise InputError(
-            f"audit takes one file; found {len(data)}: a batch of a training is of one "
+            f"audit takes one file; found {len(settings.data)}: a batch of a training is of one "
             "data set, so audit each by itself"
         )
-    pictures = _is_pictures(data[0])
-    _refuse_others({**options, **of_method}, data[0], pictures=pictures)
-    check_readable(*options["plugin"])
+    images = _is_images(data)
+    _refuse_others(settings, data, images=images)
+    check_readable(*settings.plugin)
+    output = settings.output
     if output is not None and output.is_file():
-        raise InputError(f"--output {output} is a file; give a folder")
-    audited = (
-        _pictures(data[0], {**options, **flags, **of_method}, output)
-        if pictures
-        else _texts(data[0], options, flags, output)
+        raise FolderError("is a file", path=output, remedy="give a folder as `--output`")
+    options = settings.model_dump(
+        include=settings.model_fields_set - {"data", "output", "as_json", "plugin"}
     )
-    print(audited.to_json().rstrip() if as_json else audited)
+    audited = _images(data, options, settings) if images else _texts(data, options, settings)
+    print(audited.to_json().rstrip() if settings.as_json else audited)
     if output is not None:
-        groups = options.get("groups")
+        groups = settings.groups
         column = f"; train on its files with --groups label, which includes {groups}"
         print(f"written to {output}{column if groups else ''}", file=sys.stderr)
     return 0
 
 
-def _is_pictures(data: str) -> bool:
+def _is_images(data: str) -> bool:
     """Whether ``train-images`` takes it: texts are audited by the line, in one file."""
     path = Path(data)
     return path.is_dir() or path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 
-def _refuse_others(given: dict[str, Any], data: str, *, pictures: bool) -> None:
+def _refuse_others(settings: AuditSettings, data: str, *, images: bool) -> None:
     """Refuse flags that are for data of the other kind."""
-    others = _TEXTS if pictures else {name for name in given if name.startswith("method.")}
-    others |= set() if pictures else set(_PICTURES)
-    for name in given:
-        if name in others:
-            kinds = ("texts", "pictures") if pictures else ("pictures", "texts")
-            raise InputError(
-                f"--{flag(name)} is for {kinds[0]}, and {data} holds {kinds[1]}: leave it out"
-            )
+    kinds = ("texts", "pictures") if images else ("pictures", "texts")
+    other = _TEXT if images else _IMAGES
+    others = [] if images else [f"method.{key}" for key in settings.method_settings]
+    for name, field in type(settings).model_fields.items():
+        extra = field.json_schema_extra
+        of_other = isinstance(extra, dict) and extra.get("group") == other
+        if of_other and name in settings.model_fields_set:
+            others.append(name)
+    if others:
+        raise SettingError(
+            f"is for {kinds[0]}, and {data} holds {kinds[1]}",
+            setting=others[0],
+            remedy="leave it out",
+        )
 
 
-def _texts(
-    data: str, options: dict[str, Any], flags: dict[str, str], output: Path | None
-) -> "Audit":
+def _texts(data: str, options: dict[str, Any], settings: AuditSettings) -> "Audit":
     ((file,),) = by_dataset([data]).values()  # of NAME=FILE, as train takes it
     check_readable(Path(file))
-    if "encoder" not in options:
-        raise InputError("--encoder is missing: what training will begin with")
-    dev, plugins = options.get("dev"), options.pop("plugin")
-    if dev not in (None, "auto", "none"):
-        check_readable(Path(dev))
-    settings = {name.removeprefix("objective."): value for name, value in flags.items()}
-    if not plugins:
+    if settings.encoder is None:
+        raise SettingError("is missing: the model you plan to train", setting="encoder")
+    if settings.dev not in (None, "auto", "none"):
+        check_readable(Path(settings.dev))
+    if not settings.plugin:
         from isotrope.paradigm.declared import check_declared
 
-        check_declared(options.get("objective", "infonce"), settings)
-    if "columns" in options:
-        split = (name.strip() for column in options["columns"] for name in column.split(","))
+        check_declared(settings.objective or "infonce", settings.objective_settings)
+    options.pop("method_settings", None)
+    if settings.columns:
+        split = (name.strip() for column in settings.columns for name in column.split(","))
         options["columns"] = [name for name in split if name]
-    if dev == "none":
+    if settings.dev == "none":
         options["dev"] = None
-    from isotrope.verbs import audit
+    from isotrope.verbs import audit as audited
 
-    return audit(
-        file, **options, objective_settings=settings, plugins=plugins, output=output, progress=True
-    )
+    return audited(file, **options, plugins=settings.plugin, output=settings.output, progress=True)
 
 
-def _pictures(data: str, options: dict[str, Any], output: Path | None) -> "Audit":
+def _images(data: str, options: dict[str, Any], settings: AuditSettings) -> "Audit":
     suspect = options.pop("suspect", 0.1)
-    settings = ImageSettings.read({"data": data, "output": "none", **options})
-    check_readable(*map(Path, settings.inputs))
+    options["plugin"] = [str(path) for path in settings.plugin]
+    read = ImageSettings.read({"data": data, "output": "none", **options})
+    check_readable(*map(Path, read.inputs))
     from isotrope.verbs import audit_pictures
 
-    return audit_pictures(settings, suspect=suspect, output=output, progress=True)
+    return audit_pictures(read, suspect=suspect, output=settings.output, progress=True)
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return what is given; of the rest ``isotrope.audit`` and ``ImageSettings`` have defaults."""
-    parser = Parser(
-        prog="isotrope audit",
-        description="Check data and settings with the encoder, before training.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        argument_default=argparse.SUPPRESS,
-    )
-    parser.dotted = ImageSettings.dotted_names
-    add = parser.add_argument
-    add(
-        "data",
-        metavar="DATA",
-        nargs="+",
-        help="one file of texts or pairs, as for `train`; or a folder of pictures, .npz or digits, "
-        "as for `train-images`",
-    )
-    add("--encoder", metavar="NAME", help="what training will begin with [of pictures resnet18]")
-    add(
-        "--objective",
-        metavar="NAME",
-        help="objective to analyse; settings as --objective.SETTING VALUE [infonce; of pictures "
-        "the method's own]",
-    )
-    add(
-        "--batch-size",
-        type=int,
-        metavar="N",
-        help="rows a step in training [64; of pictures 128]",
-    )
-    add(
-        "--suspect",
-        type=float,
-        metavar="X",
-        help="reciprocal push from which two rows are likely false negatives [0.1]",
-    )
-    add(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="of batches, dropout and crops [0; of pictures 42, as in training]",
-    )
-    add("--device", metavar="auto|cpu|cuda|mps", help="where to embed [auto]")
-    add(
-        "--plugin",
-        metavar="FILE",
-        action="append",
-        default=[],
-        type=Path,
-        help="with objectives",
-    )
-    add(
-        "--output",
-        metavar="DIR",
-        type=Path,
-        default=None,
-        help="write the page, and of texts the files for a training",
-    )
-    add("--json", action="store_true", default=False, help="print JSON and nothing else")
-    add = parser.add_argument_group("for texts only").add_argument
-    add("--columns", metavar="NAME", action="append", help="of tables, as in training")
-    add("--groups", metavar="NAME", help="column of groups of rows that belong together")
-    add(
-        "--views",
-        choices=("auto", "dropout", "adjacent", "pairs"),
-        help="how a positive is made, as in training [auto]",
-    )
-    add("--max-length", type=int, metavar="N", help="tokens a text is cut to [32]")
-    add("--query-prompt", metavar="TEXT", help="put before every anchor")
-    add("--passage-prompt", metavar="TEXT", help="put before every positive and hard negative")
-    add(
-        "--dev",
-        metavar="auto|none|PATH",
-        help="what whitening is scored on: a part of DATA, an STS file, a retrieval set [auto]",
-    )
-    add("--mine", type=int, metavar="N", help="hard negatives for each anchor [0]")
-    add(
-        "--hardness",
-        type=float,
-        metavar="X",
-        help="the largest share of the push on an anchor that one of them may have [0.3]",
-    )
-    fields = {name: ImageSettings.model_fields[name] for name in _PICTURES}
-    add_fields(parser, fields, skip=set(), title="for pictures only, as in training")
-    return parser.parse_args(list(arguments))
+def _with_images() -> type[AuditSettings]:
+    """Return the settings with those of a training on images that change an audit."""
+    fields: dict[str, Any] = {}
+    for name in _OF_IMAGES:
+        field = ImageSettings.model_fields[name].asdict()
+        given = {**field["attributes"], "json_schema_extra": {"group": _IMAGES}}
+        fields[name] = (field["annotation"], Field(**given))
+    made: type[AuditSettings] = create_model("AuditSettings", __base__=AuditSettings, **fields)
+    return made
+
+
+run = Command(
+    "audit",
+    _with_images(),
+    audit,
+    "Check data and settings with the encoder, before training.",
+    EPILOG,
+)

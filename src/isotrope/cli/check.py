@@ -1,13 +1,13 @@
 """``isotrope check``: whether a loss is the same by every way of training with it."""
 
-import argparse
 import multiprocessing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from isotrope.cli.arguments import Parser
-from isotrope.core.errors import InputError
+from isotrope.cli.command import Command
+from isotrope.core.errors import InputError, SettingError
+from isotrope.core.settings import Settings, setting
 from isotrope.core.table import table
 
 if TYPE_CHECKING:
@@ -36,39 +36,33 @@ LIMIT = 600.0
 """Seconds that the checks of a file may take; most take a few."""
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, and print the checks of an objective, or of the losses of a file."""
-    parser = Parser(
-        prog="isotrope check",
-        description="Check that a loss, yours or anybody's, is the same in every way of training.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+class CheckSettings(Settings):
+    """What ``isotrope check`` takes."""
+
+    loss: str = setting(..., "File with losses, or an objective.", "FILE|NAME", positional=True)
+    dimensions: int | None = setting(
+        None, "Width of the embeddings that the losses of a file are called on.", shown="16", ge=2
     )
-    parser.add_argument("loss", metavar="FILE|NAME", help="file with losses, or an objective")
-    parser.add_argument(
-        "--dimensions",
-        type=int,
-        metavar="N",
-        help="of the embeddings that the losses of a file are called on [16]",
-    )
-    options = parser.parse_args(list(arguments))
-    named: str = options.loss
-    if options.dimensions is not None and options.dimensions < 2:
-        parser.error(f"--dimensions must be 2 or more; found {options.dimensions}")
-    file, _, name = named.partition(":")
+
+
+def check(settings: CheckSettings) -> int:
+    """Print the checks of an objective, or of the losses of a file."""
+    file, _, name = settings.loss.partition(":")
     if not file.endswith(".py"):
-        if options.dimensions is not None:
-            parser.error(
-                f"--dimensions is for the losses of a FILE.py, and {named} names an objective, "
-                "which is tried at several widths: leave it out"
+        if settings.dimensions is not None:
+            raise SettingError(
+                f"is for the losses of a FILE.py, and {settings.loss} names an objective, which is "
+                "tried at several widths",
+                setting="dimensions",
+                remedy="leave it out",
             )
         from isotrope.paradigm import registry
         from isotrope.paradigm.objective_check import prove
 
-        objective = registry.find(named)
+        objective = registry.find(settings.loss)
         text, wrong = _shown({objective.name: prove(objective)})
     else:
-        text, wrong = _apart(Path(file), name, options.dimensions)
+        text, wrong = _apart(Path(file), name, settings.dimensions)
     print(text)
     return 1 if wrong else 0
 
@@ -131,3 +125,12 @@ def _explained(name: str, checks: "Sequence[Check]") -> list[str]:
         "\nformula and components on a random batch of 4 anchors, in 16 dimensions:",
         *mistakes(cls()),
     ]
+
+
+run = Command(
+    "check",
+    CheckSettings,
+    check,
+    "Check that a loss, yours or anybody's, is the same in every way of training.",
+    EPILOG,
+)

@@ -1,39 +1,14 @@
 """Completes verbs, flags and values in a shell, by shtab from the parsers of all verbs."""
 
 import argparse
-import importlib
 from typing import Any
-from unittest import mock
 
 from isotrope.cli.arguments import Parser
+from isotrope.cli.command import load
 from isotrope.core.errors import MissingExtra
 from isotrope.paradigm.declared import declared
 
-__all__ = ["completion", "parser_of"]
-
-
-class _HelpRequested(Exception):
-    """A parser was asked for its help."""
-
-
-def parser_of(*words: str) -> argparse.ArgumentParser:
-    """Return the parser of ``isotrope WORDS``, which a verb makes when it runs.
-
-    Args:
-        words: a verb, and what it takes before ``--help``.
-    """
-
-    def request_help(parser: argparse.ArgumentParser, file: object = None) -> None:
-        raise _HelpRequested(parser)
-
-    module = importlib.import_module(f"isotrope.cli.{words[0].replace('-', '_')}")
-    with mock.patch.object(argparse.ArgumentParser, "print_help", request_help):
-        try:
-            module.run([*words[1:], "--help"])
-        except _HelpRequested as request:
-            parser: argparse.ArgumentParser = request.args[0]
-            return parser
-    raise AssertionError(f"isotrope {' '.join(words)} --help shows no help")
+__all__ = ["completion"]
 
 
 def completion(shell: str, root: Parser, verbs: dict[str, str]) -> str:
@@ -54,7 +29,7 @@ def completion(shell: str, root: Parser, verbs: dict[str, str]) -> str:
     parser = argparse.ArgumentParser(prog=root.prog, parents=[root], add_help=False)
     subparsers = parser.add_subparsers()
     for verb, line in verbs.items():
-        made = parser_of(verb)
+        made = load(verb).parser()
         for action in made._actions:
             _offer(action, shtab.FILE)
         subparsers.add_parser(verb, parents=[made], add_help=False, help=line)

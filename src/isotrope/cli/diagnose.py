@@ -1,10 +1,10 @@
 """``isotrope diagnose``: say what is wrong with a run or a model, and what to change."""
 
-import argparse
-from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.cli.arguments import Parser, dotted
+from isotrope.cli.command import Command, OfObjective, as_json, plugin
+from isotrope.core.errors import SettingError
+from isotrope.core.settings import setting
 from isotrope.encoders.names import resolve
 
 EPILOG = """\
@@ -33,53 +33,57 @@ exit codes: 0 whatever the verdict, 2 bad input, 1 a bug.
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, examine, diagnose, print."""
-    flags, others = dotted(arguments, "objective")
-    settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
-    options = _parsed(others, settings)
-    if not Path(options.target).exists():  # else a run, a model, or what another trainer wrote
-        resolve(options.target)
-    from isotrope.diagnostics.target import diagnose
+class DiagnoseSettings(OfObjective):
+    """What ``isotrope diagnose`` takes."""
 
-    columns = [name.strip() for c in options.columns for name in c.split(",") if name.strip()]
-    diagnosis = diagnose(
-        options.target,
-        data=options.data,
-        columns=columns or None,
-        objective=options.objective,
-        objective_settings=settings,
-        plugins=options.plugin,
+    target: str = setting(
+        ...,
+        "Folder of a run, of a training that isotrope.Doctor watched, or of a model; or the name "
+        "of a model.",
+        "RUN_OR_MODEL",
+        positional=True,
     )
-    print(diagnosis.to_json().rstrip() if options.json else diagnosis)
+    data: str | None = setting(
+        None, "Text, pairs or images to embed.", "FILE", shown="the run's own"
+    )
+    columns: list[str] = setting([], "Columns of a table, as in training.")
+    objective: str | None = setting(
+        None,
+        "Objective whose components are measured on the data. Its settings are --objective.SETTING "
+        "VALUE.",
+    )
+    plugin: list[Path] = plugin()
+    as_json: bool = as_json()
+
+
+def diagnose(settings: DiagnoseSettings) -> int:
+    """Examine, diagnose, print."""
+    if settings.columns and settings.data is None:
+        raise SettingError("names columns of `--data FILE`, which is missing", setting="columns")
+    if settings.objective_settings and not settings.objective:
+        first = next(iter(settings.objective_settings))
+        raise SettingError("needs `--objective NAME`", setting=f"objective.{first}")
+    if not Path(settings.target).exists():  # else a run, a model, or what another trainer wrote
+        resolve(settings.target)
+    from isotrope.diagnostics import target
+
+    columns = [name.strip() for c in settings.columns for name in c.split(",") if name.strip()]
+    diagnosis = target.diagnose(
+        settings.target,
+        data=settings.data,
+        columns=columns or None,
+        objective=settings.objective,
+        objective_settings=settings.objective_settings,
+        plugins=settings.plugin,
+    )
+    print(diagnosis.to_json().rstrip() if settings.as_json else diagnosis)
     return 0
 
 
-def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
-    parser = Parser(
-        prog="isotrope diagnose",
-        description="Say why a run collapsed, stalled or overfitted, and what to change.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add(
-        "target",
-        metavar="RUN_OR_MODEL",
-        help="folder of a run, of a training that isotrope.Doctor watched, of a model; or its name",
-    )
-    add("--data", metavar="FILE", help="text, pairs or images to embed [the run's own]")
-    add("--columns", metavar="NAME", action="append", default=[], help="of tables, as in training")
-    add(
-        "--objective",
-        metavar="NAME",
-        help="measure its components on the data; settings as --objective.SETTING VALUE",
-    )
-    add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
-    add("--json", action="store_true", help="print JSON and nothing else")
-    options = parser.parse_args(list(arguments))
-    if options.columns and options.data is None:
-        parser.error("--columns are those of --data FILE")
-    if settings and not options.objective:
-        parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
-    return options
+run = Command(
+    "diagnose",
+    DiagnoseSettings,
+    diagnose,
+    "Say why a run collapsed, stalled or overfitted, and what to change.",
+    EPILOG,
+)

@@ -1,11 +1,12 @@
 """``isotrope encode``: write the embeddings of a file's lines, or of a folder's pictures."""
 
-import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.cli.arguments import Parser, check_readable
+from isotrope.cli.arguments import check_readable
+from isotrope.cli.command import Command, device, model
+from isotrope.core.errors import SettingError
+from isotrope.core.settings import Settings, setting
 from isotrope.encoders.names import resolve
 
 EPILOG = """\
@@ -21,59 +22,53 @@ Pictures that cannot be read are left out and counted.
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, encode, print the path and the shape."""
-    parser = Parser(
-        prog="isotrope encode",
-        description="Encode every text of a file, or picture of a folder, into a row of a matrix.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+class EncodeSettings(Settings):
+    """What ``isotrope encode`` takes."""
+
+    model: str = model()
+    file: Path = setting(..., "Text, or a folder of pictures.", "FILE|FOLDER", positional=True)
+    output: Path = setting(..., "The matrix to write.", "OUT.npy", short="-o")
+    columns: str | None = setting(None, "Column of a .csv, .jsonl or .parquet file.")
+    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
+    normalize: bool = setting(False, "Scale every row to length 1.")
+    prompt: str | None = setting(
+        None,
+        "Prompt before every text.",
+        "TEXT",
+        shown="the model's own for passages, if it was saved with one",
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="model folder, run folder, hub id, or the installed all-MiniLM-L6-v2",
-    )
-    parser.add_argument(
-        "file", metavar="FILE|FOLDER", type=Path, help="text, or a folder of pictures"
-    )
-    parser.add_argument(
-        "-o", "--output", metavar="OUT.npy", required=True, type=Path, help="the matrix"
-    )
-    parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
-    parser.add_argument(
-        "--pooling", metavar="NAME", help="pooling to use instead of the model's own"
-    )
-    parser.add_argument("--normalize", action="store_true", help="rows of length 1")
-    parser.add_argument(
-        "--prompt",
-        metavar="TEXT",
-        help="put before every text [the model's own for passages, if it was saved with one]",
-    )
-    parser.add_argument(
-        "--batch-size", type=int, default=128, metavar="N", help="texts encoded at a time [128]"
-    )
-    parser.add_argument(
-        "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
-    )
-    options = parser.parse_args(list(arguments))
-    if options.output.suffix != ".npy":
-        parser.error(f"output {options.output} must end in .npy")
-    check_readable(options.file)
-    resolve(options.model)
+    batch_size: int = setting(128, "Texts encoded at a time.")
+    device: str = device()
+
+
+def encode(settings: EncodeSettings) -> int:
+    """Encode, print the path and the shape."""
+    if settings.output.suffix != ".npy":
+        raise SettingError("must end in .npy", setting="output", value=str(settings.output))
+    check_readable(settings.file)
+    resolve(settings.model)
     from isotrope.evaluation.files import encode_file
 
     n, d = encode_file(
-        options.model,
-        options.file,
-        options.output,
-        columns=[options.columns] if options.columns else None,
-        pooling=options.pooling,
-        normalize=options.normalize,
-        prompt=options.prompt,
-        batch_size=options.batch_size,
-        device=options.device,
+        settings.model,
+        settings.file,
+        settings.output,
+        columns=[settings.columns] if settings.columns else None,
+        pooling=settings.pooling,
+        normalize=settings.normalize,
+        prompt=settings.prompt,
+        batch_size=settings.batch_size,
+        device=settings.device,
         progress=True,
     )
-    print(f"{n:,} x {d} float32 -> {options.output}", file=sys.stderr)
+    print(f"{n:,} x {d} float32 -> {settings.output}", file=sys.stderr)
     return 0
+
+
+run = Command(
+    "encode",
+    EncodeSettings,
+    encode,
+    "Encode every text of a file, or picture of a folder, into a row of a matrix.",
+    EPILOG,
+)

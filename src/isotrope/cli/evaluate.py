@@ -1,14 +1,13 @@
 """``isotrope evaluate``: score an encoder, or several side by side."""
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from isotrope.cli.arguments import Parser
-from isotrope.core.errors import InputError
-from isotrope.core.files import check_outputs
+from isotrope.cli.command import Command, as_json, device
+from isotrope.core.errors import InputError, SettingError
+from isotrope.core.settings import Settings, setting
 from isotrope.encoders.names import existing
 
 if TYPE_CHECKING:
@@ -56,39 +55,80 @@ again for the same weights, data and protocol: you may stop the command and star
 scores everything anew.
 """
 
+_DATA = "what to score on, any of them together"
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, evaluate, print tables or JSON."""
-    options = _parser().parse_args(list(arguments))
-    models = options.compare or ([options.model] if options.model else [])
-    if options.compare and options.model:
+
+class EvaluateSettings(Settings):
+    """What ``isotrope evaluate`` takes."""
+
+    model: str | None = setting(
+        None,
+        "Model folder, run folder, hub id, or the installed all-MiniLM-L6-v2.",
+        "MODEL",
+        positional=True,
+    )
+    compare: list[str] = setting([], "Models to show side by side.", "MODEL", many=True)
+    sts: Path | None = setting(None, "The seven STS tasks, or a file.", "DIR|FILE", group=_DATA)
+    transfer: Path | None = setting(None, "The seven transfer tasks.", "DIR", group=_DATA)
+    retrieval: Path | None = setting(None, "Retrieval set.", "DIR|FILE", group=_DATA)
+    labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=_DATA)
+    labels_test: Path | None = setting(None, "Test part of the labelled texts.", group=_DATA)
+    knn: bool = setting(False, "The k nearest neighbours on --labels.", group=_DATA)
+    linear: bool = setting(False, "A linear probe on --labels.", group=_DATA)
+    corpus: Path | None = setting(None, "Texts for alignment, uniformity and more.", group=_DATA)
+    mode: Literal["full", "prototyping"] = setting("full", "Protocol of the transfer tasks.")
+    tasks: list[str] = setting(
+        [], "The transfer tasks to score, instead of all: MR TREC ...", "TASK", many=True
+    )
+    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
+    truncate_dim: int | None = setting(None, "Coordinates to score, the first N (text).")
+    device: str = device()
+    results: Path | None = setting(None, "Folder where finished tasks are kept.", "DIR")
+    again: bool = setting(False, "Score finished tasks again.")
+    as_json: bool = as_json()
+    csv: Path | None = setting(None, "File to write the numbers to as a table.")
+
+
+def evaluate(settings: EvaluateSettings) -> int:
+    """Evaluate, print tables or JSON."""
+    models = settings.compare or ([settings.model] if settings.model else [])
+    if settings.compare and settings.model:
         raise InputError(
-            f"the model {options.model} is before --compare; name all models after it: "
+            f"the model {settings.model} is before --compare; name all models after it: "
             "isotrope evaluate --compare A B --sts DIR"
         )
     if not models:
-        raise InputError("no model given: isotrope evaluate MODEL --sts DIR")
-    if options.compare and len(models) < 2:
-        raise InputError("--compare needs at least two models")
-    _check_data(models, options)
+        raise SettingError(
+            "is missing: the model to score",
+            setting="model",
+            remedy="isotrope evaluate MODEL --sts DIR",
+        )
+    if settings.compare and len(models) < 2:
+        raise SettingError("needs at least two models", setting="compare")
+    _check_data(models, settings)
     for model in models:
         existing(model)
-    if options.csv is not None:  # before anything is scored
-        names = ("sts", "transfer", "retrieval", "labels", "labels_test", "corpus")
-        read = [getattr(options, name) for name in names]
-        check_outputs(options.csv.parent, [options.csv.name], read)
-    result = _compared(models, options) if options.compare else _evaluated(models[0], options)
-    _show(result, options)
+    if settings.csv is not None and settings.csv.is_dir():  # before anything is scored
+        raise SettingError(
+            "is a folder",
+            setting="csv",
+            value=str(settings.csv),
+            remedy="give the name of a file",
+        )
+    result = _compared(models, settings) if settings.compare else _evaluated(models[0], settings)
+    _show(result, settings)
     return 0
 
 
-def _check_data(models: Sequence[str], options: argparse.Namespace) -> None:
+def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     """Check that there is data to score on: text, labels, or a run's own pictures."""
-    if options.tasks and options.transfer is None:
-        raise InputError("--tasks chooses among the transfer tasks: give --transfer DIR, too")
-    texts = any((options.sts, options.transfer, options.retrieval, options.corpus))
-    of_labels = options.knn or options.linear or options.labels_test
-    if options.labels or (texts and not of_labels):
+    if settings.tasks and settings.transfer is None:
+        raise SettingError(
+            "chooses among the transfer tasks", setting="tasks", remedy="give `--transfer DIR`, too"
+        )
+    texts = any((settings.sts, settings.transfer, settings.retrieval, settings.corpus))
+    of_labels = settings.knn or settings.linear or settings.labels_test
+    if settings.labels or (texts and not of_labels):
         return
     from isotrope.evaluation.image_tasks import takes_images
 
@@ -101,103 +141,64 @@ def _check_data(models: Sequence[str], options: argparse.Namespace) -> None:
             "nothing to evaluate: give --sts DIR, --transfer DIR, --retrieval PATH, --labels FILE "
             "or --corpus FILE"
         )
-    if not options.knn and not options.linear:
+    if not settings.knn and not settings.linear:
         raise InputError(
             f"nothing to evaluate: {models[0]} takes images; add --knn or --linear, on the "
             "run's own images or on yours (--labels FOLDER)"
         )
 
 
-def _compared(models: Sequence[str], options: argparse.Namespace) -> "Result":
+def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     from isotrope.encoders.names import resolve
     from isotrope.evaluation.compare import compare
 
     for model in models:  # every model, before an hour is spent on the first
         resolve(model)
-    return compare([_evaluated(model, options) for model in models])
+    return compare([_evaluated(model, settings) for model in models])
 
 
-def _parser() -> Parser:
-    parser = Parser(
-        prog="isotrope evaluate",
-        usage="isotrope evaluate MODEL ...\n       isotrope evaluate --compare MODEL MODEL ...",
-        description="Score an encoder of text or images: a model folder, a run folder, a hub id.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        nargs="?",
-        help="model folder, run folder, hub id, or the installed all-MiniLM-L6-v2",
-    )
-    parser.add_argument("--compare", metavar="MODEL", nargs="+", help="models side by side")
-    what = parser.add_argument_group("what to score on, any of them together")
-    what.add_argument("--sts", metavar="DIR|FILE", type=Path, help="the seven STS tasks, or a file")
-    what.add_argument("--transfer", metavar="DIR", type=Path, help="the seven transfer tasks")
-    what.add_argument("--retrieval", metavar="DIR|FILE", type=Path, help="a retrieval set")
-    what.add_argument("--labels", metavar="DIR|FILE", type=Path, help="labelled texts or images")
-    what.add_argument("--labels-test", metavar="FILE", type=Path, help="their test part")
-    what.add_argument("--knn", action="store_true", help="k nearest neighbours on --labels")
-    what.add_argument("--linear", action="store_true", help="a linear probe on --labels")
-    what.add_argument("--corpus", metavar="FILE", type=Path, help="alignment, uniformity and more")
-    parser.add_argument(
-        "--mode",
-        choices=("full", "prototyping"),
-        default="full",
-        help="protocol of the transfer tasks [full]",
-    )
-    parser.add_argument(
-        "--tasks", metavar="TASK", nargs="+", help="only these of the transfer tasks: MR TREC ..."
-    )
-    parser.add_argument(
-        "--pooling", metavar="NAME", help="pooling to use instead of the model's own"
-    )
-    parser.add_argument(
-        "--truncate-dim", metavar="N", type=int, help="score the first N coordinates alone (text)"
-    )
-    parser.add_argument(
-        "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
-    )
-    parser.add_argument("--results", metavar="DIR", type=Path, help="where finished tasks are kept")
-    parser.add_argument("--again", action="store_true", help="score finished tasks anew")
-    parser.add_argument("--json", action="store_true", help="print JSON and nothing else")
-    parser.add_argument("--csv", metavar="FILE", type=Path, help="write the numbers as a table")
-    return parser
-
-
-def _evaluated(model: str, options: argparse.Namespace) -> "Result":
+def _evaluated(model: str, settings: EvaluateSettings) -> "Result":
     from isotrope.evaluation import evaluate
 
     return evaluate(
         model,
-        sts=options.sts,
-        transfer=options.transfer,
-        retrieval=options.retrieval,
-        labels=options.labels,
-        labels_test=options.labels_test,
-        knn=options.knn or not options.linear,
-        linear=options.linear or not options.knn,
-        corpus=options.corpus,
-        mode=options.mode,
-        only=options.tasks,
-        pooling=options.pooling,
-        truncate_dim=options.truncate_dim,
-        device=options.device,
-        results="auto" if options.results is None else options.results,
-        again=options.again,
+        sts=settings.sts,
+        transfer=settings.transfer,
+        retrieval=settings.retrieval,
+        labels=settings.labels,
+        labels_test=settings.labels_test,
+        knn=settings.knn or not settings.linear,
+        linear=settings.linear or not settings.knn,
+        corpus=settings.corpus,
+        mode=settings.mode,
+        only=settings.tasks,
+        pooling=settings.pooling,
+        truncate_dim=settings.truncate_dim,
+        device=settings.device,
+        results="auto" if settings.results is None else settings.results,
+        again=settings.again,
         progress=True,
     )
 
 
-def _show(result: "Result", options: argparse.Namespace) -> None:
+def _show(result: "Result", settings: EvaluateSettings) -> None:
     """Write the CSV table if requested, and print the numbers."""
     from isotrope.cli import scores
 
-    if options.csv is not None:
+    if settings.csv is not None:
         rows: list[dict[str, Any]] = scores.rows(result)
-        scores.write_csv(options.csv, rows)
-    if options.json:
+        scores.write_csv(settings.csv, rows)
+    if settings.as_json:
         print(json.dumps(result.details, ensure_ascii=False, allow_nan=False))
     else:
-        print(scores.comparison(result) if options.compare else scores.tables(result))
+        print(scores.comparison(result) if settings.compare else scores.tables(result))
+
+
+run = Command(
+    "evaluate",
+    EvaluateSettings,
+    evaluate,
+    "Score an encoder of text or images: a model folder, a run folder, a hub id.",
+    EPILOG,
+    usage="isotrope evaluate MODEL ...\n       isotrope evaluate --compare MODEL MODEL ...",
+)

@@ -5,13 +5,12 @@ lost; 130 Ctrl-C.
 """
 
 import argparse
-import importlib
 import io
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import NoReturn, TextIO, cast
 
@@ -40,9 +39,6 @@ VERBS = {
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
 }
-
-POSITIONAL = {"train": {"files": "FILE"}, "train-images": {"data": "DATA"}}
-"""The settings that have no flag, as messages name them."""
 
 _SMALLER = "use less at a time (--batch-size, --micro-batch, --grid) or a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
@@ -85,7 +81,7 @@ def _parser() -> Parser:
     return parser
 
 
-def _run(arguments: Sequence[str]) -> int:
+def _run(arguments: Sequence[str], stack: ExitStack) -> int:
     parser = _parser()
     if not arguments or arguments[0].startswith("-"):
         shell = parser.parse_args(arguments).print_completion
@@ -99,9 +95,11 @@ def _run(arguments: Sequence[str]) -> int:
     verb, *rest = arguments
     if verb not in VERBS:
         raise InputError(f"unknown verb {verb!r}{nearest(verb, VERBS)}; verbs: {', '.join(VERBS)}")
-    module = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}")
-    code: int = module.run(rest)
-    return code
+    from isotrope.cli.command import load
+
+    command = load(verb)
+    stack.enter_context(spelled(command.spelling))
+    return command(rest)
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
@@ -111,12 +109,12 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def guarded(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; bad input is one line on stderr."""
-    places = POSITIONAL.get(arguments[0], {}) if arguments else {}
-    with spelled(lambda name, value: places.get(name) or as_flag(name, value)):
-        return _guarded(arguments)
+    with ExitStack() as stack:
+        stack.enter_context(spelled(as_flag))
+        return _guarded(arguments, stack)
 
 
-def _guarded(arguments: Sequence[str]) -> int:
+def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # forked workers warn otherwise
     # threads that wait for each other sleep: by default they spin, and where another process wants
     # the same cores a step then takes up to eight times as long (docs/LOG.md)
@@ -133,7 +131,7 @@ def _guarded(arguments: Sequence[str]) -> int:
     out, err = LegibleStream(sys.stdout), LegibleStream(sys.stderr)
     try:
         with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
-            code = _run(arguments)
+            code = _run(arguments, stack)
             sys.stdout.flush()
         return code
     except InputError as error:

@@ -1,12 +1,12 @@
 """``isotrope objectives``: list the objectives, or show one."""
 
-import argparse
 import inspect
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.cli.arguments import Parser
+from isotrope.cli.command import Command, plugin
+from isotrope.core.settings import Settings, setting
 from isotrope.core.table import table
 
 EPILOG = """\
@@ -23,36 +23,23 @@ The last of a part's values (margin:0.3:dot) may be left out.
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, print the list or one card."""
-    parser = Parser(
-        prog="isotrope objectives",
-        description="List the objectives with their components, or show one.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("name", nargs="?", metavar="NAME", help="show this one's card")
-    parser.add_argument(
-        "--plugin",
-        metavar="FILE",
-        action="append",
-        default=[],
-        type=Path,
-        help="Python file with an objective of your own; may be repeated",
-    )
-    parser.add_argument(
-        "--components", action="store_true", help="list dissipation, weight and ratio of each"
-    )
-    options = parser.parse_args(list(arguments))
+class ObjectivesSettings(Settings):
+    """What ``isotrope objectives`` takes."""
+
+    name: str | None = setting(None, "Objective whose card is shown.", "NAME", positional=True)
+    plugin: list[Path] = plugin()
+    components: bool = setting(False, "List dissipation, weight and ratio of each.")
+
+
+def objectives(settings: ObjectivesSettings) -> int:
+    """Print the list or one card."""
     from isotrope.paradigm import registry
 
-    for plugin in options.plugin:
-        registry.load_plugin(plugin)
-    if options.name:
-        registry.find(options.name)
-    if options.name:
-        return _card(options.name)
-    return _components() if options.components else _list()
+    for file in settings.plugin:
+        registry.load_plugin(file)
+    if settings.name:
+        return _card(settings.name)
+    return _components() if settings.components else _list()
 
 
 _WIDTH = 100
@@ -159,3 +146,12 @@ def _parts() -> list[list[str]]:
         choices = "|".join(str(c).lower() for c in hyper.choices) or "NAME"
         rows.append([f"--objective.{name} {choices}", "", hyper.help])
     return rows
+
+
+run = Command(
+    "objectives",
+    ObjectivesSettings,
+    objectives,
+    "List the objectives with their components, or show one.",
+    EPILOG,
+)

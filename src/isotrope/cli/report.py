@@ -1,12 +1,13 @@
 """``isotrope report``: compare runs in one HTML file."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.cli.arguments import Parser
+from isotrope.cli.command import Command
+from isotrope.core.errors import FolderError
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.settings import Settings, setting
 
 EPILOG = """\
 examples:
@@ -19,60 +20,47 @@ The file needs no network and no other file: send it, open it anywhere. It inclu
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, write the report, print its path."""
-    parser = Parser(
-        prog="isotrope report",
-        description="Compare runs in one self-contained HTML file.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+class ReportSettings(Settings):
+    """What ``isotrope report`` takes."""
+
+    runs: list[Path] = setting(
+        ..., "Run folder, or folder with a metrics.csv.", "RUN", positional=True
     )
-    parser.add_argument(
-        "runs", nargs="+", metavar="RUN", type=Path, help="run folder, or folder with a metrics.csv"
+    output: Path = setting(Path("report.html"), "File to write.", short="-o")
+    pictures: Path | None = setting(
+        None, "Folder to write every picture to as well, as SVG and as PNG.", "DIR"
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        type=Path,
-        default=Path("report.html"),
-        help="[report.html]",
+    diagnose: bool = setting(
+        False, "Diagnose the runs first that have no diagnosis, or one older than their log."
     )
-    parser.add_argument(
-        "--pictures",
-        metavar="DIR",
-        type=Path,
-        help="also write every picture there, as SVG and as PNG",
+    plugin: list[Path] = setting(
+        [],
+        "Python file with the objective of a run, for --diagnose. One that only the run names is "
+        "not executed.",
     )
-    parser.add_argument(
-        "--diagnose",
-        action="store_true",
-        help="first diagnose the runs without a diagnosis, or with one older than their log",
-    )
-    parser.add_argument(
-        "--plugin",
-        metavar="FILE",
-        action="append",
-        default=[],
-        help="Python file with the objective of a run, for --diagnose (one that only the run "
-        "names is not executed)",
-    )
-    options = parser.parse_args(list(arguments))
-    for run in options.runs:
-        if not run.is_dir():
-            parser.error(f"{run} is not a folder; give the --output folder of `isotrope train`")
-    if options.diagnose:
-        _diagnose(options.runs, options.plugin)
+
+
+def report(settings: ReportSettings) -> int:
+    """Write the report, print its path."""
+    for folder in settings.runs:
+        if not folder.is_dir():
+            raise FolderError(
+                "is not a folder",
+                path=folder,
+                remedy="give the `--output` folder of `isotrope train`",
+            )
+    if settings.diagnose:
+        _diagnose(settings.runs, settings.plugin)
     from isotrope.reports.html import write_report
 
-    replaced = options.output.exists()
-    print(write_report(options.runs, options.output, pictures=options.pictures))
+    replaced = settings.output.exists()
+    print(write_report(settings.runs, settings.output, pictures=settings.pictures))
     if replaced:
         print("it replaces the file of that name; -o writes another", file=sys.stderr)
     return 0
 
 
-def _diagnose(runs: Sequence[Path], plugins: Sequence[str]) -> None:
+def _diagnose(runs: Sequence[Path], plugins: Sequence[Path]) -> None:
     """Diagnose the runs without a current diagnosis; print the verdicts on stderr."""
     from isotrope.diagnostics.target import diagnose
 
@@ -84,3 +72,12 @@ def _diagnose(runs: Sequence[Path], plugins: Sequence[str]) -> None:
         ):
             continue
         print(f"{folder}:\n{diagnose(folder, plugins=plugins)}", file=sys.stderr)
+
+
+run = Command(
+    "report",
+    ReportSettings,
+    report,
+    "Compare runs in one self-contained HTML file.",
+    EPILOG,
+)

@@ -1,13 +1,14 @@
 """``isotrope search``: find the lines of a file, or the pictures of a folder, nearest a query."""
 
-import argparse
 import json
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.cli.arguments import Parser, check_readable
+from isotrope.cli.arguments import check_readable
+from isotrope.cli.command import Command, device, model
+from isotrope.core.errors import SettingError
 from isotrope.core.legible import legible
+from isotrope.core.settings import Settings, setting
 from isotrope.encoders.names import resolve
 
 EPILOG = """\
@@ -25,85 +26,64 @@ model, file or prompt is refused.
 """
 
 
-def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
-    """Return the flags, with the lines of ``--queries`` among the queries."""
-    parser = Parser(
-        prog="isotrope search",
-        description="Find the lines of a file, or pictures of a folder, nearest to a query.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+class SearchSettings(Settings):
+    """What ``isotrope search`` takes."""
+
+    model: str = model()
+    file: Path = setting(
+        ..., "Text, or a folder of pictures, to search.", "FILE|FOLDER", positional=True
     )
-    parser.add_argument(
-        "model",
-        metavar="MODEL",
-        help="model folder, run folder, hub id, or the installed all-MiniLM-L6-v2",
+    query: list[str] = setting(
+        [], "Text, or the path of a picture; or several.", "QUERY", positional=True
     )
-    parser.add_argument(
-        "file", metavar="FILE|FOLDER", type=Path, help="where to look: text, or pictures"
+    queries: Path | None = setting(None, "File with one query a line ('-': stdin).")
+    top: int = setting(10, "Hits for each query.", ge=1)
+    embeddings: Path | None = setting(
+        None,
+        "Embeddings of FILE, as `isotrope encode` wrote them. Only the query is encoded then.",
+        "FILE.npy",
     )
-    parser.add_argument(
-        "query", metavar="QUERY", nargs="*", help="a text, or the path of a picture; or several"
+    query_prompt: str | None = setting(
+        None, "Prompt before every query.", "TEXT", shown="the model's own"
     )
-    parser.add_argument(
-        "--queries", metavar="FILE", type=Path, help="a file with one query a line ('-': stdin)"
+    passage_prompt: str | None = setting(
+        None, "Prompt before every text of FILE.", "TEXT", shown="the model's own"
     )
-    parser.add_argument("--top", type=int, default=10, metavar="N", help="how many [10]")
-    parser.add_argument(
-        "--embeddings",
-        metavar="FILE.npy",
-        type=Path,
-        help="of FILE, as `isotrope encode` wrote them: nothing but the query is encoded then",
-    )
-    parser.add_argument(
-        "--query-prompt", metavar="TEXT", help="put before every query [the model's own]"
-    )
-    parser.add_argument(
-        "--passage-prompt", metavar="TEXT", help="put before every text of FILE [the model's own]"
-    )
-    parser.add_argument("--columns", metavar="NAME", help="of .csv, .jsonl, .parquet")
-    parser.add_argument(
-        "--pooling", metavar="NAME", help="pooling to use instead of the model's own"
-    )
-    parser.add_argument("--batch-size", type=int, default=128, metavar="N", help="texts [128]")
-    parser.add_argument(
-        "--device", default="auto", metavar="auto|cpu|cuda|mps", help="where to encode [auto]"
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object a query and nothing else"
-    )
-    options = parser.parse_args(list(arguments))
-    if options.top < 1:
-        parser.error(f"--top must be 1 or more; found {options.top}")
-    check_readable(options.file, options.embeddings, options.queries)
-    options.query += _lines(options.queries)
-    if not options.query:
-        parser.error("no query: give some words to search for, or --queries FILE")
-    return options
+    columns: str | None = setting(None, "Column of a .csv, .jsonl or .parquet file.")
+    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
+    batch_size: int = setting(128, "Texts encoded at a time.")
+    device: str = device()
+    as_json: bool = setting(False, "Print one JSON object a query and nothing else.", name="--json")
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, search, print score and text."""
-    options = _parsed(arguments)
-    resolve(options.model)
-    from isotrope.evaluation.files import search
+def search(settings: SearchSettings) -> int:
+    """Search, print score and text."""
+    check_readable(settings.file, settings.embeddings, settings.queries)
+    queries = [*settings.query, *_lines(settings.queries)]
+    if not queries:
+        raise SettingError(
+            "no query", setting="query", remedy="give some words to search for, or `--queries FILE`"
+        )
+    resolve(settings.model)
+    from isotrope.evaluation import files
 
-    results = search(
-        options.model,
-        options.file,
-        options.query,
-        top=options.top,
-        columns=[options.columns] if options.columns else None,
-        embeddings=options.embeddings,
-        query_prompt=options.query_prompt,
-        passage_prompt=options.passage_prompt,
-        pooling=options.pooling,
-        device=options.device,
-        batch_size=options.batch_size,
+    results = files.search(
+        settings.model,
+        settings.file,
+        queries,
+        top=settings.top,
+        columns=[settings.columns] if settings.columns else None,
+        embeddings=settings.embeddings,
+        query_prompt=settings.query_prompt,
+        passage_prompt=settings.passage_prompt,
+        pooling=settings.pooling,
+        device=settings.device,
+        batch_size=settings.batch_size,
         progress=True,
     )
-    several = len(options.query) > 1
-    for query, hits in zip(options.query, results, strict=True):
-        if options.json:
+    several = len(queries) > 1
+    for query, hits in zip(queries, results, strict=True):
+        if settings.as_json:
             print(json.dumps({"query": query, "hits": [hit._asdict() for hit in hits]}))
             continue
         if several:
@@ -121,3 +101,12 @@ def _lines(file: Path | None) -> list[str]:
 
     texts = sys.stdin if str(file) == "-" else (text for _, text in lines(file))
     return [text.strip() for text in texts if text.strip()]
+
+
+run = Command(
+    "search",
+    SearchSettings,
+    search,
+    "Find the lines of a file, or pictures of a folder, nearest to a query.",
+    EPILOG,
+)

@@ -1,14 +1,14 @@
 """``isotrope simulate``: plot an objective's gradient on an anchor at all angles, without data."""
 
-import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from isotrope.cli.arguments import Parser, dotted
-from isotrope.core.errors import MissingExtra
+from isotrope.cli.command import Command, OfObjective, as_json, plugin
+from isotrope.core.errors import MissingExtra, SettingError
 from isotrope.core.progress import bar
+from isotrope.core.settings import setting
 from isotrope.core.table import table
 
 if TYPE_CHECKING:
@@ -52,124 +52,132 @@ kind writes KIND.png, KIND.svg and KIND.csv.
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, simulate, write picture and numbers, print a short table."""
-    flags, others = dotted(arguments, "objective")
-    settings = {flag.removeprefix("objective."): value for flag, value in flags.items()}
-    options = _parsed(others, settings)
+class SimulateSettings(OfObjective):
+    """What ``isotrope simulate`` takes."""
+
+    kind: Literal["dissipation", "weight", "ratio", "norm"] = setting(
+        ..., "What to simulate.", "KIND", positional=True
+    )
+    objective: str | None = setting(
+        None,
+        "Objective to simulate. Its settings are --objective.SETTING VALUE.",
+        shown="those of the paper's figure",
+    )
+    plugin: list[Path] = plugin()
+    output: Path = setting(Path("simulation"), "Folder to write to.", "DIR")
+    negatives: int | None = setting(
+        None, "Negatives of an anchor.", "K", shown="127; norm: the figure's"
+    )
+    grid: int | None = setting(None, "Values of mu_pos and of mu_neg.", shown="100")
+    batches: int | None = setting(None, "Batches drawn for every pair of means.", shown="1000")
+    seed: int | None = setting(None, "Seed of the draws.", shown="0")
+    independent: bool = setting(
+        False, "Draw again for every pair of means, as the paper does. Slower, and not smooth."
+    )
+    gated: bool = setting(
+        False, "Leave out batches with GD under 0.01, as the printed figure does (weight)."
+    )
+    part: Literal["alignment", "uniformity"] | None = setting(
+        None, "Part of the gradient (norm).", shown="alignment"
+    )
+    as_json: bool = as_json()
+
+
+def simulate(settings: SimulateSettings) -> int:
+    """Simulate, write picture and numbers, print a short table."""
+    of_objective = settings.objective_settings
+    if of_objective and not settings.objective:
+        raise SettingError(
+            "needs `--objective NAME`", setting=f"objective.{next(iter(of_objective))}"
+        )
+    for flag, kinds in ONLY.items():
+        if flag in settings.model_fields_set and settings.kind not in kinds:
+            raise SettingError(
+                f"makes no difference to {settings.kind}; it is for {' and '.join(kinds)}",
+                setting=flag,
+            )
     from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
-    for plugin in options.plugin:
-        registry.load_plugin(plugin)
-    panels = FIGURES[options.kind]
-    if options.objective:
-        name = registry.find(options.objective).__name__
-        title = ", ".join([name, *(f"{key} {value}" for key, value in settings.items())])
-        panels = [FigurePanel(title, options.objective, settings)]
+    for file in settings.plugin:
+        registry.load_plugin(file)
+    panels = FIGURES[settings.kind]
+    if settings.objective:
+        name = registry.find(settings.objective).__name__
+        title = ", ".join([name, *(f"{key} {value}" for key, value in of_objective.items())])
+        panels = [FigurePanel(title, settings.objective, of_objective)]
     figure_options = {
         flag: value
         for flag in ("grid", "negatives", "batches", "seed", "gated", "part")
-        if (value := getattr(options, flag)) is not None
+        if (value := getattr(settings, flag)) is not None
     }
-    grid = options.grid or 100
-    total = {"dissipation": grid**2, "weight": grid}.get(options.kind, 0)
-    with bar(total, options.kind, show=not options.json) as progress:
+    grid = settings.grid or 100
+    total = {"dissipation": grid**2, "weight": grid}.get(settings.kind, 0)
+    with bar(total, settings.kind, show=not settings.as_json) as progress:
         landscapes = figure(
-            options.kind,
+            settings.kind,
             panels,
-            common=not options.independent,
+            common=not settings.independent,
             progress=progress,
             **figure_options,
         )
-    files = _write(options, [panel.title for panel in panels], landscapes)
-    rows = [numbers(options.kind, landscape) for landscape in landscapes]
-    if options.json:
+    files = _write(settings, [panel.title for panel in panels], landscapes)
+    rows = [numbers(settings.kind, landscape) for landscape in landscapes]
+    if settings.as_json:
         objectives = [
             {"title": p.title, "objective": p.name, "settings": {**p.settings}, **row}
             for p, row in zip(panels, rows, strict=True)
         ]
-        value = {"kind": options.kind, "objectives": objectives, "files": [str(f) for f in files]}
+        value = {"kind": settings.kind, "objectives": objectives, "files": [str(f) for f in files]}
         print(json.dumps(value, ensure_ascii=False, allow_nan=False))
         return 0
     cells = [
         [panel.title, *("-" if number is None else f"{number:.4g}" for number in row.values())]
         for panel, row in zip(panels, rows, strict=True)
     ]
-    print(f"{NOTES[options.kind]}\n\n{table(['objective', *rows[0]], cells)}\n")
+    print(f"{NOTES[settings.kind]}\n\n{table(['objective', *rows[0]], cells)}\n")
     print(*files, sep="\n")
     return 0
 
 
-def _parsed(arguments: Sequence[str], settings: dict[str, str]) -> argparse.Namespace:
-    kinds = "\n".join(f"  {kind:<13}{line}" for kind, line in KINDS.items())
-    parser = Parser(
-        prog="isotrope simulate",
-        description="See what objectives do to an anchor at all angles to its positive and its "
-        f"negatives,\nwithout data and without training.\n\nkinds:\n{kinds}",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("kind", metavar="KIND", choices=KINDS, help="what to simulate")
-    add("--objective", metavar="NAME", help="only this; settings as --objective.SETTING VALUE")
-    add("--plugin", metavar="FILE", action="append", default=[], type=Path, help="with objectives")
-    add("--output", metavar="DIR", type=Path, default=Path("simulation"), help="[simulation]")
-    add("--negatives", metavar="K", type=int, help="of an anchor [127; norm: the figure's]")
-    add("--grid", metavar="N", type=int, help="values of mu_pos and of mu_neg [100]")
-    add("--batches", metavar="N", type=int, help="drawn for every pair of means [1000]")
-    add("--seed", metavar="N", type=int, help="of the draws [0]")
-    add(
-        "--independent",
-        action="store_true",
-        default=None,
-        help="draw again for every pair of means, as the paper does: slower, and not smooth",
-    )
-    add(
-        "--gated",
-        action="store_true",
-        default=None,
-        help="weight: leave out batches with GD under 0.01, as the printed figure does",
-    )
-    add("--part", choices=("alignment", "uniformity"), help="of the norm [alignment]")
-    add("--json", action="store_true", help="print JSON and nothing else")
-    options = parser.parse_args(list(arguments))
-    if settings and not options.objective:
-        parser.error(f"--objective.{next(iter(settings))} needs --objective NAME")
-    for flag, kinds_of_flag in ONLY.items():
-        if getattr(options, flag) is not None and options.kind not in kinds_of_flag:
-            for_these = " and ".join(kinds_of_flag)
-            parser.error(f"--{flag} makes no difference to {options.kind}; it is for {for_these}")
-    return options
-
-
 def _write(
-    options: argparse.Namespace, titles: Sequence[str], landscapes: "Sequence[Landscape]"
+    settings: SimulateSettings, titles: Sequence[str], landscapes: "Sequence[Landscape]"
 ) -> list[Path]:
     """Write picture and numbers; return their paths."""
     from isotrope.core.files import write_all
     from isotrope.diagnostics.simulation.landscape import as_csv
 
     titled = list(zip(titles, landscapes, strict=True))
-    picture = _picture(options, titled)
+    picture = _picture(settings, titled)
     contents = {"png": picture.png, "svg": picture.svg, "csv": as_csv(titled).encode()}
     return write_all(
-        options.output,
-        {f"{options.kind}.{suffix}": content for suffix, content in contents.items()},
+        settings.output,
+        {f"{settings.kind}.{suffix}": content for suffix, content in contents.items()},
     )
 
 
-def _picture(options: argparse.Namespace, titled: "Sequence[tuple[str, Landscape]]") -> "Picture":
+def _picture(settings: SimulateSettings, titled: "Sequence[tuple[str, Landscape]]") -> "Picture":
     try:
         from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
     except ImportError as error:
         raise MissingExtra("matplotlib", extra="report") from error
     surfaces = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in titled]
-    if options.kind == "weight":
+    if settings.kind == "weight":
         return curves(surfaces, "share of the hardest negative")
-    if options.kind == "norm":
-        quantity = f"gradient norm, {options.part or 'alignment'}"
+    if settings.kind == "norm":
+        quantity = f"gradient norm, {settings.part or 'alignment'}"
         return heatmaps(surfaces, quantity, labels=ANGLES)
-    if options.kind == "ratio":
+    if settings.kind == "ratio":
         return heatmaps(surfaces, "ratio", limits=(0, 5), lines=(1.25, 1.5, 2))
     return heatmaps(surfaces, "gradient dissipation", limits=(0, 1), lines=(0.5,))
+
+
+_KINDS = "\n".join(f"  {kind:<13}{line}" for kind, line in KINDS.items())
+run = Command(
+    "simulate",
+    SimulateSettings,
+    simulate,
+    "See what objectives do to an anchor at all angles to its positive and its negatives,\n"
+    f"without data and without training.\n\nkinds:\n{_KINDS}",
+    EPILOG,
+)

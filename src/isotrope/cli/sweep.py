@@ -4,11 +4,18 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from isotrope.cli.arguments import Parser, add_fields, dotted
-from isotrope.core.errors import InputError, MissingExtra, nearest
+from pydantic import Field
+
+from isotrope.cli.arguments import Parser, add_fields, dotted, positionals
+from isotrope.cli.command import Command, as_json
+from isotrope.cli.training import from_file
+from isotrope.core.errors import InputError, nearest, needs_extra
+from isotrope.core.settings import Settings, setting
+from isotrope.core.spelling import as_flag
 from isotrope.core.table import table
 
 if TYPE_CHECKING:
@@ -81,96 +88,133 @@ class _Stages(argparse.Action):
             namespace.stages[-1].append(values)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, train the missing runs, print the table and the best trial."""
-    if not arguments or arguments[0] in ("-h", "--help"):
-        _parser("").parse_args(list(arguments))
-    verb = arguments[0] if arguments else ""
-    if verb not in VERBS:
-        raise InputError(
-            f"a sweep repeats one of {', '.join(VERBS)}; found {verb!r}{nearest(verb, VERBS)} (see "
-            "`isotrope sweep --help`)"
-        )
-    if {"-h", "--help"} & set(arguments):
-        _parser("").parse_args(["--help"])
-    options, base = _parsed(verb, arguments[1:])
-    try:
+class SweepSettings(Settings):
+    """What ``isotrope sweep`` takes beside the settings of every run."""
+
+    stages: list[list[str]] = Field(default_factory=list)
+    output: Path = setting(..., "Folder of the sweep: its runs, table and picture.", "DIR")
+    sampler: str | None = setting(
+        None, "How values are chosen.", "grid|random|tpe", shown="grid; random if there are ranges"
+    )
+    trials: int | None = setting(None, "Settings that random and tpe try.", shown="20")
+    seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
+    metric: str | None = setting(
+        None, "Number to compare by.", shown="dev_best; for images knn_final"
+    )
+    goal: Literal["max", "min"] | None = setting(
+        None, "Which end is better.", shown="max; min for loss and seconds"
+    )
+    jobs: int | None = setting(None, "Runs at a time.", shown="one for each GPU, or 1")
+    draws: int = setting(0, "Seed of what is drawn.")
+    keep: Literal["all", "best"] = setting("all", "Models that stay on disk.")
+    dry_run: bool = setting(False, "Check everything, print the settings, run nothing.")
+    show: bool = setting(False, "Print the table of what there is, run nothing.")
+    as_json: bool = as_json()
+
+
+@dataclass(frozen=True)
+class _SweepCommand(Command[SweepSettings]):
+    """The verb ``sweep``, before the verb that it repeats."""
+
+    def parser(self, verb: str = "") -> Parser:
+        """Return a parser; with the flags of a verb, which the help does not repeat."""
+        parser = self.bare()
+        add = parser.add_argument
+        add("--vary", action=_Stages, metavar="NAME=VALUES", help="What differs between runs.")
+        help_of_then = "Begin the next stage, with the best of this one."
+        add("--then", action=_Stages, nargs=0, help=help_of_then)
+        own = {k: v for k, v in SweepSettings.model_fields.items() if k != "stages"}
+        add_fields(parser, own)
+        parser.set_defaults(stages=[[]], vary=None, then=None)
+        if verb:
+            cls = _settings(verb)
+            skip = {*cls.collected(), *own, "seed", "progress"}
+            shared = {k: v for k, v in cls.ordered().items() if k not in skip}
+            add_fields(parser, shared, both_ways=True)
+            add("--config", metavar="FILE")
+            parser.dotted = cls.dotted_names
+        return parser
+
+    def spelling(self, name: str, value: str) -> str:
+        """Return how an error names a setting, of the sweep or of its runs."""
+        return {"files": "FILE"}.get(name) or as_flag(name, value)
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        """Parse, train the missing runs, print the table and the best trial."""
+        if not arguments or arguments[0] in ("-h", "--help"):
+            self.parser().parse_args(list(arguments))
+        verb = arguments[0] if arguments else ""
+        if verb not in VERBS:
+            raise InputError(
+                f"a sweep repeats one of {', '.join(VERBS)}; found {verb!r}{nearest(verb, VERBS)} "
+                "(see `isotrope sweep --help`)"
+            )
+        if {"-h", "--help"} & set(arguments):
+            self.parser().parse_args(["--help"])
+        settings, base = _split(verb, arguments[1:], self.parser(verb))
+        return sweep(settings, base, verb, shlex.join(["isotrope", "sweep", *arguments]))
+
+
+def _split(
+    verb: str, arguments: Sequence[str], parser: Parser
+) -> tuple[SweepSettings, dict[str, Any]]:
+    """Return the settings of the sweep, and those of every run."""
+    cls, others = _settings(verb), list(arguments)
+    chosen: dict[str, Any] = {}
+    for prefix in cls.dotted:
+        values, others = dotted(others, prefix)
+        chosen |= values
+    given = vars(parser.parse_args(others))
+    own = {k: given.pop(k) for k in SweepSettings.model_fields if k in given}
+    config = given.pop("config", None)
+    for name in ("vary", "then"):
+        given.pop(name, None)
+    given = {k: v for k, v in given.items() if v or k not in positionals(cls.model_fields)}
+    shared = dict(from_file(cls, config))
+    for name in ("output", "seed", "progress"):
+        shared.pop(name, None)
+    return SweepSettings.read(own), shared | given | chosen
+
+
+def sweep(settings: SweepSettings, base: dict[str, Any], verb: str, again: str) -> int:
+    """Train the missing runs, print the table and the best trial."""
+    with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.plan import plan
-        from isotrope.sweeps.sweep import sweep
+        from isotrope.sweeps.sweep import sweep as run_all
         from isotrope.sweeps.tables import as_result, best_command, write
-    except ModuleNotFoundError as error:
-        if error.name not in ("optuna", "matplotlib"):
-            raise
-        raise MissingExtra(error.name, extra="sweep") from error
     spec = plan(
         _settings(verb),
         base,
-        stages=options.stages,
-        output=options.output,
-        sampler=options.sampler,
-        trials=options.trials,
-        seeds=options.seeds or (0, 1, 2),
-        metric=options.metric,
-        highest=None if options.goal is None else options.goal == "max",
-        jobs=options.jobs,
-        draws=options.draws,
-        keep=options.keep,
+        stages=settings.stages,
+        output=settings.output,
+        sampler=settings.sampler,
+        trials=settings.trials,
+        seeds=settings.seeds,
+        metric=settings.metric,
+        highest=None if settings.goal is None else settings.goal == "max",
+        jobs=settings.jobs,
+        draws=settings.draws,
+        keep=settings.keep,
     )
-    if options.dry_run:
+    if settings.dry_run:
         return _dry(spec)
-    stages = sweep(
+    stages = run_all(
         spec,
         lambda line: print(line, file=sys.stderr, flush=True),
-        measure=not options.show,
+        measure=not settings.show,
     )
-    again = shlex.join(["isotrope", "sweep", *arguments])
     best = best_command(spec, stages, VERBS[verb])
     files = write(spec, stages, again, best)
-    if options.json:
+    if settings.as_json:
         print(as_result(spec, stages, again, best).to_json(), end="")
     else:
         print(_text(spec, stages, best, files))
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
     if failures:
         raise InputError(f"{len(failures)} runs failed, the others are kept; {failures[0]}")
-    if best is None and not options.show:
+    if best is None and not settings.show:
         raise InputError(f"no trial of stage {len(stages)} has a score")
     return 0
-
-
-def _parser(verb: str) -> Parser:
-    """Return a parser; with the flags of a verb, which the help does not repeat."""
-    parser = Parser(
-        prog="isotrope sweep",
-        usage="isotrope sweep train|train-images DATA --vary NAME=VALUES ... --output DIR",
-        description="Train with many settings, and find the best.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add = parser.add_argument
-    add("--vary", action=_Stages, metavar="NAME=VALUES", help="what differs between runs")
-    add("--then", action=_Stages, nargs=0, help="begin the next stage, with the best of this one")
-    add("--output", type=Path, metavar="DIR", help="of the sweep: its runs, table and picture")
-    add("--sampler", metavar="grid|random|tpe", help="[grid; random if there are ranges]")
-    add("--trials", type=int, metavar="N", help="settings that random and tpe try [20]")
-    add("--seeds", type=int, nargs="+", metavar="N", help="train every setting with each [0 1 2]")
-    add("--metric", metavar="NAME", help="what to compare by [dev_best; of images knn_final]")
-    add("--goal", choices=("max", "min"), help="[max; min of loss and seconds]")
-    add("--jobs", type=int, metavar="N", help="runs at a time [one for each GPU, or 1]")
-    add("--draws", type=int, default=0, metavar="N", help="seed of what is drawn [0]")
-    add("--keep", choices=("all", "best"), default="all", help="models that stay on disk [all]")
-    add("--dry-run", action="store_true", help="check everything, print the settings, run nothing")
-    add("--show", action="store_true", help="run nothing: the table of what there is")
-    add("--json", action="store_true", help="print JSON and nothing else")
-    parser.set_defaults(stages=[[]], vary=None, then=None)
-    if verb:
-        cls = _settings(verb)
-        flags = {action.dest for action in parser._actions}
-        skip = {VERBS[verb], *cls.collected(), "seed", "progress", *flags}
-        add_fields(parser, cls.ordered(), skip=skip)
-        add(VERBS[verb], nargs="*" if verb == "train" else "?")
-        add("--config", metavar="FILE")
-    return parser
 
 
 def _settings(verb: str) -> "type[RunSettings]":
@@ -181,36 +225,6 @@ def _settings(verb: str) -> "type[RunSettings]":
     from isotrope.training.images.settings import ImageSettings
 
     return ImageSettings
-
-
-_OWN = {
-    *("stages", "vary", "then", "output", "sampler", "trials", "seeds", "metric", "goal", "jobs"),
-    *("draws", "keep", "dry_run", "show", "json", "config"),
-}
-
-
-def _parsed(verb: str, arguments: Sequence[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Return the flags of the sweep, and the settings of every run."""
-    from isotrope.training.settings import read_yaml
-
-    cls, others = _settings(verb), list(arguments)
-    chosen: dict[str, str] = {}
-    for prefix in cls.dotted:
-        values, others = dotted(others, prefix)
-        chosen |= values
-    parser = _parser(verb)
-    parser.dotted = cls.dotted_names
-    options = parser.parse_args(others)
-    if options.output is None:
-        parser.error("--output is missing: the folder of the sweep")
-    base = {k: v for k, v in vars(options).items() if k not in _OWN}
-    if not base[VERBS[verb]]:
-        del base[VERBS[verb]]
-    from_file = read_yaml(Path(options.config)) if options.config else {}
-    shared = cls.by_field(from_file, source=options.config or "")
-    for name in ("output", "seed", "progress"):
-        shared.pop(name, None)
-    return options, shared | base | chosen
 
 
 def _dry(spec: "Sweep") -> int:
@@ -251,3 +265,13 @@ def _text(spec: "Sweep", stages: "Sequence[Stage]", best: str | None, files: Seq
 
 
 _MOST = 20  # trials that are printed
+
+
+run = _SweepCommand(
+    "sweep",
+    SweepSettings,
+    sweep,
+    "Train with many settings, and find the best.",
+    EPILOG,
+    usage="isotrope sweep train|train-images DATA --vary NAME=VALUES ... --output DIR",
+)

@@ -1,11 +1,6 @@
 """``isotrope train``: fine-tune a sentence encoder."""
 
-import argparse
-import sys
-from collections.abc import Sequence
-
-from isotrope.cli.arguments import Parser
-from isotrope.cli.training import parsed_settings
+from isotrope.cli.training import Training
 from isotrope.training.settings import TrainSettings
 
 EPILOG = """\
@@ -36,20 +31,8 @@ several processes died (they leave a checkpoint: run the same command with --res
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, train, print where the model is."""
-    parser = Parser(
-        prog="isotrope train",
-        usage="isotrope train FILE ... --output DIR [settings]",
-        description="Fine-tune a sentence encoder on unlabelled text or pairs.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("files", nargs="*", metavar="FILE", help=_described("files"))
-    parsed = parsed_settings(parser, arguments, TrainSettings, "files")
-    if parsed is None:
-        return 0
-    settings, resume = parsed
+def train(settings: TrainSettings, *, resume: bool) -> int:
+    """Train, print where the model is."""
     from isotrope.training.early_checks import as_begun, check_early
 
     settings = as_begun(settings) if resume else settings
@@ -58,9 +41,15 @@ def run(arguments: Sequence[str]) -> int:
 
     outcome = train(settings, resume=resume, lines=True)
     if outcome.first:
-        print(summary(outcome), file=sys.stdout)
+        print(summary(outcome))
     return outcome.exit_code
 
 
-def _described(name: str) -> str:
-    return TrainSettings.model_fields[name].description or ""
+run = Training(
+    "train",
+    TrainSettings,
+    train,
+    "Fine-tune a sentence encoder on unlabelled text or pairs.",
+    EPILOG,
+    usage="isotrope train FILE ... --output DIR [settings]",
+)

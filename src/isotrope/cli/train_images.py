@@ -1,11 +1,6 @@
 """``isotrope train-images``: train an image encoder without labels."""
 
-import argparse
-import sys
-from collections.abc import Sequence
-
-from isotrope.cli.arguments import Parser
-from isotrope.cli.training import parsed_settings
+from isotrope.cli.training import Training
 from isotrope.training.images.settings import ImageSettings
 
 EPILOG = """\
@@ -28,21 +23,8 @@ several processes died (they leave a checkpoint: run the same command with --res
 """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Parse, train, print where the model is."""
-    parser = Parser(
-        prog="isotrope train-images",
-        usage="isotrope train-images DATA --output DIR [settings]",
-        description="Train an image encoder on unlabelled images.",
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    described = ImageSettings.model_fields["data"].description
-    parser.add_argument("data", nargs="?", metavar="DATA", help=described)
-    parsed = parsed_settings(parser, arguments, ImageSettings, "data")
-    if parsed is None:
-        return 0
-    settings, resume = parsed
+def train_images(settings: ImageSettings, *, resume: bool) -> int:
+    """Train, print where the model is."""
     from isotrope.training.early_checks import check_early
 
     check_early(settings, resume=resume)
@@ -50,5 +32,15 @@ def run(arguments: Sequence[str]) -> int:
 
     outcome = train(settings, resume=resume, lines=True)
     if outcome.first:
-        print(summary(outcome), file=sys.stdout)
+        print(summary(outcome))
     return outcome.exit_code
+
+
+run = Training(
+    "train-images",
+    ImageSettings,
+    train_images,
+    "Train an image encoder on unlabelled images.",
+    EPILOG,
+    usage="isotrope train-images DATA --output DIR [settings]",
+)

@@ -1,66 +1,64 @@
-"""Reads the settings of ``train`` and ``train-images``: flags, a YAML file and --resume."""
+"""The commands ``train`` and ``train-images``: settings from flags, a YAML file, or a run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from isotrope.cli.arguments import Parser, add_fields, dotted
+from isotrope.cli.arguments import Parser
+from isotrope.cli.command import Command
 from isotrope.core.setting_aliases import ACCEPTED
 from isotrope.training.settings import RunSettings, read_yaml
 
-__all__ = ["parsed_settings"]
+__all__ = ["Training", "from_file"]
 
-Settings = TypeVar("Settings", bound=RunSettings)
+S = TypeVar("S", bound=RunSettings)
 
 
-def parsed_settings(
-    parser: Parser, arguments: Sequence[str], cls: type[Settings], positional: str
-) -> tuple[Settings, bool] | None:
-    """Return the settings and whether to resume; None after printing the settings.
+@dataclass(frozen=True)
+class Training(Command[S]):
+    """A verb that trains: its settings may come from a file as well, and a run is resumed."""
 
-    Args:
-        parser: with the positional argument, which may be absent where a file names it.
-        arguments: of the command line.
-        cls: of the settings.
-        positional: the field that has no flag.
+    def parser(self) -> Parser:
+        """Return the parser, with what concerns files and runs."""
+        parser = super().parser()
+        add = parser.add_argument_group("settings from a file, and resuming a run").add_argument
+        add(
+            "--resume",
+            action="store_true",
+            help="continue if the folder has a checkpoint, start if it has none, do nothing if "
+            "done",
+        )
+        add("--config", metavar="FILE", help="YAML with any of these settings")
+        add("--print-config", action="store_true", help="print the resulting YAML and stop")
+        return parser
 
-    Raises:
-        InputError: anything wrong with them.
-    """
-    add_fields(parser, cls.ordered(), skip={positional, *cls.collected()})
-    if {"-h", "--help"} & set(arguments):
-        _add_settings(parser, arguments)
-    add = parser.add_argument_group("settings from a file, and resuming a run").add_argument
-    add(
-        "--resume",
-        action="store_true",
-        help="continue if the folder has a checkpoint, start if it has none, do nothing if done",
-    )
-    add("--config", metavar="FILE", help="YAML with any of these settings")
-    add("--print-config", action="store_true", help="print the resulting YAML and stop")
-    others = list(arguments)
-    chosen: dict[str, str] = {}
-    for prefix in cls.dotted:
-        dotted_values, others = dotted(others, prefix)
-        chosen |= dotted_values
-    parser.dotted = cls.dotted_names
-    flag_values = vars(parser.parse_args(others))
-    resume, config, show = (flag_values.pop(k) for k in ("resume", "config", "print_config"))
-    if not flag_values[positional]:
-        del flag_values[positional]
+    def __call__(self, arguments: Sequence[str]) -> int:
+        """Parse, check, and print the settings or train."""
+        parser = self.parser()
+        if {"-h", "--help"} & set(arguments):
+            _list_settings(parser, arguments)
+        given = self.values(parser, arguments)
+        resume, config, show = (given.pop(k) for k in ("resume", "config", "print_config"))
+        values = {**from_file(self.settings, config), **given}
+        settings = self.settings.read(values, source=config or "")
+        if show:
+            print(settings.to_yaml(), end="")
+            return 0
+        return self.act(settings, resume=resume)
+
+
+def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:
+    """Return the settings of a file, by the names of fields."""
+    if not config:
+        return {}
     names = {alias: name for name, alias in ACCEPTED.items()}
-    from_file = read_yaml(Path(config)) if config else {}
-    from_file = {names.get(str(key).replace("_", "-"), key): v for key, v in from_file.items()}
-    values = cls.by_field(from_file, source=config or "") | flag_values | chosen
-    settings = cls.read(values, source=config or "")
-    if show:
-        print(settings.to_yaml(), end="")
-        return None
-    return settings, resume
+    values = {names.get(str(k).replace("_", "-"), k): v for k, v in read_yaml(Path(config)).items()}
+    return cls.by_field(values, source=config)
 
 
-def _add_settings(parser: Parser, arguments: Sequence[str]) -> None:
+def _list_settings(parser: Parser, arguments: Sequence[str]) -> None:
     """Let the help list the settings of the objective that is named beside ``--help``."""
     objectives = [word.partition("=")[2] for word in arguments if word.startswith("--objective=")]
     objectives += [after for word, after in pairwise(arguments) if word == "--objective"]

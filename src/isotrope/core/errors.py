@@ -29,7 +29,10 @@ __all__ = [
 ]
 
 
-_VERBS = {"changes", "has", "is", "leaves", "must", "needs", "reads", "shares", "takes"}
+_VERBS = {
+    *("changes", "chooses", "has", "is", "leaves", "makes", "must", "names", "needs", "reads"),
+    *("shares", "takes"),
+}
 """A problem that begins with one of them goes on from what the error is about."""
 
 

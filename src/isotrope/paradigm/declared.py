@@ -11,7 +11,14 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 
-__all__ = ["FORM_NAMES", "PARTS", "by_dataset", "check_declared", "declared"]
+__all__ = [
+    "FORM_NAMES",
+    "PARTS",
+    "by_dataset",
+    "check_declared",
+    "declared",
+    "objective_settings",
+]
 
 # each with a value that it takes
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
@@ -34,6 +41,12 @@ def declared() -> Mapping[str, tuple[str, ...]]:
         for node in classes.values()
         if any(keyword.arg == "paper" for keyword in node.keywords)
     }
+
+
+def objective_settings() -> list[str]:
+    """Return the settings of all objectives, as ``objective.temperature``."""
+    names = {name for settings in declared().values() for name in settings}
+    return [f"objective.{name}" for name in sorted({*names, *PARTS, *FORM_NAMES})]
 
 
 def _name(node: ast.ClassDef) -> str:

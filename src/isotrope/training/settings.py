@@ -10,48 +10,35 @@ A new field also needs a group of flags (``cli.arguments``) and, for text, a key
 ``isotrope.fit`` (``training.fit_text.TextOptions``); tests name what is missing.
 """
 
-import typing
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self, cast
+from typing import Annotated, ClassVar, Literal
 
 import yaml
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
 from isotrope.core.documents import read_yaml
-from isotrope.core.errors import SettingError
 from isotrope.core.files import atomic_replace, from_home
-from isotrope.core.setting_aliases import intended_name
-from isotrope.core.spelling import as_key, named, spell
+from isotrope.core.settings import Settings, dotted_key, flag
 from isotrope.data.sources import Sampling, by_dataset
+from isotrope.paradigm.declared import objective_settings
 from isotrope.training.recipe import Scheduler
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
 
 
-class RunSettings(BaseModel, ABC):
+class RunSettings(Settings, ABC):
     """The settings that trainings on text and on images share.
 
     Attributes:
         kind: the kind of the run: which module trains it (``isotrope.training.run``).
-        dotted: prefixes of settings that belong to something chosen by name; ``objective.x`` is
-            kept in the field ``objective_settings``.
         free: what may differ between a run and its continuation: nothing of it changes what a step
             learns from which batch (another number of devices draws other dropout masks).
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     kind: ClassVar[str]
+    from_file = True
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
     free: ClassVar[frozenset[str]] = frozenset(
         {
@@ -155,14 +142,6 @@ class RunSettings(BaseModel, ABC):
             return [from_home(name) for name in value]
         return None if value is None else from_home(value)
 
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_switch(cls, value: object, info: ValidationInfo) -> object:
-        """Reject booleans for numeric fields: a bool is an int in Python."""
-        if isinstance(value, bool) and not _takes_bool(cls.model_fields[str(info.field_name)]):
-            raise ValueError("input should not be true or false")
-        return value
-
     @field_validator(
         *("files", "plugin", "output", "dev", "encoder", "data", "classes", "groups"),
         mode="after",
@@ -193,26 +172,6 @@ class RunSettings(BaseModel, ABC):
         """Take a number for its digits: YAML reads 32 as a number."""
         return str(value) if isinstance(value, int) else _PRECISIONS.get(str(value), value)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _gather_dotted(cls, values: object) -> object:
-        """Collect the keys ``objective.*``, and others of that kind, in a field each."""
-        if not isinstance(values, Mapping):
-            return values
-        plain = {k: v for k, v in values.items() if not dotted_key(cls, str(k))}
-        for prefix in cls.dotted:
-            inner = {
-                str(k)[len(prefix) + 1 :]: v
-                for k, v in values.items()
-                if str(k).startswith(prefix + ".")
-            }
-            collected = plain.get(f"{prefix}_settings", {})
-            if isinstance(collected, Mapping):
-                plain[f"{prefix}_settings"] = {
-                    k: _number(v) for k, v in {**collected, **inner}.items()
-                }
-        return plain
-
     @property
     @abstractmethod
     def inputs(self) -> list[str]:
@@ -222,11 +181,6 @@ class RunSettings(BaseModel, ABC):
     @abstractmethod
     def rows(self) -> int:
         """How many examples make a batch, of all devices."""
-
-    @classmethod
-    def collected(cls) -> list[str]:
-        """Return the fields that hold the ``dotted`` settings."""
-        return [f"{prefix}_settings" for prefix in cls.dotted]
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
@@ -239,75 +193,7 @@ class RunSettings(BaseModel, ABC):
     @classmethod
     def dotted_names(cls) -> list[str]:
         """Return all dotted setting names, over all objectives."""
-        from isotrope.paradigm.declared import FORM_NAMES, PARTS, declared
-
-        hyperparameters = (name for settings in declared().values() for name in settings)
-        return [f"objective.{name}" for name in sorted({*hyperparameters, *PARTS, *FORM_NAMES})]
-
-    @classmethod
-    def check_name(cls, key: str, *, source: str = "") -> None:
-        """Raise unless the key is a known setting.
-
-        Args:
-            key: the name, with hyphens or underscores.
-            source: where it comes from, for the message.
-
-        Raises:
-            InputError: an unknown name; names the nearest.
-        """
-        if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
-            names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
-            name = intended_name(key, [*names, *cls.dotted_names()])
-            meant = named(name or "")
-            hint = f" (did you mean {spell(meant, as_key) if source else meant}?)" if name else ""
-            raise SettingError(f"unknown setting{hint}", setting=key, source=source)
-
-    @classmethod
-    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return settings by the names of fields, spelled with hyphens or underscores.
-
-        Raises:
-            InputError: a setting that is given in both spellings.
-        """
-        fields: dict[str, Any] = {}
-        for key, value in values.items():
-            name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
-            if name in fields:
-                raise SettingError("is given twice", setting=name, source=source)
-            fields[name] = value
-        return fields
-
-    @classmethod
-    def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
-        """Return checked settings.
-
-        Args:
-            values: the settings by field name, with hyphens or underscores.
-            source: where they come from, for the message.
-
-        Raises:
-            InputError: an unknown key, or a value of the wrong type or out of its bounds.
-        """
-        plain = cls.by_field(values, source=source)
-        for key in plain:
-            cls.check_name(key, source=source)
-        try:
-            return cls.model_validate(plain)
-        except ValidationError as error:
-            first = error.errors()[0]
-            place = ".".join(map(str, first["loc"][:2]))
-            prefix, _, key = place.partition("_settings.")
-            name = f"{prefix}.{key}" if key else place.partition(".")[0]
-            if first["type"] == "missing":
-                problem = f"is missing: {_help(cls, name)}"
-                raise SettingError(problem, setting=name, source=source) from None
-            problem = first["msg"].removeprefix("Value error, ")
-            raise SettingError(
-                f"{problem[:1].lower()}{problem[1:]}",
-                setting=name,
-                value=first["input"],
-                source=source,
-            ) from None
+        return objective_settings()
 
     def to_yaml(self) -> str:
         """Return the settings as the YAML that ``--config`` reads."""
@@ -337,6 +223,7 @@ class TrainSettings(RunSettings):
 
     files: list[str] = Field(
         min_length=1,
+        json_schema_extra={"positional": True, "metavar": "FILE"},
         description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
         "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, Hugging Face "
         "dataset folders (save_to_disk), or user/dataset, the training split of one on the hub; "
@@ -536,36 +423,6 @@ _PRECISIONS = {
 """Spellings used by other libraries."""
 
 
-def dotted_key(cls: type[RunSettings], key: str) -> bool:
-    """Return whether a key is a dotted setting, such as ``objective.temperature``."""
-    return any(key.startswith(prefix + ".") for prefix in cls.dotted)
-
-
-def _number(value: object) -> object:
-    """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
-
-    YAML's ``true`` becomes what a flag would say.
-    """
-    try:
-        return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
-    except (TypeError, ValueError, OverflowError):
-        return value
-
-
-def _takes_bool(field: FieldInfo) -> bool:
-    """Return whether a field is a switch, or holds settings that may be some."""
-    return field.annotation is bool or typing.get_origin(field.annotation) is dict
-
-
 def _in_utf8(text: str) -> bool:
     """Return whether a text can be written; half of a surrogate pair cannot."""
     return text.encode("utf-8", "ignore").decode("utf-8") == text
-
-
-def flag(name: str) -> str:
-    """Return a field's name as flags and YAML keys spell it."""
-    return name.replace("_", "-")
-
-
-def _help(cls: type[BaseModel], name: str) -> str:
-    return cls.model_fields[name.replace("-", "_")].description or ""

@@ -25,6 +25,7 @@ class ImageSettings(RunSettings):
     free = RunSettings.free | {"workers"}
 
     data: str = Field(
+        json_schema_extra={"positional": True, "metavar": "DATA"},
         description="folder of images (class folders or flat; train/ and test/ inside it are kept "
         "apart), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face dataset "
         "folder, or 'digits' (those of scikit-learn)",

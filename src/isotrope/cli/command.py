@@ -1,0 +1,142 @@
+"""Makes a verb of its settings: parser, help, completion, the page in the docs and the call.
+
+A verb is one model of settings (``core.settings``), a function that takes it, and its examples.
+pydantic-settings, jsonargparse and simple-parsing were tried: none lists fields in groups, proposes
+the flag that was meant, takes ``--objective.SETTING`` of an objective chosen by name, or says on
+one line what was wrong, and each takes as long to import as the rest of a verb's help.
+"""
+
+import argparse
+import importlib
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from pydantic import Field
+
+from isotrope.cli.arguments import Parser, add_fields, dotted, positionals
+from isotrope.core.settings import Settings, setting
+from isotrope.core.spelling import as_flag
+from isotrope.paradigm.declared import objective_settings
+
+__all__ = ["Command", "OfObjective", "as_json", "device", "load", "model", "plugin"]
+
+S = TypeVar("S", bound=Settings)
+
+
+class OfObjective(Settings):
+    """Settings with those of an objective that is chosen by its name."""
+
+    dotted = ("objective",)
+    objective_settings: dict[str, float | str] = Field(default_factory=dict)
+
+    @classmethod
+    def dotted_names(cls) -> list[str]:
+        """Return the settings of all objectives."""
+        return objective_settings()
+
+
+@dataclass(frozen=True)
+class Command(Generic[S]):
+    """A verb of the command line; calling it parses the arguments and returns the exit code.
+
+    Attributes:
+        verb: Name of the verb.
+        settings: What it takes.
+        act: Function that does the work and returns the exit code.
+        description: First paragraph of the help.
+        more: Examples and notes, below the flags.
+        usage: First line of the help; by default it lists what is required.
+    """
+
+    verb: str
+    settings: type[S]
+    act: Callable[..., int]
+    description: str
+    more: str
+    usage: str | None = None
+
+    def bare(self) -> Parser:
+        """Return a parser without flags."""
+        return Parser(
+            prog=f"isotrope {self.verb}",
+            usage=self.usage or self._usage(),
+            description=self.description,
+            epilog=self.more,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    def parser(self) -> Parser:
+        """Return the parser, as it prints the help."""
+        parser = self.bare()
+        parser.dotted = self.settings.dotted_names
+        collected = self.settings.collected()
+        fields = {k: v for k, v in self.settings.ordered().items() if k not in collected}
+        add_fields(parser, fields, both_ways=self.settings.from_file)
+        return parser
+
+    def _usage(self) -> str:
+        words = []
+        for name, field in self.settings.model_fields.items():
+            extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+            if extra.get("positional"):
+                many = " ..." if typing.get_origin(field.annotation) is list else ""
+                word = f"{extra['metavar']}{many}"
+                words.append(word if field.is_required() else f"[{word}]")
+            elif field.is_required():
+                words.append(f"{extra.get('short') or '--' + name} {extra.get('metavar')}")
+        return " ".join(["isotrope", self.verb, *words, "[options]"])
+
+    def spelling(self, name: str, value: str) -> str:
+        """Return how an error of this verb names a setting."""
+        place = positionals(self.settings.model_fields).get(name)
+        return f"{place} {value}".rstrip() if place else as_flag(self.flags.get(name, name), value)
+
+    @property
+    def flags(self) -> Mapping[str, str]:
+        """The flags that differ from their fields' names."""
+        extras = ((k, f.json_schema_extra) for k, f in self.settings.model_fields.items())
+        return {k: str(e["name"])[2:] for k, e in extras if isinstance(e, dict) and "name" in e}
+
+    def values(self, parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
+        """Return what was given, by the names of fields."""
+        others = list(arguments)
+        chosen: dict[str, Any] = {}
+        for prefix in self.settings.dotted:
+            of_prefix, others = dotted(others, prefix)
+            chosen |= of_prefix
+        given = vars(parser.parse_args(others))
+        empty = [name for name in positionals(self.settings.model_fields) if not given.get(name)]
+        return {name: value for name, value in given.items() if name not in empty} | chosen
+
+    def __call__(self, arguments: Sequence[str]) -> int:
+        """Parse, check, and do it."""
+        return self.act(self.settings.read(self.values(self.parser(), arguments)))
+
+
+def load(verb: str) -> "Command[Any]":
+    """Return a verb; its module is imported."""
+    command: Command[Any] = importlib.import_module(f"isotrope.cli.{verb.replace('-', '_')}").run
+    return command
+
+
+def model() -> Any:  # noqa: ANN401 - a default, as pydantic.Field
+    """Return the field that names an encoder."""
+    described = "Model folder, run folder, hub id, or the installed all-MiniLM-L6-v2."
+    return setting(..., described, "MODEL", positional=True)
+
+
+def device() -> Any:  # noqa: ANN401
+    """Return the field that names a device."""
+    return setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
+
+
+def plugin() -> Any:  # noqa: ANN401
+    """Return the field of files with objectives."""
+    return setting([], "Python file with an objective of your own; may be repeated.", "FILE")
+
+
+def as_json() -> Any:  # noqa: ANN401
+    """Return the switch between tables and JSON."""
+    return setting(False, "Print JSON and nothing else.", name="--json")

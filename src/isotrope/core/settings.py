@@ -1,0 +1,214 @@
+"""The base of all settings: a field is a flag, a YAML key and an argument of Python at once."""
+
+import typing
+from collections.abc import Mapping
+from typing import Any, ClassVar, Self, cast
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+
+from isotrope.core.errors import SettingError
+from isotrope.core.files import from_home
+from isotrope.core.setting_aliases import intended_name
+from isotrope.core.spelling import as_key, named, spell
+
+__all__ = ["Settings", "dotted_key", "flag", "setting"]
+
+
+def setting(
+    default: object,
+    description: str,
+    metavar: str = "",
+    *,
+    positional: bool = False,
+    many: bool = False,
+    short: str = "",
+    name: str = "",
+    shown: str = "",
+    group: str = "",
+    **bounds: Any,
+) -> Any:  # noqa: ANN401 - a default of any field
+    """Return a field with what only a command line has.
+
+    Args:
+        default: Default value; ``...`` for a setting that is required.
+        description: Noun phrase that stands alone, with the condition as a second sentence.
+        metavar: Word for the value; by default it follows from the type.
+        positional: Whether the value is given without a flag.
+        many: Whether one flag takes several words.
+        short: Short flag, e.g. ``-o``.
+        name: Flag, where it differs from the field, e.g. ``--json``.
+        shown: Default as the help shows it, where it is computed.
+        group: Title under which the help lists it.
+        bounds: Bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
+    """
+    extra: dict[str, str | bool] = {
+        "metavar": metavar,
+        "positional": positional,
+        "many": many,
+        "short": short,
+        "name": name,
+        "shown": shown,
+        "group": group,
+    }
+    known: dict[str, Any] = {key: value for key, value in extra.items() if value}
+    return Field(default, description=description, json_schema_extra=known, **bounds)
+
+
+class Settings(BaseModel):
+    """Settings of a verb.
+
+    Attributes:
+        dotted: Prefixes of settings that belong to something chosen by name; ``objective.x`` is
+            kept in the field ``objective_settings``.
+        from_file: Whether they may come from a file, so that a flag can turn off every switch.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    dotted: ClassVar[tuple[str, ...]] = ()
+    from_file: ClassVar[bool] = False
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_switch(cls, value: object, info: ValidationInfo) -> object:
+        """Reject booleans for numeric fields: a bool is an int in Python."""
+        field = cls.model_fields[str(info.field_name)]
+        if isinstance(value, bool) and not _takes_bool(field):
+            raise ValueError("input should not be true or false")
+        if isinstance(value, str) and "Path" in str(field.annotation):
+            return from_home(value)  # a shell leaves --output=~/x as it is
+        return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather_dotted(cls, values: object) -> object:
+        """Collect the keys ``objective.*``, and others of that kind, in a field each."""
+        if not isinstance(values, Mapping):
+            return values
+        plain = {k: v for k, v in values.items() if not dotted_key(cls, str(k))}
+        for prefix in cls.dotted:
+            inner = {
+                str(k)[len(prefix) + 1 :]: v
+                for k, v in values.items()
+                if str(k).startswith(prefix + ".")
+            }
+            collected = plain.get(f"{prefix}_settings", {})
+            if isinstance(collected, Mapping):
+                plain[f"{prefix}_settings"] = {
+                    k: _number(v) for k, v in {**collected, **inner}.items()
+                }
+        return plain
+
+    @classmethod
+    def collected(cls) -> list[str]:
+        """Return the fields that hold the ``dotted`` settings."""
+        return [f"{prefix}_settings" for prefix in cls.dotted]
+
+    @classmethod
+    def ordered(cls) -> dict[str, FieldInfo]:
+        """Return the fields as a user reads them."""
+        return dict(cls.model_fields)
+
+    @classmethod
+    def dotted_names(cls) -> list[str]:
+        """Return all dotted setting names, over all objectives."""
+        return []
+
+    @classmethod
+    def check_name(cls, key: str, *, source: str = "") -> None:
+        """Raise unless the key is a known setting.
+
+        Args:
+            key: Name, with hyphens or underscores.
+            source: File that it comes from, for the message.
+
+        Raises:
+            SettingError: an unknown name; names the nearest.
+        """
+        if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
+            names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
+            name = intended_name(key, [*names, *cls.dotted_names()])
+            meant = named(name or "")
+            hint = f" (did you mean {spell(meant, as_key) if source else meant}?)" if name else ""
+            raise SettingError(f"unknown setting{hint}", setting=key, source=source)
+
+    @classmethod
+    def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
+        """Return settings by the names of fields, spelled with hyphens or underscores.
+
+        Raises:
+            SettingError: a setting that is given in both spellings.
+        """
+        fields: dict[str, Any] = {}
+        for key, value in values.items():
+            name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
+            if name in fields:
+                raise SettingError("is given twice", setting=name, source=source)
+            fields[name] = value
+        return fields
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
+        """Return checked settings.
+
+        Args:
+            values: Settings by field name, with hyphens or underscores.
+            source: File that they come from, for the message.
+
+        Raises:
+            SettingError: an unknown key, or a value of the wrong type or out of its bounds.
+        """
+        plain = cls.by_field(values, source=source)
+        for key in plain:
+            cls.check_name(key, source=source)
+        try:
+            return cls.model_validate(plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(map(str, first["loc"][:2]))
+            prefix, _, key = place.partition("_settings.")
+            name = f"{prefix}.{key}" if key else place.partition(".")[0]
+            if first["type"] == "missing":
+                problem = f"is missing: {cls.model_fields[name].description}"
+                raise SettingError(problem, setting=name, source=source) from None
+            problem = first["msg"].removeprefix("Value error, ")
+            raise SettingError(
+                f"{problem[:1].lower()}{problem[1:]}",
+                setting=name,
+                value=first["input"],
+                source=source,
+            ) from None
+
+
+def dotted_key(cls: type[Settings], key: str) -> bool:
+    """Return whether a key is a dotted setting, such as ``objective.temperature``."""
+    return any(key.startswith(prefix + ".") for prefix in cls.dotted)
+
+
+def flag(name: str) -> str:
+    """Return a field's name as flags and YAML keys spell it."""
+    return name.replace("_", "-")
+
+
+def _number(value: object) -> object:
+    """Flags arrive as text: ``"0.05"`` becomes a number, ``"margin:0.3"`` stays.
+
+    YAML's ``true`` becomes what a flag would say.
+    """
+    try:
+        return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
+    except (TypeError, ValueError, OverflowError):
+        return value
+
+
+def _takes_bool(field: FieldInfo) -> bool:
+    """Return whether a field is a switch, or holds settings that may be some."""
+    return field.annotation is bool or typing.get_origin(field.annotation) is dict
