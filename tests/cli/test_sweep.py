@@ -294,7 +294,7 @@ def test_without_a_package_nothing_is_written(
         (
             ["train", "t.txt", "--dev", "auto", "--vary", "holdout=0.1,0.2", "--output", "o"],
             "--vary holdout changes the data that --dev scores on, and scores on different data "
-            "cannot be ranked: give a file instead of auto, or choose another --metric",
+            "cannot be ranked; give a file instead of auto, or choose another --metric",
         ),
         (
             [*("train", "t.txt", "--dev", "auto", "--output", "o", *VARIED), "--then", *VIEWS],

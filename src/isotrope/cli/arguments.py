@@ -14,24 +14,6 @@ from isotrope.core.errors import InputError
 from isotrope.core.setting_aliases import ACCEPTED, intended_name
 from isotrope.paradigm.declared import PARTS
 
-_GROUPS = {
-    "data": "files streaming sampling columns groups views query_prompt passage_prompt max_length "
-    "holdout data classes limit image_size augment pixels workers",
-    "model": "encoder pooling head freeze dropout matryoshka lora lora_alpha lora_targets width "
-    "stem cut cut_what",
-    "objective and method": "objective method plugin backend",
-    "optimisation": "batch_size micro_batch epochs max_steps learning_rate weight_decay clip "
-    "warmup warmup_epochs scheduler optimizer gradient_checkpointing",
-    "evaluation and logging": "dev eval_every patience knn_every knn_images linear log_every "
-    "logger progress",
-    "hardware": "precision device devices",
-    "run": "output seed checkpoint_every keep_every on_nan",
-}
-"""The title under which the help of a training shows each flag; a new setting needs one."""
-
-
-_HOME = {name: title for title, names in _GROUPS.items() for name in names.split()}
-
 __all__ = ["Parser", "add_fields", "check_readable", "dotted", "positionals"]
 
 
@@ -82,22 +64,6 @@ class Parser(argparse.ArgumentParser):
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
 
-_GROUPS = {
-    "data": "files streaming sampling columns groups views query_prompt passage_prompt max_length "
-    "holdout data classes limit image_size augment pixels workers",
-    "model": "encoder pooling head freeze dropout matryoshka lora lora_alpha lora_targets width "
-    "stem cut cut_what",
-    "objective and method": "objective method plugin backend",
-    "optimisation": "batch_size micro_batch epochs max_steps learning_rate weight_decay clip "
-    "warmup warmup_epochs scheduler optimizer gradient_checkpointing",
-    "evaluation and logging": "dev eval_every patience knn_every knn_images linear log_every "
-    "logger progress",
-    "hardware": "precision device devices",
-    "run": "output seed checkpoint_every keep_every",
-}
-"""The title under which the help of a training shows each flag; a new setting needs one."""
-
-
 def add_fields(
     parser: argparse.ArgumentParser, fields: Mapping[str, FieldInfo], *, both_ways: bool = False
 ) -> None:
@@ -108,16 +74,13 @@ def add_fields(
         fields: Fields by name.
         both_ways: Whether every switch can be turned off, as a file may have turned it on.
     """
-    extras: dict[str, dict[str, Any]] = {
-        name: {"group": _HOME.get(name, "") if both_ways else "", **_extra(field)}
-        for name, field in fields.items()
-    }
-    used = [title for title in _GROUPS if title in {extra["group"] for extra in extras.values()}]
-    used += [extra["group"] for extra in extras.values()]
-    groups = {t: parser.add_argument_group(t) for t in dict.fromkeys(used) if t}
+    groups: dict[str, Any] = {"": parser}
     for name, field in fields.items():
-        extra = extras[name]
-        add = groups.get(extra["group"], parser).add_argument
+        extra = _extra(field)
+        title = extra.get("group", "")
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        add = groups[title].add_argument
         common: dict[str, Any] = {"default": argparse.SUPPRESS, "help": _help(field, extra)}
         many = typing.get_origin(field.annotation) is list
         if extra.get("positional"):

@@ -34,6 +34,7 @@ def setting(
     name: str = "",
     shown: str = "",
     group: str = "",
+    python: str = "",
     **bounds: Any,
 ) -> Any:  # noqa: ANN401 - a default of any field
     """Return a field with what only a command line has.
@@ -48,6 +49,7 @@ def setting(
         name: Flag, where it differs from the field, e.g. ``--json``.
         shown: Default as the help shows it, where it is computed.
         group: Title under which the help lists it.
+        python: Type that Python takes, where it is wider than what a file can hold.
         bounds: Bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
     """
     extra: dict[str, str | bool] = {
@@ -58,6 +60,7 @@ def setting(
         "name": name,
         "shown": shown,
         "group": group,
+        "python": python,
     }
     known: dict[str, Any] = {key: value for key, value in extra.items() if value}
     return Field(default, description=description, json_schema_extra=known, **bounds)

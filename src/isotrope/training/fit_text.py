@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Required, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from isotrope.core.errors import InputError
 from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
@@ -18,6 +18,7 @@ from isotrope.data.sources import is_in_memory, named_datasets, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_options import TextOptions
 
 if TYPE_CHECKING:
     from transformers import TrainerCallback
@@ -25,58 +26,6 @@ if TYPE_CHECKING:
     from isotrope.training.run import Outcome
 
 __all__ = ["TextOptions", "by_name", "fit"]
-
-
-class TextOptions(TypedDict, total=False):
-    """The keywords of :func:`fit`: the fields of ``TrainSettings``, where each is described."""
-
-    output: Required[str | Path]
-    encoder: str | Path
-    objective: "str | Objective | type[Objective] | Mapping[str, str | Objective | type[Objective]]"
-    sampling: Literal["proportional", "round-robin"]
-    objective_settings: Mapping[str, float | str]
-    plugin: str | Path | list[str | Path]
-    columns: str | list[str] | list[int]
-    groups: str | int | None
-    views: Literal["auto", "dropout", "adjacent", "pairs"]
-    query_prompt: str
-    passage_prompt: str
-    dev: str | Path | None
-    eval_every: int
-    patience: int | None
-    holdout: float
-    batch_size: int
-    micro_batch: int | None
-    backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"]
-    epochs: float
-    streaming: int | None
-    max_steps: int | None
-    learning_rate: float
-    warmup: float
-    scheduler: Literal["constant", "linear", "cosine"]
-    weight_decay: float
-    clip: float
-    gradient_checkpointing: bool
-    max_length: int
-    pooling: str | None
-    head: Literal["mlp", "linear", "none"]
-    freeze: Literal["none", "embeddings"]
-    dropout: float | None
-    matryoshka: list[int]
-    lora: int | None
-    lora_alpha: int | None
-    lora_targets: str | list[str]
-    cut: float
-    cut_what: Literal["weights", "all"]
-    precision: Literal["32", "bf16", "16"]
-    device: Literal["auto", "cpu", "cuda", "mps"]
-    devices: int
-    seed: int
-    checkpoint_every: int
-    keep_every: int | None
-    log_every: int
-    logger: str | list[str]
-    progress: bool
 
 
 def fit(

@@ -5,12 +5,10 @@ A field here is a flag (``batch_size`` is ``--batch-size``), a key of the YAML f
 ``--objective.temperature 0.05`` in all three (``objective.temperature: 0.05``). ``RunSettings`` is
 what text and images share; ``training.images.settings`` has the fields for images. The defaults for
 text are SimCSE's (Gao et al., 2021) where it has one.
-
-A new field also needs a group of flags (``cli.arguments``) and, for text, a keyword of
-``isotrope.fit`` (``training.fit_text.TextOptions``); tests name what is missing.
 """
 
 from abc import ABC, abstractmethod
+from functools import partial
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
@@ -20,12 +18,22 @@ from pydantic.fields import FieldInfo
 
 from isotrope.core.documents import read_yaml
 from isotrope.core.files import atomic_replace, from_home
-from isotrope.core.settings import Settings, dotted_key, flag
+from isotrope.core.settings import Settings, dotted_key, flag, setting
 from isotrope.data.sources import Sampling, by_dataset
 from isotrope.paradigm.declared import objective_settings
 from isotrope.training.recipe import Scheduler
 
 __all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
+
+
+in_data = partial(setting, group="data")
+in_model = partial(setting, group="model")
+in_objective = partial(setting, group="objective and method")
+in_steps = partial(setting, group="optimisation")
+in_watch = partial(setting, group="evaluation and logging")
+in_hardware = partial(setting, group="hardware")
+in_run = partial(setting, group="run")
+"""Fields, by the title under which the help lists them."""
 
 
 class RunSettings(Settings, ABC):
@@ -52,28 +60,33 @@ class RunSettings(Settings, ABC):
         }
     )
 
-    output: str = Field(description="folder of the run; new or empty, unless --resume")
-    objective_settings: dict[str, float | str] = Field(
-        default_factory=dict,
+    output: str = in_run(
+        ..., description="folder of the run; new or empty, unless --resume", python="str | Path"
+    )
+    objective_settings: dict[str, float | str] = setting(
+        {},
         description="hyperparameters (--objective.temperature 0.05; auto, on text: what `isotrope "
         "audit` recommends) and exchanged components (--objective.dissipation margin:0.3)",
+        python="Mapping[str, float | str]",
     )
-    plugin: list[str] = Field(
-        default_factory=list, description="Python file with an objective of your own"
+    plugin: list[str] = in_objective(
+        [],
+        description="Python file with an objective of your own",
+        python="str | Path | list[str | Path]",
     )
-    micro_batch: int | None = Field(
+    micro_batch: int | None = in_steps(
         None,
         ge=1,
         description="inputs that go through the encoder at a time: its memory grows with this "
         "number, and the gradient is still that of the whole batch; takes one more forward pass",
     )
-    backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = Field(
+    backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = in_objective(
         "auto",
         description="what computes the loss: eager holds all similarities of a batch, rowblock a "
         "block of rows at a time, bfloat16 the same with rounded products, triton none in a GPU's "
         "memory; auto chooses by size",
     )
-    cut: float = Field(
+    cut: float = in_model(
         1.0,
         gt=0,
         description="experimental: cut-initialization, which divides the initial weights by this "
@@ -81,34 +94,39 @@ class RunSettings(Settings, ABC):
         "it helps at a thirtieth of a recipe's learning rate and does harm at the recipe's own; "
         "pretrained weights stay as they are",
     )
-    cut_what: Literal["weights", "all"] = Field(
+    cut_what: Literal["weights", "all"] = in_model(
         "weights", description="weights, as in the paper, or all parameters, as in its code"
     )
-    max_steps: int | None = Field(None, ge=1, description="stop after this many steps")
-    precision: Literal["32", "bf16", "16"] = Field("32", description="of the encoder's arithmetic")
-    device: Literal["auto", "cpu", "cuda", "mps"] = Field("auto", description="where to train")
-    devices: int = Field(
+    max_steps: int | None = in_steps(None, ge=1, description="stop after this many steps")
+    precision: Literal["32", "bf16", "16"] = in_hardware(
+        "32", description="of the encoder's arithmetic"
+    )
+    device: Literal["auto", "cpu", "cuda", "mps"] = in_hardware(
+        "auto", description="where to train"
+    )
+    devices: int = in_hardware(
         1,
         ge=1,
         description="processes that share every batch, each on a GPU of its own or on its share of "
         "the CPU; the gradient is that of one (torchrun for several machines)",
     )
-    seed: int = Field(42, ge=0, lt=2**32, description="seed of everything that is random")
-    checkpoint_every: int = Field(500, ge=1, description="steps between checkpoints")
-    keep_every: int | None = Field(
+    seed: int = in_run(42, ge=0, lt=2**32, description="seed of everything that is random")
+    checkpoint_every: int = in_run(500, ge=1, description="steps between checkpoints")
+    keep_every: int | None = in_run(
         None,
         ge=1,
         description="steps between checkpoints that stay (checkpoints/checkpoint-N, step 0 and the "
         "last too); default: only the newest two",
     )
-    log_every: int = Field(10, ge=1, description="steps between rows of metrics.csv")
-    logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = Field(
+    log_every: int = in_watch(10, ge=1, description="steps between rows of metrics.csv")
+    logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
         description="where numbers go in addition to metrics.csv; trackio, wandb and mlflow take "
         "project, mode and server from their own environment variables (pip install trackio, say); "
         "without a name: nowhere else",
+        python="str | list[str]",
     )
-    progress: bool = Field(True, description="show a bar on a terminal, else lines of progress")
+    progress: bool = in_watch(True, description="show a bar on a terminal, else lines of progress")
 
     # the names of subclasses' fields too
     @field_validator(
@@ -221,131 +239,139 @@ class TrainSettings(RunSettings):
 
     kind = "text"
 
-    files: list[str] = Field(
+    files: list[str] = in_data(
+        ...,
         min_length=1,
-        json_schema_extra={"positional": True, "metavar": "FILE"},
+        positional=True,
+        metavar="FILE",
         description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
         "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, Hugging Face "
         "dataset folders (save_to_disk), or user/dataset, the training split of one on the hub; "
         "NAME=FILE makes several data sets, and a batch comes from one of them: qa=pairs.tsv "
         "nli=nli.tsv",
     )
-    encoder: str = Field(
+    encoder: str = in_model(
         "all-MiniLM-L6-v2",
         description="model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
         "'scratch': a small one built here with a tokenizer trained on the text",
+        python="str | Path",
     )
-    objective: str = Field(
+    objective: str = in_objective(
         "infonce",
         description="name, see `isotrope objectives`; one for each data set: qa=infonce,nli=met, "
         "with settings such as --objective.nli.margin 0.3",
+        python="OneObjective | Mapping[str, OneObjective]",
     )
-    sampling: Sampling = Field(
+    sampling: Sampling = in_data(
         "proportional",
         description="with several data sets: every batch of each of them once an epoch, in random "
         "order, or one batch of each in turn until the smallest is used up",
     )
-    columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = Field(
-        default_factory=list,
+    columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = in_data(
+        [],
         description="columns of .csv, .jsonl, .parquet, or .tsv with a header, that hold the text, "
         "or anchor, positive and hard negative: --columns question,answer",
+        python="str | list[str] | list[int]",
     )
-    groups: str | None = Field(
+    groups: str | None = in_data(
         None,
         coerce_numbers_to_str=True,
         description="column of those files, text or whole numbers: rows that are equal in it are "
         "not pushed apart, as in grouped.jsonl of `isotrope audit`: --groups label",
+        python="str | int | None",
     )
-    views: Literal["auto", "dropout", "adjacent", "pairs"] = Field(
+    views: Literal["auto", "dropout", "adjacent", "pairs"] = in_data(
         "auto",
         description="where the positive comes from: the same text through another dropout mask, "
         "the next text of the document, or the file's second column; auto: pairs if there is one, "
         "else dropout",
     )
-    query_prompt: str = Field("", description="put before every anchor of pairs")
-    passage_prompt: str = Field("", description="put before every positive and negative of pairs")
-    dev: str | None = Field(
+    query_prompt: str = in_data("", description="put before every anchor of pairs")
+    passage_prompt: str = in_data("", description="put before every positive and negative of pairs")
+    dev: str | None = in_watch(
         None,
         description="what to watch: an STS file, a retrieval folder or pairs file, or 'auto', a "
         "label-free score on text held out of your own; the best step is kept, step 0 included",
+        python="str | Path | None",
     )
-    eval_every: int = Field(125, ge=1, description="steps between dev evaluations")
-    patience: int | None = Field(
+    eval_every: int = in_watch(125, ge=1, description="steps between dev evaluations")
+    patience: int | None = in_watch(
         None,
         ge=1,
         description="early stopping: end the run when this many dev evaluations in a row have not "
         "risen above the best one; needs --dev",
     )
-    holdout: float = Field(
+    holdout: float = in_data(
         0.0, ge=0, le=0.5, description="share of the records never trained on (dev auto: 0.1)"
     )
-    batch_size: int = Field(64, ge=2, description="sentences (or pairs) a step, of all devices")
-    epochs: float = Field(1.0, gt=0, description="passes over the data, unless --max-steps")
-    streaming: int | None = Field(
+    batch_size: int = in_steps(64, ge=2, description="sentences (or pairs) a step, of all devices")
+    epochs: float = in_steps(1.0, gt=0, description="passes over the data, unless --max-steps")
+    streaming: int | None = in_data(
         None,
         ge=2,
         description="for data that do not fit on the disk: read them while training, this many "
         "records at a time, which are shuffled among themselves; needs --max-steps",
     )
-    learning_rate: float = Field(3e-5, gt=0, description="peak")
-    warmup: float = Field(
+    learning_rate: float = in_steps(3e-5, gt=0, description="peak")
+    warmup: float = in_steps(
         0.0,
         ge=0,
         description="steps in which the learning rate rises to its peak; below 1, their share of "
         "all steps",
     )
-    scheduler: Scheduler = Field(
+    scheduler: Scheduler = in_steps(
         "linear",
         description="how the learning rate falls from its peak to 0 at the last step, if it does",
     )
-    weight_decay: float = Field(
+    weight_decay: float = in_steps(
         0.0, ge=0, description="of AdamW, of all weights but biases and those of norms"
     )
-    clip: float = Field(1.0, gt=0, description="gradients are clipped to this norm")
-    gradient_checkpointing: bool = Field(
+    clip: float = in_steps(1.0, gt=0, description="gradients are clipped to this norm")
+    gradient_checkpointing: bool = in_steps(
         False,
         description="keep only what goes into each layer of the encoder and compute the rest again "
         "in the backward pass: less memory, more time, the same gradient",
     )
-    max_length: int = Field(32, ge=3, description="tokens a text is cut to in training")
-    pooling: str | None = Field(
+    max_length: int = in_data(32, ge=3, description="tokens a text is cut to in training")
+    pooling: str | None = in_model(
         None, description="mean, cls, max, ...; default: the model's own (mean if it has none)"
     )
-    head: Literal["mlp", "linear", "none"] = Field(
+    head: Literal["mlp", "linear", "none"] = in_model(
         "mlp",
         description="network on top in training only, never part of the saved model: a linear "
         "layer and a tanh (Gao et al. 2021), the layer alone (Li et al. 2024), or none",
     )
-    freeze: Literal["none", "embeddings"] = Field(
+    freeze: Literal["none", "embeddings"] = in_model(
         "none",
         description="embeddings: the vectors of words and positions, and the norm on them, are not "
         "trained, only the layers are (Li et al. 2024); none: everything is trained",
     )
-    dropout: float | None = Field(
+    dropout: float | None = in_model(
         None,
         ge=0,
         lt=1,
         description="dropout rate of the encoder; default: as its configuration says",
     )
-    matryoshka: list[int] = Field(
-        default_factory=list,
+    matryoshka: list[int] = in_model(
+        [],
         description="train the first coordinates, as many as each number says, to be embeddings "
         "of their own: the loss is the mean over them and the whole; needs --head none",
     )
-    lora: int | None = Field(
+    lora: int | None = in_model(
         None,
         ge=1,
         description="train matrices of this rank beside the encoder's own weights, which stay as "
         "they are (pip install '.[lora]' in a checkout of isotrope); the saved model has them "
         "merged",
     )
-    lora_alpha: int | None = Field(
+    lora_alpha: int | None = in_model(
         None, ge=1, description="the matrices are scaled by alpha / rank; default: twice the rank"
     )
-    lora_targets: list[str] = Field(
-        default_factory=list,
+    lora_targets: list[str] = in_model(
+        [],
         description="layers to adapt: query,value or all-linear; default: peft's choice for "
         "the architecture, all-linear where it has none",
+        python="str | list[str]",
     )
 
     @field_validator("matryoshka")

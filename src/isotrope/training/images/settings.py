@@ -8,11 +8,17 @@ Batch size and epochs are those of Manna et al. 2023 for small images.
 
 from typing import Literal
 
-from pydantic import Field
-
 from isotrope.core.hyper import hypers
+from isotrope.core.settings import setting
 from isotrope.training.recipe import Scheduler
-from isotrope.training.settings import RunSettings
+from isotrope.training.settings import (
+    RunSettings,
+    in_data,
+    in_model,
+    in_objective,
+    in_steps,
+    in_watch,
+)
 
 __all__ = ["ImageSettings"]
 
@@ -24,95 +30,97 @@ class ImageSettings(RunSettings):
     dotted = ("method", "objective")
     free = RunSettings.free | {"workers"}
 
-    data: str = Field(
-        json_schema_extra={"positional": True, "metavar": "DATA"},
+    data: str = in_data(
+        ...,
+        positional=True,
+        metavar="DATA",
         description="folder of images (class folders or flat; train/ and test/ inside it are kept "
         "apart), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face dataset "
         "folder, or 'digits' (those of scikit-learn)",
     )
-    method: str = Field(
+    method: str = in_objective(
         "simclr",
         description="simclr, mocov2, mocov3, byol, simsiam, barlowtwins, vicreg or dino",
     )
-    method_settings: dict[str, float | str] = Field(
-        default_factory=dict, description="options of the method (--method.queue 4096)"
+    method_settings: dict[str, float | str] = setting(
+        {}, description="options of the method (--method.queue 4096)"
     )
-    objective: str | None = Field(
+    objective: str | None = in_objective(
         None, description="name, see `isotrope objectives`; default: the method's own"
     )
-    encoder: str = Field(
+    encoder: str = in_model(
         "resnet18",
         description="resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base from "
         "scratch; or a run folder, a model folder or a hub id",
     )
-    width: int | None = Field(
+    width: int | None = in_model(
         None, ge=1, description="channels of a ResNet's first stage, from scratch [64]"
     )
-    stem: Literal["auto", "cifar", "imagenet"] = Field(
+    stem: Literal["auto", "cifar", "imagenet"] = in_model(
         "auto",
         description="of a ResNet from scratch; cifar keeps the resolution, imagenet divides it by "
         "four; auto: cifar for images up to 32 x 32",
     )
-    image_size: int | None = Field(
+    image_size: int | None = in_data(
         None,
         ge=4,
         description="side of the crops; default: that of the images where they are all alike and "
         "at most 96, else 32, 64, 96, 112 or 224, by the size of most",
     )
-    augment: str | None = Field(
+    augment: str | None = in_data(
         None, description="recipe of the views' augmentation; default: the method's own"
     )
-    pixels: Literal["imagenet", "none"] = Field(
+    pixels: Literal["imagenet", "none"] = in_data(
         "imagenet",
         description="normalise by ImageNet's mean and deviation, or leave values in [0, 1]",
     )
-    classes: str | None = Field(
+    classes: str | None = in_data(
         None, description="file with one class a line: take these of a folder of classes only"
     )
-    limit: int | None = Field(None, ge=2, description="train on this many images only")
-    holdout: float = Field(
+    limit: int | None = in_data(None, ge=2, description="train on this many images only")
+    holdout: float = in_data(
         0.0,
         ge=0,
         le=0.5,
         description="share of labelled training images kept for testing if there is no test part",
     )
-    knn_every: int = Field(
+    knn_every: int = in_watch(
         1,
         ge=0,
         description="epochs between kNN accuracies on the test part (labels are needed; 0: at the "
         "start and the end)",
     )
-    knn_images: int | None = Field(
+    knn_images: int | None = in_watch(
         None,
         ge=2,
         description="at most so many training images, and as many test images, for kNN on the way, "
         "evenly over the classes; default: all",
     )
-    linear: bool = Field(True, description="a linear probe at the end (labels are needed)")
-    batch_size: int = Field(128, ge=2, description="images a step, of all devices")
-    epochs: float = Field(200.0, gt=0, description="passes over the data, unless --max-steps")
-    optimizer: Literal["sgd", "lars", "adamw"] | None = Field(
+    linear: bool = in_watch(True, description="a linear probe at the end (labels are needed)")
+    batch_size: int = in_steps(128, ge=2, description="images a step, of all devices")
+    epochs: float = in_steps(200.0, gt=0, description="passes over the data, unless --max-steps")
+    optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
         description="default: the method's own; another one needs --learning-rate (lars leaves "
         "biases and norms alone)",
     )
-    learning_rate: float | None = Field(
+    learning_rate: float | None = in_steps(
         None, gt=0, description="peak, not scaled by the batch size; default: the method's own"
     )
-    weight_decay: float | None = Field(
+    weight_decay: float | None = in_steps(
         None, ge=0, description="throughout; default: the method's own"
     )
-    warmup_epochs: float | None = Field(
+    warmup_epochs: float | None = in_steps(
         None,
         ge=0,
         description="epochs in which the learning rate rises to its peak; default: the method's "
         "own",
     )
-    scheduler: Scheduler = Field(
+    scheduler: Scheduler = in_steps(
         "cosine", description="how the learning rate falls from its peak to its end, if it does"
     )
-    clip: float | None = Field(None, gt=0, description="gradients are clipped to this norm")
-    workers: int | None = Field(
+    clip: float | None = in_steps(None, gt=0, description="gradients are clipped to this norm")
+    workers: int | None = in_data(
         None,
         ge=0,
         description="processes that decode images; default: one a core for files, none for arrays",
