@@ -430,5 +430,5 @@ def test_the_flag(quick: dict, capsys) -> None:
     with pytest.raises(SystemExit):
         run(["--help"])
     assert "--micro-batch N" in capsys.readouterr().out
-    with refused_setting("micro_batch", value=0):
+    with refused_setting("micro_batch"):
         run([quick["files"][0], "--output", quick["output"], "--micro-batch", "0"])

@@ -244,9 +244,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, **values: str) -> None:
 def test_torchrun_and_devices_must_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     environment(monkeypatch, WORLD_SIZE="4", LOCAL_WORLD_SIZE="2")
     assert distributed.launched_processes() == (4, 2)
-    assert "torchrun has started 2 processes on this machine, and --devices says 3" in refused(
-        devices=3, device="cpu"
-    )
+    assert "torchrun has started 2 processes on this machine" in refused(devices=3, device="cpu")
     monkeypatch.delenv("MASTER_PORT")
     assert distributed.launched_processes() == (1, 1)  # half an environment is none
 

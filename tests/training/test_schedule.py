@@ -16,6 +16,7 @@ from isotrope.measures.judgement import DevEvaluation
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, summary
+from tests.refused import refused_setting
 from tests.training.interrupted import power_cut
 
 RETRIEVAL = "isotrope.evaluation.dev_score.retrieval_evaluation"
@@ -105,18 +106,18 @@ def test_a_warm_up_longer_than_the_run_is_refused(quick: dict) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "message"),
+    "values",
     [
-        ({"warmup": 2.5}, "--warmup: give a whole number of steps, or a share of .*; found 2.5"),
-        ({"warmup": -1}, "--warmup: .* greater than or equal to 0; found -1"),
-        ({"scheduler": "step"}, "--scheduler: .*'linear'.*; found 'step'"),
-        ({"patience": 3}, "--patience: early stopping watches a dev score, and --dev is missing"),
-        ({"patience": 0, "dev": "auto"}, "--patience: .* greater than or equal to 1; found 0"),
-        ({"gradient_checkpointing": 3}, "--gradient-checkpointing: .* valid boolean"),
+        {"warmup": 2.5},
+        {"warmup": -1},
+        {"scheduler": "step"},
+        {"patience": 3},
+        {"patience": 0, "dev": "auto"},
+        {"gradient_checkpointing": 3},
     ],
 )
-def test_refused(values: dict[str, Any], message: str) -> None:
-    with pytest.raises(InputError, match=message):
+def test_refused(values: dict[str, Any]) -> None:
+    with refused_setting(next(iter(values))):
         TrainSettings.read({"files": "a.txt", "output": "run", **values})
 
 
