@@ -99,7 +99,7 @@ class TestTexts:
         (tmp_path / "a.csv").write_text("n,words\n" + "".join(f"1,{t}\n" for t in TEXTS))
         found = corpus(table, str(tmp_path / "a.csv"), columns=["words"])
         assert found.details == corpus(table, TEXTS).details
-        with pytest.raises(InputError, match="found 'n', 'words'; rename its columns"):
+        with pytest.raises(InputError, match="found 'n', 'words'; choose by name"):
             corpus(table, tmp_path / "a.csv")
 
     def test_options_are_passed_on(self, table):
@@ -216,7 +216,7 @@ class TestBadInput:
 
     def test_files(self, table, tmp_path):
         (tmp_path / "a.tsv").write_text("a\tb\nc\t\n")
-        with pytest.raises(InputError, match=r"a\.tsv, line 2: an empty text in a pair; remove"):
+        with pytest.raises(InputError, match=r"a\.tsv: 1 row with an empty text .line 2.; remove"):
             corpus(table, tmp_path / "a.tsv")
         with pytest.raises(InputError, match="no such file"):
             corpus(table, tmp_path / "b.tsv")

@@ -341,3 +341,23 @@ def test_a_dataset_of_the_hub(
         with pytest.raises(InputError, match="no such file"):
             fit(name, **options)
     assert {*asked} == {(f"somebody/{name}", "train", False) for name in ("pairs", "nothing")}
+
+
+def test_a_file_that_changed_after_the_run_is_named(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    file = tmp_path / "work.tsv"
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
+    outcome = fit(file, **options)
+    said = f"{file} has changed since the run"
+    assert said not in "".join(isotrope.diagnose(outcome.output).notes)
+    file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS[3:]))
+    assert said in "".join(isotrope.diagnose(outcome.output).notes)
+
+
+def test_the_advice_on_a_long_max_length_works(options: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"give at most max_length=\d+$") as caught:
+        fit(PAIRS, **{**options, "max_length": 10**6})
+    most = int(str(caught.value).rpartition("=")[2])
+    outcome = fit(PAIRS, **{**options, "max_length": most, "max_steps": 1})
+    assert isotrope.load(outcome.output).max_length == most

@@ -161,6 +161,8 @@ def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator
     for record in reading:
         count += 1
         yield record.texts[:2]
+    if reading.left:
+        raise InputError(f"{place(path)}: {reading.left_out}; remove them")
     if count < 2:
         raise InputError(f"{place(path)}: a corpus needs at least two records; found {count}")
 

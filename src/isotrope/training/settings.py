@@ -244,8 +244,9 @@ class TrainSettings(RunSettings):
         min_length=1,
         positional=True,
         metavar="FILE",
-        description="text (.txt one sentence a line, .jsonl, .csv, .tsv, .parquet, each also .gz), "
-        "pairs (.tsv: anchor<TAB>positive[<TAB>hard negative]), folders of these, Hugging Face "
+        description="text (.txt one sentence a line) or a table (.tsv, .csv, .jsonl, .json, "
+        ".parquet) of pairs, with any number of hard negatives, of labelled or of single texts; "
+        "text files also as .gz; folders of these, Hugging Face "
         "dataset folders (save_to_disk), or user/dataset, the training split of one on the hub; "
         "NAME=FILE makes several data sets, and a batch comes from one of them: qa=pairs.tsv "
         "nli=nli.tsv",
@@ -269,14 +270,14 @@ class TrainSettings(RunSettings):
     )
     columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = in_data(
         [],
-        description="columns of .csv, .jsonl, .parquet, or .tsv with a header, that hold the text, "
-        "or anchor, positive and hard negative: --columns question,answer",
+        description="columns of a table that hold the text, or anchor, positive and hard "
+        "negatives: --columns question,answer",
         python="str | list[str] | list[int]",
     )
     groups: str | None = in_data(
         None,
         coerce_numbers_to_str=True,
-        description="column of those files, text or whole numbers: rows that are equal in it are "
+        description="column of a table: rows that are equal in it are "
         "not pushed apart, as in grouped.jsonl of `isotrope audit`: --groups label",
         python="str | int | None",
     )
