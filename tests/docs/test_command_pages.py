@@ -35,7 +35,7 @@ def test_a_page_has_what_the_help_has() -> None:
     assert "\n\nFine-tune a sentence encoder" in train
     assert "| `--batch-size N` | sentences (or pairs) a step, of all devices [64] |" in train
     assert "```console\nisotrope train wiki.txt.gz --dev" in train
-    assert r"positive[\<TAB>hard negative]" in train, "no HTML"
+    assert "with any number of hard negatives" in train
     assert "| `--pooling NAME` | mean, cls, max, ...;" in train
     evaluate = command_page("evaluate")
     assert "```text\nisotrope evaluate MODEL ...\nisotrope evaluate --compare" in evaluate

@@ -76,7 +76,7 @@ def test_settings_of_one_data_set_win_over_those_of_all() -> None:
         ("qa=met", {}, "nli is not a data set with an objective; the data sets are qa, nli"),
         ("qa=met,nli=met,x=met", {}, "x is not a data set with an objective"),
         ("met", {"x.margin": 1.0}, "x is not a data set with an objective"),
-        ("qa=met,nli=met", {"margin": 1.0}, "say whose it is: --objective.qa.margin"),
+        ("qa=met,nli=met", {"margin": 1.0}, "say whose it is: objective_settings={.qa.margin"),
     ],
 )
 def test_objectives_that_fit_no_data_set(

@@ -123,7 +123,7 @@ def test_a_first_buffer_with_less_than_a_batch_names_a_larger_one(
     numbers = [*(line % different for line in range(SIZE)), *range(30, 100)]
     records = [Record((str(i),), Path("data"), line, False) for line, i in enumerate(numbers)]
     message = (
-        r"^the first 30 records leave \d to train on, fewer than a batch of 4 .*--streaming 300"
+        r"^the first 30 records leave \d to train on, fewer than a batch of 4 .*streaming=300"
     )
     with pytest.raises(InputError, match=message):
         StreamedBatches(
@@ -163,6 +163,6 @@ def test_adjacent_texts_across_the_border_of_a_buffer_stay_held_out(tmp_path: Pa
 
 @pytest.mark.parametrize("wanted", [12, SIZE])
 def test_data_that_need_no_streaming(tmp_path: Path, wanted: int) -> None:
-    message = rf"have {wanted} records, and a buffer of --streaming 30 holds"
+    message = rf"have {wanted} records, and a buffer of streaming=30 holds"
     with pytest.raises(InputError, match=message):
         streamed(tmp_path, Source(wanted=wanted))
