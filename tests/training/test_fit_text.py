@@ -3,6 +3,7 @@
 import inspect
 import json
 import typing
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -361,3 +362,15 @@ def test_the_advice_on_a_long_max_length_works(options: dict[str, Any]) -> None:
     most = int(str(caught.value).rpartition("=")[2])
     outcome = fit(PAIRS, **{**options, "max_length": most, "max_steps": 1})
     assert isotrope.load(outcome.output).max_length == most
+
+
+def test_trainings_in_two_threads_give_what_one_gives(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    def weights(name: str) -> bytes:
+        output = fit(PAIRS, **{**options, "output": str(tmp_path / name)}).output
+        return next((output / "model").glob("*.safetensors")).read_bytes()
+
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(weights, ("first", "second"))
+    assert first == second == weights("alone")

@@ -8,6 +8,7 @@ import html
 import random
 import shlex
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -186,11 +187,14 @@ def end_message(outcome: Outcome, notes: str, speed: str) -> str:
     )
 
 
+_ONE_AT_A_TIME = threading.RLock()  # a process has one generator of random numbers
+
+
 def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool = False) -> Outcome:
     """Train as the settings say, and write the run folder.
 
     With ``devices`` above 1 the processes are started here; those that torchrun has started are
-    joined.
+    joined. Runs in several threads of a process train one after the other.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
@@ -202,7 +206,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
     try:
         if settings.devices > 1 and launched_processes()[0] == 1:
             return _launch(settings, work, output, resume=resume, lines=lines)
-        with process_group(device):
+        with _ONE_AT_A_TIME, process_group(device):
             return _here(settings, work, output, resume=resume, lines=lines)
     except Exception as error:
         if not isinstance(error, LostProcess) and not is_peer_failure(error):

@@ -122,9 +122,7 @@ def test_a_first_buffer_with_less_than_a_batch_names_a_larger_one(
 ) -> None:
     numbers = [*(line % different for line in range(SIZE)), *range(30, 100)]
     records = [Record((str(i),), Path("data"), line, False) for line, i in enumerate(numbers)]
-    message = (
-        r"^the first 30 records leave \d to train on, fewer than a batch of 4 .*streaming=300"
-    )
+    message = r"^the first 30 records leave \d to train on, fewer than a batch of 4 .*streaming=300"
     with pytest.raises(InputError, match=message):
         StreamedBatches(
             tmp_path, lambda: iter(records), Source().store, size=SIZE, batch_size=BATCH, seed=1
