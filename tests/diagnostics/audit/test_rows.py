@@ -148,7 +148,8 @@ def test_an_export_that_cannot_be_trained_on_is_not_written(
 ) -> None:
     lines = [f"{text},an answer to {text},one\n" for text in sentences(8)]
     file = written(tmp_path, "pairs.csv", "anchor,positive,topic\n" + "".join(lines))
-    written(tmp_path, "mined.jsonl", "of an earlier audit")
+    for name in ("audit.json", "mined.jsonl"):
+        written(tmp_path, name, "of an earlier audit")
     audit(file, encoder=encoder, groups="topic", dev=None, mine=1, output=tmp_path)
     assert not (tmp_path / "mined.jsonl").exists()
     assert "mined.jsonl is not written: fewer than two hard" in capsys.readouterr().err
