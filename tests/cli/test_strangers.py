@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.cli import check
+from isotrope.core.hub import known_to_hub, named_by
 from isotrope.core.legible import LegibleStream, legible, spreadsheet_cell
 from isotrope.core.table import table
 from isotrope.encoders.sentence import SentenceEncoder
@@ -103,8 +104,34 @@ def test_a_run_folder_asks_nobody(run, encoder: Path, tmp_path: Path, asked: lis
         assert found.code == 0, found.err
         (folder / "diagnosis.json").unlink()
     found = run("diagnose", folder)
-    assert "the hub is not asked for names that" in found.out
+    assert "was not probed: evilorg/ds" in found.out
     assert asked == []
+
+
+def test_within_a_folder_no_library_asks_either(asked: list[object], tmp_path: Path) -> None:
+    from huggingface_hub import HfApi, constants
+
+    before = constants.HF_HUB_OFFLINE
+    with named_by(tmp_path):
+        with pytest.raises(OSError, match=r"[Oo]ffline"):
+            HfApi().repo_info("evilorg/ds")
+        assert known_to_hub(["evilorg/ds"], "model")[0] is None
+        with named_by(None):  # what the user named
+            assert "cannot be reached" in known_to_hub(["own/ds"], "model")[1]
+    assert before == constants.HF_HUB_OFFLINE
+    assert len(asked) > 0
+
+
+def test_a_gzipped_file_of_gigabytes_is_refused(run, encoder: Path, tmp_path: Path) -> None:
+    import gzip
+
+    file = tmp_path / "t.txt.gz"
+    with gzip.open(file, "wb") as handle:
+        for _ in range(200):
+            handle.write(b"one line of text\n" * (1 << 16))
+    found = run("audit", file, "--encoder", encoder)
+    assert found.code == 2
+    assert "unpacks to more than 200 times its size" in found.err
 
 
 def test_a_model_is_read_from_its_own_folder(

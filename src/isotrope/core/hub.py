@@ -4,6 +4,7 @@ Only what the user named is asked for: within :func:`named_by` names come from a
 be a stranger's, and the network is not used for them.
 """
 
+import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,10 +24,16 @@ _folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
 @contextmanager
 def named_by(folder: Path | None) -> Iterator[None]:
     """Keep to this machine: names are those that a folder gives (None: those of the user)."""
-    token = _folder.set(folder)
+    from huggingface_hub import constants
+
+    token, offline = _folder.set(folder), constants.HF_HUB_OFFLINE
+    # for libraries that ask by themselves
+    own = os.environ.get("HF_HUB_OFFLINE", "").upper() in constants.ENV_VARS_TRUE_VALUES
+    constants.HF_HUB_OFFLINE = own or folder is not None
     try:
         yield
     finally:
+        constants.HF_HUB_OFFLINE = offline
         _folder.reset(token)
 
 

@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from isotrope.core.documents import check_file, place
 from isotrope.core.errors import InputError
@@ -29,6 +29,10 @@ _UNSEEN = (
     + "".join(map(chr, (*range(0x2000, 0x2010), *range(0x202A, 0x202F), *range(0x2060, 0x2070))))
     + "".join(map(chr, range(0xFE00, 0xFE10)))
 )
+
+RATIO = 200
+"""Times its size to which a gzipped file may unpack: text comes to 3 to 50, zeros to 1,000."""
+_SMALL = 1 << 27  # bytes that any may unpack to
 
 MAX_CHARACTERS = 100_000
 """Longest text that is read, in characters; a longer one is a file without line ends."""
@@ -53,6 +57,21 @@ def is_folder(path: Path) -> bool:
         return False
 
 
+class _Unpacked(gzip.GzipFile):
+    """A gzipped file that ends where it unpacks to more than any text does."""
+
+    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
+        """Read into a buffer; return the number of bytes."""
+        count = super().readinto(buffer)
+        packed = cast(BinaryIO, self.fileobj).tell()
+        if self.tell() > RATIO * packed + _SMALL:
+            raise InputError(
+                f"{place(str(self.name))}: unpacks to more than {RATIO} times its size, as no "
+                "text does; unpack it yourself if that is right"
+            )
+        return count
+
+
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading bytes; a name that ends in ``.gz`` is decompressed.
@@ -68,7 +87,7 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
                 yield raw
             else:
                 # a BufferedReader in C over GzipFile: its own readline is Python and slow
-                with gzip.GzipFile(fileobj=raw) as plain:
+                with _Unpacked(fileobj=raw) as plain:
                     yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, plain)))
     except gzip.BadGzipFile as error:
         raise InputError(

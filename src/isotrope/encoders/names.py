@@ -16,7 +16,7 @@ from pathlib import Path
 
 from isotrope.core.documents import brief, check_file, read_json
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.hub import first_line, known_to_hub
+from isotrope.core.hub import first_line, known_to_hub, why_closed
 from isotrope.core.run_folder import RunFolder
 
 __all__ = [
@@ -257,7 +257,8 @@ def _from_hub(name: str) -> Path:
     ]
     if offline or constants.is_offline_mode():
         setting = offline[0] if offline else "HF_HUB_OFFLINE"
-        raise InputError(f"{absent}, and the hub is switched off: {setting} is set{hint}")
+        why = why_closed() or f"the hub is switched off: {setting} is set"
+        raise InputError(f"{absent}, and {why}{hint}")
     known, failure = known_to_hub(names, "model")
     if known is None:
         raise InputError(f"{absent}, and {failure}{hint}")
