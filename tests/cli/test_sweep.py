@@ -303,7 +303,7 @@ def test_without_a_package_nothing_is_written(
         (
             ["train", "t.txt", "--vary", "dev=a.tsv,b.tsv", "--output", "o"],
             "--vary dev changes the data that --dev scores on, and scores on different data cannot "
-            "be ranked: make one sweep for each",
+            "be ranked; make one sweep for each",
         ),
         (
             ["train-images", "digits", "--vary", "holdout=0.1,0.2", "--output", "o"],

@@ -171,7 +171,7 @@ def _evaluated(model: str, settings: EvaluateSettings) -> "Result":
         linear=settings.linear or not settings.knn,
         corpus=settings.corpus,
         mode=settings.mode,
-        only=settings.tasks,
+        only=settings.tasks or None,
         pooling=settings.pooling,
         truncate_dim=settings.truncate_dim,
         device=settings.device,

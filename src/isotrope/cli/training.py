@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from isotrope.cli.arguments import Parser
 from isotrope.cli.command import Command
+from isotrope.core.errors import SettingError
 from isotrope.core.setting_aliases import ACCEPTED
 from isotrope.training.settings import RunSettings, read_yaml
 
@@ -42,7 +43,12 @@ class Training(Command[S]):
         given = self.values(parser, arguments)
         resume, config, show = (given.pop(k) for k in ("resume", "config", "print_config"))
         values = {**from_file(self.settings, config), **given}
-        settings = self.settings.read(values, source=config or "")
+        try:
+            settings = self.settings.read(values, source=config or "")
+        except SettingError as error:
+            if error.setting in given:  # a flag is wrong, not the file
+                error.source = ""
+            raise
         if show:
             print(settings.to_yaml(), end="")
             return 0

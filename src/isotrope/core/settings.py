@@ -175,7 +175,8 @@ class Settings(BaseModel):
         try:
             return cls.model_validate(plain)
         except ValidationError as error:
-            first = error.errors()[0]
+            errors = error.errors()  # a wrong value before one that is missing
+            first = next((e for e in errors if e["type"] != "missing"), errors[0])
             place = ".".join(map(str, first["loc"][:2]))
             prefix, _, key = place.partition("_settings.")
             name = f"{prefix}.{key}" if key else place.partition(".")[0]
