@@ -27,4 +27,4 @@ def test_each_verdict_has_its_change(verdict: str) -> None:
 
 
 def test_the_arguments_it_names_exist() -> None:
-    isotrope.Doctor(module="encoder", path="runs/mine", every=1)
+    isotrope.Doctor(path="runs/mine", every=1)

@@ -3,8 +3,12 @@
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
+from torch import Tensor
 
-__all__ = ["Context", "apply"]
+__all__ = ["MARK", "Context", "apply", "marked"]
+
+MARK = "isotrope"
+"""The key of a node's metadata under which a loss leaves what it was computed from."""
 
 Context: TypeAlias = Any
 """What ``forward`` leaves for ``backward``: torch gives it no type, for it takes any attribute."""
@@ -23,3 +27,12 @@ def apply(
         inputs: the arguments of ``forward`` without its context.
     """
     return cast("Outputs", function.apply(*inputs))
+
+
+def marked(value: Tensor, content: object) -> Tensor:
+    """Leave content at the node of the graph that has computed a value, and return the value."""
+    if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
+        node: Any = value.grad_fn
+        if node is not None:
+            node.metadata[MARK] = content
+    return value

@@ -23,11 +23,13 @@ from isotrope.diagnostics.evidence import RunEvidence, of_rows
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure, measure_unpaired, negative_count
+from isotrope.diagnostics.seen import measure_compared
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import DEAD
+from isotrope.paradigm.compared import SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
-from isotrope.paradigm.score_matrix import of_scores
+from isotrope.paradigm.similarities import Reading
 from isotrope.paradigm.softmax_fit import EQUAL, factor, normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
@@ -137,6 +139,8 @@ class Anatomy:
         self._near: float | None = None  # the temperature that was recognised last
         self._even = False  # whether a batch was seen whose softmax may have any high temperature
         self._looked: int | None = None
+        self._evidence = SoftmaxEvidence()
+        self.reason = ""
 
     def due(self, step: int | None = None) -> bool:
         """Return whether :meth:`observe` will measure ``step``, by default that of the next call.
@@ -204,38 +208,75 @@ class Anatomy:
         row.update(numbers)
         return row
 
-    def observe_scores(
-        self, scores: Tensor, gradient: Tensor, loss: float | None = None, *, step: int
-    ) -> Row:
-        """Measure a batch by its scores, and return its row.
-
-        If the row was measured from embeddings as well, their norm and rank are kept.
+    def see(
+        self,
+        readings: Iterable[Reading],
+        step: int,
+        *,
+        accumulated: int = 1,
+        copies: float = 0.0,
+    ) -> Row | None:
+        """Measure a batch by the pairs that its loss was seen to compare, and return its row.
 
         Args:
-            scores: n x m, row i of anchor i, its positive among them.
-            gradient: n x m, of the loss on them.
-            loss: its value.
+            readings: of its losses, after their backward passes; a cached loss has several.
             step: number of the step.
+            accumulated: number of batches whose gradients the trainer adds up, if it has divided
+                the loss by it.
+            copies: share of the anchors of which it is known that a copy is in the batch.
         """
-        terms = of_scores(scores, gradient)
-        assumed_temperature = 1.0 if terms.temperature is not None else self.temperature or 1.0
-        force = assumed_temperature * terms.dissipation
-        live = terms.weight.sum(dim=1) > 0
-        self.kind = "other" if terms.temperature is None else "softmax"
-        if not bool(live.any()):
-            self.kind = "nothing"
-        numbers: Row = {
-            "dissipation": float(force.mean()),
-            "dead": float((force < DEAD).double().mean()),
-            "hardest_share": terms.hardest,
-            "ratio": float((1 / terms.weight[live].sum(dim=1)).mean()) if live.any() else None,
-            "misfit": terms.misfit,
-            "negatives": float(scores.shape[1] - 1),
-            "temperature": terms.temperature,
-        }
+        every = list(readings)
+        for reading in every:
+            reading.end()
+            if reading.error is not None:
+                raise reading.error
+        some = [r for r in every if r.compared or r.known]
+        if not every:
+            return None
+        factor = 1 / accumulated if any(accumulated in r.divisors for r in some or every) else 1.0
+        loss = sum(r.loss for r in some) if some else every[-1].loss
         row, self._looked = self._row(step), step
-        row.update(numbers if loss is None else {**numbers, "loss": loss})
+        row["loss"] = loss / factor
+        self.reason = every[-1].reason
+        if not some:
+            self.kind = "unseen"
+            return row
+        row["misfit"] = 1 - min(1.0 if r.explained is None else r.explained for r in some)
+        known = [one for r in some for one in r.known]
+        if known:
+            objective, views = known[0]
+            self.objective = self.objective or objective
+            self.kind = "known"
+            row.update(self._of_known(objective, views))
+        else:
+            tables = joined([t for r in some for t in r.compared])
+            seen = measure_compared(
+                tables,
+                earlier=self._evidence,
+                temperature=self.temperature,
+                factor=factor,
+            )
+            self.kind = seen.kind
+            self._evidence = self._evidence * 0.9 + seen.evidence
+            row.update({k: v for k, v in seen.numbers.items() if v is not None})
+        # of other losses it is not known that each row pushes all others
+        of_all = self.kind in ("softmax", "known")
+        if of_all and copies and row["false_negatives"] is not None:
+            row["false_negatives"] = max(row["false_negatives"], copies)
         return row
+
+    def _of_known(self, objective: Objective, views: Views) -> Row:
+        """Return the measurements of an objective of this library."""
+        views = views.detached()
+        if not all(
+            bool(x.isfinite().all())
+            for x in (views.anchors, views.positives, views.negatives)
+            if x is not None
+        ):
+            self.kind = "broken"
+            return {}
+        with torch.autocast(views.anchors.device.type, enabled=False):
+            return dict(measure(objective, views))
 
     def _gives_components(self, views: Views) -> bool:
         """Return whether the objective gives the components: it may need more rows than these."""

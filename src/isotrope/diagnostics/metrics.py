@@ -349,7 +349,7 @@ METRICS = (
     Metric(
         "misfit",
         "Misfit",
-        "share of the gradient that GD, W and R leave out; above 0.05 they are not shown",
+        "share of the gradient at the embeddings that the pairs which the loss compares leave out",
         logs=("doctor",),
     ),
     Metric(

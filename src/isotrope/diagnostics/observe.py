@@ -26,6 +26,7 @@ __all__ = [
     "above_bound",
     "loss_column",
     "measure",
+    "measure_pairs",
     "measure_unpaired",
     "negative_count",
 ]
@@ -73,7 +74,8 @@ def measure(
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(views.anchors))
-    numbers["effective_rank"] = _effective_rank(views.anchors)
+    if len(views.anchors) > 1:
+        numbers["effective_rank"] = _effective_rank(views.anchors)
     if objective is not None and not objective.has_terms:
         numbers["embedding_gradient"] = _embedding_gradient(objective, views)
     if objective is not None and objective.space == "logits":
@@ -87,12 +89,28 @@ def measure(
         pairs = choose_pairs(first.unit())
     if terms is not None:
         numbers |= _components(terms, pairs, first.anchors)
-    # a loss of pairs alone weighs nothing
-    if terms is None or bool(terms.weight.any()):
-        numbers["negatives"] = _mean_count(pairs, "cross" if terms is None else terms.against)
-    else:
-        numbers["negatives"] = 0.0
+    numbers["negatives"] = _weighed(terms, pairs)
     return numbers | _spread(views) | _angles(pairs)
+
+
+@torch.no_grad()
+def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
+    """Return the measurements of :func:`measure` for pairs whose components are known.
+
+    Args:
+        pairs: of unit rows.
+        terms: the components.
+        raw: n x d, the anchors before they were normalised.
+    """
+    numbers = _components(terms, pairs, raw)
+    return numbers | {"negatives": _weighed(terms, pairs)} | _spread(pairs.views) | _angles(pairs)
+
+
+def _weighed(terms: Terms | None, pairs: Pairs) -> float:
+    """Return the mean number of negatives; a loss of pairs alone weighs nothing."""
+    if terms is not None and not bool(terms.weight.any()):
+        return 0.0
+    return _mean_count(pairs, "cross" if terms is None else terms.against)
 
 
 @torch.no_grad()
@@ -106,9 +124,11 @@ def measure_unpaired(embeddings: Tensor, *, cosines: bool = True) -> dict[str, f
     """
     raw = _wide(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
-    numbers["norm"], numbers["effective_rank"] = float(mean_norm(raw)), _effective_rank(raw)
-    if cosines:
-        numbers["uniformity"] = float(uniformity(raw)) if len(raw) > 1 else None
+    numbers["norm"] = float(mean_norm(raw))
+    if len(raw) > 1:
+        numbers["effective_rank"] = _effective_rank(raw)
+    if cosines and len(raw) > 1:
+        numbers["uniformity"] = float(uniformity(raw))
         numbers["std"] = float(dimension_std(raw))
     return numbers
 
@@ -176,12 +196,13 @@ def _embedding_gradient(objective: Objective, views: Views) -> float:
 def _spread(views: Views) -> dict[str, float | None]:
     """Return the measures of the embeddings that need no negatives."""
     anchors, positives = views.anchors, views.own
+    several = len(anchors) > 1  # one row has no spread
     return {
         "alignment": float(alignment(anchors, positives)),
-        "uniformity": float(uniformity(anchors)) if len(anchors) > 1 else None,
+        "uniformity": float(uniformity(anchors)) if several else None,
         "opposite_halves": float(opposite_halves(anchors, positives)),
         "far_opposite": float(opposite_halves(anchors, positives, 7 * math.pi / 8)),
-        "std": float(dimension_std(anchors)),
+        "std": float(dimension_std(anchors)) if several else None,
     }
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import marked
 from isotrope.core.errors import InputError, NoPerAnchor, NoTerms, WrongCoupling, nearest
 from isotrope.core.hyper import check
 from isotrope.core.terms import Terms
@@ -271,6 +272,9 @@ class Objective:
         if torch.is_autocast_enabled(views.anchors.device.type):
             with _as_given(views):
                 return self.loss(views, backend=backend)
+        return marked(self._loss(views, backend), (self, views))
+
+    def _loss(self, views: Views, backend: str) -> Tensor:
         if backend == "auto" and not self.pairwise and self.holds == "nothing":
             backend = "eager"  # no row is compared with another: no matrix is formed
         elif backend == "auto" and self.space == "sphere" and small_batch.takes(views):

@@ -9,6 +9,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import marked
 from isotrope.core.distributed import GlobalBatch, all_reduce_sum, world_size
 from isotrope.core.errors import WrongCoupling
 from isotrope.core.rounding import same
@@ -74,7 +75,8 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     _check_separable(objective, batch.views)
     share = of_rows(objective, batch.views, batch.rows, backend=backend)
     scaled = processes * share
-    return all_reduce_sum(share) + (scaled - scaled.detach())
+    total = all_reduce_sum(share) + (scaled - scaled.detach())
+    return marked(total, (objective, batch.views))
 
 
 def _check_separable(objective: Objective, views: Views) -> None:

@@ -19,9 +19,8 @@ from sentence_transformers.sentence_transformer.evaluation import EmbeddingSimil
 from transformers import TrainerCallback
 
 from isotrope import Doctor
-from isotrope.adapters.doctor.hugging_face import _margin
+from isotrope.adapters.doctor.hugging_face import _margin, _repeated, _tokens
 from isotrope.adapters.doctor.model_card import add_to_card
-from isotrope.adapters.doctor.watch import _repeated
 from isotrope.adapters.sentence_transformers import ObjectiveLoss
 from isotrope.cli import diagnose, report
 from isotrope.diagnostics.anatomy import Anatomy
@@ -269,7 +268,7 @@ def test_what_goes_wrong_while_looking_never_reaches_the_training(
 
     theirs = trainer(tiny, losses.MultipleNegativesRankingLoss(tiny), columns("a", "p"), tmp_path)
     doctor = watching(theirs, path=tmp_path / "rows", every=1)
-    monkeypatch.setattr(Anatomy, "observe", broken)
+    monkeypatch.setattr(Anatomy, "see", broken)
     monkeypatch.setattr(Anatomy, "save", broken)
     theirs.train()
     assert theirs.state.global_step == 4
@@ -342,17 +341,19 @@ def test_a_resumed_training_goes_on_with_its_rows(
     assert [row["loss"] for row in doctor.rows[:2]] == [row["loss"] for row in first[:2]]
 
 
-def test_a_single_column_shows_how_embeddings_lie(
+def test_triplets_within_one_column_are_seen_as_they_are_made(
     tiny: SentenceTransformer, tmp_path: Path
 ) -> None:
     single = columns("a").add_column("label", [i % 4 for i in range(32)])
-    theirs = trainer(tiny, losses.BatchHardTripletLoss(tiny), single, tmp_path)
+    loss = losses.BatchHardTripletLoss(tiny)
+    theirs = trainer(tiny, loss, single, tmp_path, per_device_train_batch_size=16)
     said: list[str] = []
     doctor = watching(theirs, say=said.append)
     theirs.train()
-    assert all(row["norm"] is not None for row in doctor.rows)
-    assert all(row["positive_mean"] is None for row in doctor.rows)
-    assert "BatchHardTripletLoss is not recognised: it embeds one column" in said[0]
+    assert "BatchHardTripletLoss is pushes and a pull within the batch" in said[0]
+    for row in doctor.rows:
+        assert row["norm"] is not None is not row["positive_mean"]
+        assert row["misfit"] == 0
 
 
 def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
@@ -635,9 +636,9 @@ def test_a_text_that_comes_twice_is_seen_by_its_tokens(
     assert doctor.rows[0]["false_negatives"] != 1
     tokens = torch.tensor([[1, 2], [1, 2], [3, 4], [5, 6]])
     others = torch.tensor([[7], [8], [9], [9]])
-    assert _repeated([{"input_ids": tokens}, {"input_ids": tokens[2:]}]) == 0.5
-    assert _repeated([{"input_ids": tokens}, {"input_ids": others}]) == 1
-    assert _repeated([{"pixels": tokens}, "texts"]) == 0
+    assert _repeated(_tokens([{"input_ids": tokens}, {"input_ids": tokens[2:]}])) == 0.5
+    assert _repeated(_tokens({"a_input_ids": tokens, "p": {"input_ids": others}})) == 1
+    assert _repeated(_tokens([{"pixels": tokens}, "texts"])) == 0
 
 
 def test_the_margin_of_a_triplet_loss_is_read_with_its_largest_distance(

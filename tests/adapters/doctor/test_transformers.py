@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from transformers import Trainer, TrainingArguments
 
 from isotrope import Doctor
+from isotrope.paradigm import similarities
 
 N, WIDTH = 8, 24
 
@@ -80,11 +81,11 @@ def trained(folder: Path, doctor: Doctor | None, *, passages: int = 3, **setting
 
 @pytest.mark.parametrize("passages", [1, 3])
 @pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 2}], ids=str)
-def test_a_named_module_shows_the_loss(
+def test_the_pairs_of_the_loss_are_seen_wherever_it_is_computed(
     tmp_path: Path, passages: int, settings: dict[str, Any]
 ) -> None:
     said: list[str] = []
-    doctor = Doctor(every=1, module="encoder", say=said.append)
+    doctor = Doctor(every=1, say=said.append)
     weights = trained(tmp_path, doctor, passages=passages, **settings)
     assert torch.equal(weights, trained(tmp_path, None, passages=passages, **settings))
     assert not doctor.off
@@ -99,18 +100,38 @@ def test_a_named_module_shows_the_loss(
     assert (tmp_path / "isotrope" / "diagnosis.json").is_file()
 
 
-def test_a_model_whose_output_is_no_embedding_asks_for_its_module(tmp_path: Path) -> None:
-    said: list[str] = []
-    trained(tmp_path, Doctor(every=1, say=said.append))
-    assert 'name the module that makes them: Doctor(module="...")' in said[0]
+def test_a_step_that_raises_leaves_nothing_behind(tmp_path: Path) -> None:
+    before = torch.autograd.backward
+
+    class Broken(Retriever):
+        def forward(self, query: Tensor, passages: Tensor) -> dict[str, Tensor]:
+            super().forward(query, passages)
+            raise ArithmeticError("of their own")
+
+    theirs = Trainer(
+        model=Broken(),
+        args=TrainingArguments(str(tmp_path), use_cpu=True, report_to="none", max_steps=1),
+        train_dataset=Rows(1),
+    )
+    theirs.add_callback(Doctor(say=None))  # type: ignore[arg-type]
+    with pytest.raises(ArithmeticError, match="of their own"):
+        theirs.train()
+    assert torch.autograd.backward is before
 
 
-def test_a_module_that_is_not_there_is_said_once_and_trained_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+def test_a_reading_that_fails_is_said_once_and_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    doctor = Doctor(module="encode", say=None)
-    with caplog.at_level(logging.WARNING, logger="isotrope"):
-        trained(tmp_path, doctor)
-    assert doctor.off
-    (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
-    assert "encode" in said
+    def broken(*_: object) -> None:
+        raise RuntimeError("no such node")
+
+    for name in ("_keep", "_read", "_listen"):
+        caplog.clear()
+        with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, logger="isotrope"):
+            patch.setattr(similarities.Reading, name, broken)
+            doctor = Doctor(every=1, say=None)
+            weights = trained(tmp_path, doctor)
+        assert doctor.off
+        (said,) = [r.getMessage() for r in caplog.records if r.name == "isotrope"]
+        assert "no such node" in said
+        assert torch.equal(weights, trained(tmp_path, None))

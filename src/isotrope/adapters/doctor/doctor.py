@@ -18,10 +18,12 @@ from torch import Tensor
 from isotrope.adapters.doctor.hugging_face import HuggingFaceEvents
 from isotrope.adapters.doctor.lightning import LightningEvents
 from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
+from isotrope.core.errors import InputError
 from isotrope.diagnostics.anatomy import Anatomy, Row
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.diagnostics.recording import save
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.similarities import Reading
 
 __all__ = ["Doctor"]
 
@@ -52,8 +54,12 @@ class Doctor:
     Give it to a trainer of sentence-transformers, to transformers' ``Trainer`` or to Lightning::
 
         SentenceTransformerTrainer(..., callbacks=[isotrope.Doctor()])
-        transformers.Trainer(..., callbacks=[isotrope.Doctor(module="encoder")])
-        lightning.Trainer(callbacks=[isotrope.Doctor()])  # training_step returns the embeddings
+        transformers.Trainer(..., callbacks=[isotrope.Doctor()])
+        lightning.Trainer(callbacks=[isotrope.Doctor()])
+
+    It looks at the pairs that the loss compares, which the backward pass of the loss shows: no
+    model, loss or batch has to have any form. If the loss compares no pairs, or they explain less
+    than 98% of the gradient at the embeddings, the verdict is ``not-examined``.
 
     It prints one line at the first measured step, one line when its verdict changes, and the
     verdict at the end. The numbers go to the trainer's own loggers as ``isotrope/...``, and into
@@ -65,9 +71,9 @@ class Doctor:
 
         doctor = isotrope.Doctor()
         for batch in loader:
-            anchors, positives = encoder(batch.a), encoder(batch.b)
-            loss = my_loss(anchors, positives)
-            doctor.observe(anchors, positives, loss)
+            loss = my_loss(encoder(batch.a), encoder(batch.b))
+            doctor.observe(loss)
+            loss.backward()
             ...
         doctor.save("runs/mine")
         print(doctor.diagnose(batch_size=64))
@@ -75,8 +81,6 @@ class Doctor:
     Args:
         every: steps between two measured steps; step 0 is measured.
         path: folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
-        module: name of the module that makes the embeddings, one vector an input, as
-            ``named_modules()`` of the model has it; by default the model itself.
         objective: the loss, if it is an objective of isotrope, or its name, for its default
             settings; that of an ``ObjectiveLoss`` is found automatically.
         against: the views that hold the negatives of another loss: the other view, or both; None
@@ -107,7 +111,6 @@ class Doctor:
         *,
         every: int = 10,
         path: str | Path | None = None,
-        module: str | None = None,
         objective: Objective | str | None = None,
         against: Literal["cross", "both"] | None = None,
         reduction: Literal["mean", "sum"] = "mean",
@@ -123,7 +126,7 @@ class Doctor:
             temperature=temperature,
         )
         self.path = self._own_path = None if path is None else Path(path)
-        self.module, self.dev, self.say = module, dev, say
+        self.dev, self.say = dev, say
         self.losses: dict[str, dict[str, Any]] = {}
         self.off = False
         self._verdict: tuple[str, ...] = (HEALTHY,)
@@ -170,7 +173,7 @@ class Doctor:
     def observe(
         self,
         anchors: Tensor,
-        positives: Tensor | None,
+        positives: Tensor | None = None,
         loss: Tensor | None = None,
         *,
         negatives: Tensor | None = None,
@@ -181,11 +184,12 @@ class Doctor:
     ) -> Row | None:
         """Measure a batch of a custom loop, if its step is due, and return the new row.
 
-        Call it between the loss and its ``backward()``, with the very tensors that the loss was
-        computed from, before they are normalised.
+        Call it between the loss and its ``backward()``. With the loss alone, ``observe(loss)``, the
+        row is measured in the backward pass, and None is returned. With embeddings give the very
+        tensors that the loss was computed from, before they are normalised.
 
         Args:
-            anchors: n x d embeddings.
+            anchors: n x d embeddings, or the loss alone.
             positives: n x d, row i the positive of anchor i; None where there are none.
             loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d further negatives of all anchors.
@@ -200,6 +204,9 @@ class Doctor:
             ValueError: shapes that do not fit, a loss that is not a scalar, or one that does not
                 depend on the anchors.
         """
+        if isinstance(anchors, Tensor) and anchors.numel() == 1 and positives is None is loss:
+            self.quietly(self._listen)(anchors, step)
+            return None
         row = self.anatomy.observe(
             anchors,
             positives,
@@ -213,6 +220,20 @@ class Doctor:
         if row is not None:
             self.noted("the loss", row)
         return row
+
+    def _listen(self, loss: Tensor, step: int | None) -> None:
+        """Measure a batch at the end of the backward pass of its loss."""
+        at = self.anatomy.calls if step is None else step
+        due = self.anatomy.due(at)
+        self.anatomy.calls += 1
+        if not due:
+            return
+        if loss.grad_fn is None:
+            raise InputError("the loss has no graph: observe it before loss.backward()")
+        Reading(loss, self.quietly(functools.partial(self._seen, at)))
+
+    def _seen(self, step: int, reading: Reading) -> None:
+        self.noted("the loss", self.anatomy.see([reading], step))
 
     def keep_in(self, folder: Path | None) -> None:
         """Save into this folder of the trainer, unless the doctor has its own ``path``."""
@@ -233,11 +254,12 @@ class Doctor:
         """
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
-        kind = "vectorless" if row is None else self.anatomy.kind
+        kind = self.anatomy.kind
         if first or kind not in ("nothing", "broken"):
             entry["family"] = kind
             for column in ("temperature", "misfit", "negatives"):
                 entry[column] = None if row is None else row[column]
+            entry["reason"] = self.anatomy.reason or None
             if kind == "known" and self.anatomy.objective is not None:
                 entry["family"] = self.anatomy.objective.name
         if first:

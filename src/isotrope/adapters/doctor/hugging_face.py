@@ -1,23 +1,25 @@
 """Handles the events of the trainers of transformers and sentence-transformers for the doctor.
 
 Such a trainer does not pass itself to its callbacks, but it is on the call stack when it tells them
-that training begins. It provides the loss and the list of callbacks: the doctor moves to the front,
-so that the numbers it adds to a log are present when loggers write it.
+that training begins. During ``training_step`` the doctor receives each loss whose backward pass
+begins. In the trainer's list of callbacks it moves to the front, so that the numbers it adds to a
+log are present when loggers write it.
 """
 
 import contextlib
+import functools
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from isotrope.adapters.doctor.backward import losses_of_backward
 from isotrope.adapters.doctor.model_card import add_to_card
-from isotrope.adapters.doctor.watch import Watch
 from isotrope.core.run_folder import RECORDING
-from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.similarities import Reading
 
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
@@ -34,7 +36,10 @@ class HuggingFaceEvents:
         self.doctor = doctor
         anatomy = doctor.anatomy
         self._given = anatomy.objective, anatomy.temperature, dict(anatomy.settings)
-        self._watch: Watch | None = None
+        self._trainer: Any = None
+        self._readings: list[Reading] = []
+        self._tokens: list[Tensor] = []
+        self._name, self._accumulated = "the loss", 1
         self._model: Any = None
         self._optimizer: Any = None
         self._state: Any = None
@@ -58,6 +63,7 @@ class HuggingFaceEvents:
             )
             return
         self._state, self._optimizer = state, details.get("optimizer")
+        self._accumulated = args.gradient_accumulation_steps
         self._writes = state.is_world_process_zero
         if not self._writes:
             doctor.say = doctor.path = None
@@ -74,21 +80,34 @@ class HuggingFaceEvents:
             ]
             trainer.callback_handler.callbacks = [doctor, *others]
             model = trainer.model  # without what DistributedDataParallel puts around it
+            self._watch(trainer)
         self._model = model
+        self._name = type(losses[0] if losses else model).__name__
         if state.global_step == 0:
             doctor.forget()
         elif doctor.path is not None:
             doctor.anatomy.resume(doctor.path, state.global_step)
-        self._watch = Watch(
-            model if doctor.module is None else model.get_submodule(doctor.module),
-            losses=losses,
-            model=model,
-            batch_size=args.per_device_train_batch_size,
-            accumulated=args.gradient_accumulation_steps,
-            due=lambda: doctor.anatomy.due(state.global_step),
-            quietly=doctor.quietly,
-            compiled=args.torch_compile,
-        )
+
+    def _watch(self, trainer: Any) -> None:
+        """Wrap the trainer's ``training_step``, to receive its losses where the step is due."""
+        original, self._trainer = trainer.training_step, trainer
+
+        @functools.wraps(original)
+        def training_step(*arguments: Any, **named: Any) -> Any:
+            if self.doctor.off or not self.doctor.anatomy.due(self._state.global_step):
+                return original(*arguments, **named)
+            self._readings, self._tokens = [], []
+            self.doctor.quietly(self._note_tokens)((arguments, named))
+            with losses_of_backward(self.doctor.quietly(self._received)):
+                return original(*arguments, **named)
+
+        trainer.training_step = training_step
+
+    def _note_tokens(self, inputs: object) -> None:
+        self._tokens = _tokens(inputs)
+
+    def _received(self, loss: Tensor) -> None:
+        self._readings.append(Reading(loss))
 
     def _learn(self, args: Any, losses: list[nn.Module]) -> None:
         """Take from arguments and losses what the diagnosis uses and the doctor was not given."""
@@ -101,14 +120,14 @@ class HuggingFaceEvents:
         }
         if len(losses) == 1:
             anatomy.settings |= _margin(losses[0])
-        anatomy.objective = _objective(losses) if objective is None else objective
+        anatomy.objective = objective
         anatomy.temperature = _temperature(losses) if temperature is None else temperature
 
     def close(self) -> None:
-        """Remove the hooks."""
-        if self._watch is not None:
-            self._watch.close()
-        self._watch = None
+        """Restore the trainer's ``training_step``."""
+        if self._trainer is not None:
+            vars(self._trainer).pop("training_step", None)
+        self._trainer, self._readings = None, []
 
     def on_substep_end(self, *_: object) -> None:
         """Measure one of several batches whose gradients are accumulated."""
@@ -119,16 +138,17 @@ class HuggingFaceEvents:
         self._measure()
 
     def _measure(self) -> None:
-        if self._watch is None:
-            return
+        readings, self._readings = self._readings, []
         step = self._state.global_step
-        measured = self._watch.measure(self.doctor.anatomy, step)
-        if measured is None:
+        row = self.doctor.anatomy.see(
+            readings, step, accumulated=self._accumulated, copies=_repeated(self._tokens)
+        )
+        if row is None:
             return
         if self._optimizer is not None:
             rate = float(self._optimizer.param_groups[0]["lr"])
             self.doctor.anatomy.note(step, learning_rate=rate)
-        self.doctor.noted(measured.name, measured.row)
+        self.doctor.noted(self._name, row)
 
     def on_log(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
         """Add our numbers to the trainer's; note the norm of the step's gradient."""
@@ -187,14 +207,6 @@ def _losses(trainer: Any) -> list[nn.Module]:
     return [loss for loss in candidates if isinstance(loss, nn.Module)]
 
 
-def _objective(losses: list[nn.Module]) -> Objective | None:
-    """Return the objective of isotrope in the only loss; None if there is none."""
-    if len(losses) != 1:
-        return None
-    candidates = (getattr(module, "objective", None) for module in losses[0].modules())
-    return next((objective for objective in candidates if isinstance(objective, Objective)), None)
-
-
 def _margin(loss: nn.Module) -> dict[str, float]:
     """Return the margin of a triplet loss, and the largest distance of unit vectors."""
     margin = getattr(loss, "triplet_margin", None)
@@ -217,3 +229,32 @@ def _temperature(losses: list[nn.Module]) -> float | None:
             temperature if isinstance(temperature, (int, float)) and temperature > 0 else None
         )
     return temperatures.pop() if len(temperatures) == 1 else None
+
+
+def _tokens(inputs: object) -> list[Tensor]:
+    """Return the token ids in the inputs of a step, wherever they are, in their order."""
+    if isinstance(inputs, Mapping):
+        found = []
+        for name, value in inputs.items():
+            if str(name).endswith("input_ids") and isinstance(value, Tensor) and value.ndim == 2:
+                found.append(value)
+            else:
+                found += _tokens(value)
+        return found
+    if isinstance(inputs, (list, tuple)):
+        return [tokens for value in inputs for tokens in _tokens(value)]
+    return []
+
+
+def _repeated(columns: list[Tensor]) -> float:
+    """Return the share of the rows whose anchor or positive is the very text of another row.
+
+    Of two columns of one length, as others may hold negatives, which several rows may share.
+    """
+    repeated = None
+    for tokens in columns[:2]:
+        _, text, count = tokens.cpu().unique(dim=0, return_inverse=True, return_counts=True)
+        again = count[text] > 1
+        if repeated is None or len(again) == len(repeated):
+            repeated = again if repeated is None else repeated | again
+    return 0.0 if repeated is None else float(repeated.double().mean())

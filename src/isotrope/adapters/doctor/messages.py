@@ -10,24 +10,18 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 __all__ = ["at_the_end", "changed", "first_look", "on_the_card"]
 
-_LYING = "how embeddings lie is shown, GD, W and R are not"
-
 _KINDS = {
     "softmax": "a softmax over the batch",
     "other": "pushes and a pull within the batch, but no softmax of one temperature",
     "pairs": "a loss of pairs: an anchor is compared with nothing but its own pair, so that there "
-    f"are no in-batch negatives; {_LYING}",
-    "scores": f"a fit of similarities to labels, not pushes and a pull; {_LYING}",
-    "unknown": f"not recognised: its gradient is not one of pushes and a pull; {_LYING}",
+    "are no in-batch negatives",
     "nothing": "not recognised yet: its gradient is zero",
-    "lengths": "no loss of cosines (its gradient changes the embeddings' lengths): norm and rank "
-    "are shown, angles, GD, W and R are not",
-    "single": f"not recognised: it embeds one column, or its columns not each once; {_LYING}",
-    "unseen": f"not recognised: no gradient of it reaches the embeddings; {_LYING}",
-    "broken": "not recognised: its embeddings are not finite",
-    "vectorless": "not recognised: there are no embeddings of one vector a text to see, only the "
-    "loss is noted; where a part of the model has them, name the module that makes them: "
-    'Doctor(module="...")',
+    "unseen": "not examined",
+    "broken": "not examined: its embeddings are not finite",
+    "scores": "a fit of similarities to labels, not pushes and a pull",
+    "unknown": "not recognised: its gradient is not one of pushes and a pull",
+    "lengths": "no loss of cosines (its gradient changes the embeddings' lengths)",
+    "single": "not recognised: it was observed without positives",
 }
 
 
@@ -45,6 +39,8 @@ def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
     else:
         what = _KINDS[kind]
     parts = [f"{name} is {what}"]
+    if kind == "unseen" and anatomy.reason:
+        parts[0] += f": {anatomy.reason}"
     if row is None:
         return parts[0]
     tau, count, share = row["temperature"], row["negatives"], row["hardest_share"]

@@ -283,13 +283,12 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         if not with_backward:
             return loss
         pieces = [piece for rep in reps for piece in rep]
-        # a column that is held constant has the gradient 0, as hard negatives of surrogates have
-        gradients = torch.autograd.grad(
-            loss, [*pieces, *self._learnt], allow_unused=True, materialize_grads=True
-        )
-        for piece, gradient in zip(pieces, gradients, strict=False):
-            piece.grad = gradient
-        self._of_learnt = gradients[len(pieces) :]
+        if self._learnt:
+            self._of_learnt = torch.autograd.grad(loss, self._learnt, retain_graph=True)
+        torch.autograd.backward(loss, inputs=pieces)
+        for piece in pieces:
+            if piece.grad is None:  # a column that is held constant, as hard negatives may be
+                piece.grad = torch.zeros_like(piece)
         return loss.detach()
 
     def get_config_dict(self) -> dict[str, Any]:

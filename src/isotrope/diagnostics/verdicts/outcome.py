@@ -23,6 +23,7 @@ __all__ = [
     "LOSING_PULL",
     "NOTHING_LEFT_TO_LEARN",
     "NOT_ENOUGH_SEEN",
+    "NOT_EXAMINED",
     "OVERFITTING",
     "SPREADING",
 ]
@@ -386,6 +387,58 @@ SPREADING = Verdict(
     when=_spreading,
     only_if_healthy=True,
     is_fault=False,
+)
+
+
+_UNREAD = {"unseen", "broken", "single", "lengths", "unknown"}
+"""Kinds of losses whose pairs, or whose effect on them, are not known."""
+
+
+def _not_examined(case: RunEvidence) -> Found | None:
+    if case.objective is not None or not case.losses:
+        return None
+    if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
+        reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
+        detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "No pair was seen. "
+        return Found((Evidence("logged_steps", len(case.rows)),), detail + _JUDGED_BY)
+    share = case.end("misfit")
+    if share is None or not crosses("left_out", share):
+        return None
+    detail = "Other terms of the loss act on the embeddings beside the pairs that it compares. "
+    return Found((compared("left_out", share),), detail + _JUDGED_BY)
+
+
+_JUDGED_BY = (
+    "A training is judged by the pairs that its loss pulls together and pushes apart: whether this "
+    "one is healthy is not known."
+)
+_OF_A_TERM = (
+    "doctor.observe(term) on the term of the loss that compares pairs, before its backward()"
+)
+
+NOT_EXAMINED = Verdict(
+    "not-examined",
+    "nothing is known: the pairs that the loss compares were not seen",
+    "The doctor judges a training by the pairs of embeddings that its loss compares. It has seen "
+    "none, or other terms of the loss act on the embeddings as well, so that it cannot say whether "
+    "the training is healthy.",
+    "The loss compares no pairs that can be read, or other terms act on the embeddings too.",
+    _JUDGED_BY,
+    (
+        Threshold(
+            "left_out",
+            "gradient at the embeddings that the compared pairs leave out",
+            "for a training outside isotrope: share of the gradient at the embeddings that comes "
+            "from something else",
+            "0 of a loss that compares pairs alone; backward passes in bfloat16 round by up to "
+            "0.005",
+            above=0.02,
+            unit="of the gradient",
+        ),
+    ),
+    Change(_OF_A_TERM, _OF_A_TERM),
+    when=_not_examined,
+    only_if_healthy=True,
 )
 
 

@@ -1,0 +1,234 @@
+"""Measures a batch by the pairs that its loss was seen to compare."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isotrope.core.terms import Against, Terms
+from isotrope.core.views import Views
+from isotrope.diagnostics.observe import measure_pairs, measure_unpaired
+from isotrope.kernels.eager import EagerPairs
+from isotrope.measures.norms import mean_norm
+from isotrope.paradigm.anatomy import summary
+from isotrope.paradigm.compared import Compared, SoftmaxEvidence, stacked
+
+__all__ = ["SeenBatch", "measure_compared"]
+
+_ENOUGH = 24  # pairs, of which one batch shows the temperature by itself
+_EQUAL = 0.05  # by which the dissipation of a softmax may differ from that of InfoNCE
+_ONE = 0.02  # a factor of the loss that is nearer to 1 is taken for 1
+_LEAST_PAIRS = 8  # on either side, of which a gap between pulled and pushed pairs is measured
+
+
+@dataclass(frozen=True)
+class SeenBatch:
+    """What the compared pairs of a batch show.
+
+    Attributes:
+        kind: ``softmax``, ``other``, ``pairs`` or ``nothing`` (no gradient).
+        numbers: the measurements, by column of metrics.csv.
+        evidence: of its temperature.
+    """
+
+    kind: str
+    numbers: dict[str, float | None]
+    evidence: SoftmaxEvidence
+
+
+class _ComparedPairs(EagerPairs):
+    """The similarities and negatives of a table, where an objective would ask for them."""
+
+    def __init__(self, table: Compared, own: Tensor) -> None:
+        unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
+        super().__init__(Views(unit[0], unit[1][own]))
+        self._candidates, self._scores = unit[1], None if table.vectors else table.scores
+        pulled = table.pulled.scatter(1, own[:, None], True)
+        self._pushed = table.mask & ~pulled
+
+    def _similarity(self, against: Against) -> Tensor:
+        return self._scores if self._scores is not None else self.views.anchors @ self._candidates.T
+
+    def _negative(self, against: Against) -> Tensor:
+        return self._pushed
+
+    def _columns(self, against: Against) -> Tensor:
+        return self._candidates
+
+
+@torch.no_grad()
+def measure_compared(
+    tables: list[Compared],
+    *,
+    earlier: SoftmaxEvidence,
+    temperature: float | None = None,
+    factor: float = 1.0,
+) -> SeenBatch:
+    """Return the measurements of a batch; see :func:`isotrope.diagnostics.observe.measure`.
+
+    Args:
+        tables: what the loss compared.
+        earlier: of the temperature, from batches before this one.
+        temperature: of the loss, if it states one.
+        factor: by which its gradient is multiplied, as that of accumulated batches is.
+    """
+    table = stacked(tables)
+    evidence = SoftmaxEvidence.of(table)
+    enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
+    tau = enough.temperature
+    numbers = _geometry(tables)
+    gradient = table.gradient * (table.rows / factor)
+    pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
+    push = torch.where(table.pushed, gradient, 0)
+    live = (pull > 0) | push.any(dim=1)
+    numbers |= _reached(table, gradient)
+    if not bool(live.any()):
+        kind = "pairs" if table.single and len(table.gradient) > 1 else "nothing"
+    elif table.single or not bool(push.any()):
+        kind = "pairs"
+    else:
+        kind = "softmax" if tau is not None and table.balanced else "other"
+    if kind == "pairs":
+        return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
+    own = torch.where(
+        pull > 0,
+        torch.where(table.pulled, gradient, torch.inf).argmin(dim=1),
+        table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
+    )
+    if table.blocks and not _of_one_column(table, own, pull > 0):
+        # who is pulled changes from row to row, as by labels or a teacher
+        return SeenBatch("scores", numbers, evidence)
+    pairs = _ComparedPairs(table, own)
+    unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
+    force = unit * push.sum(dim=1)
+    if kind == "softmax" and tau is not None:
+        force = _of_infonce(table, own, pairs.negative(), tau, force)
+    some = push.sum(dim=1) > 0
+    # W of InfoNCE sums to 1 / temperature
+    weight = push / (unit * push.sum(dim=1, keepdim=True)).where(some[:, None], 1.0)
+    pulled = (pull / (unit * push.sum(dim=1)).where(some, 1.0)).where(some, 0.0)
+    terms = Terms(force, weight, pulled, scale=1 / table.rows)
+    if table.vectors:
+        measured = measure_pairs(pairs, terms, table.anchors)
+        numbers = {**measured, **{k: v for k, v in numbers.items() if v is not None}}
+        numbers |= _of_labels(table, own, pull > 0, some)
+    else:
+        numbers |= summary(terms, pairs)
+    active = some & (force >= _ONE / 2)
+    numbers["ratio"] = (
+        float((pull / push.sum(dim=1))[active].mean()) if bool(active.any()) else None
+    )
+    numbers["negatives"] = float(pairs.negative().sum(dim=1).double().mean())
+    numbers["temperature"] = tau
+    return SeenBatch(kind, numbers, evidence)
+
+
+def _of_labels(
+    table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor
+) -> dict[str, float | None]:
+    """Return what replaces the measurements of positives where an anchor has not one of its own.
+
+    Rows of one label are pulled together: each to several, whose angles count alike, or to one that
+    the loss has chosen, whose angle says nothing of the others. Neither are copies pushed apart.
+    """
+    several = bool((table.pulled.sum(dim=1) > 1).any())
+    chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
+    numbers: dict[str, float | None] = {}
+    if several:
+        unit = F.normalize(table.anchors, dim=1) @ F.normalize(table.columns, dim=1).T
+        angles = unit.clamp(-1, 1).arccos()[table.pulled]
+        numbers["positive_mean"] = float(angles.mean())
+        numbers["positive_std"] = float(angles.std(correction=0))
+    if chosen:
+        numbers |= {"positive_mean": None, "positive_std": None, "alignment": None}
+    if several or chosen or bool((pushed & ~pulled).any()):
+        numbers["false_negatives"] = None
+    return numbers
+
+
+def _others(table: Compared) -> Tensor:
+    """N x m, where the positive of an anchor is that is not pulled: what is not pushed either."""
+    rest = ~table.pushed & (table.scores > -torch.inf)
+    some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
+    return torch.where(some, rest & _within(table), table.mask)
+
+
+def _within(table: Compared) -> Tensor:
+    """N x m, the columns of a row's own block, or all columns."""
+    return table.mask if table.blocks else torch.ones_like(table.mask)
+
+
+def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
+    """Whether the positive stands at the same place among the candidates of each anchor."""
+    place = own - table.mask.int().argmax(dim=1)
+    return len(place[pulled].unique()) < 2
+
+
+def _of_infonce(
+    table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
+) -> Tensor:
+    """Return GD: that of InfoNCE, if the measured one is a multiple of it, else as measured.
+
+    It follows from the similarities alone, so that an unknown factor of the loss is left out.
+    """
+    scores = table.scores.double() / tau
+    other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)
+    expected = torch.sigmoid(other - scores.gather(1, own[:, None])[:, 0])
+    shown = force.double()
+    multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
+    apart = float(torch.linalg.vector_norm(shown - multiple * expected))
+    fits = apart < _EQUAL * float(torch.linalg.vector_norm(shown))
+    return (expected if fits else shown).to(force)
+
+
+def _geometry(tables: list[Compared]) -> dict[str, float | None]:
+    """Return how the anchors lie; those of the other direction of a loss are its candidates."""
+    if not tables[0].vectors:
+        return {}
+    first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]
+    anchors = torch.cat([t.anchors for t in first])
+    numbers = measure_unpaired(anchors)
+    known = [t.lengths for t in first if t.lengths is not None]
+    if known:
+        numbers["norm"] = float(torch.cat(known).mean())
+    return numbers
+
+
+def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
+    """Return the gradient that reaches an anchor, and the share that makes it longer or shorter."""
+    if table.distance or not table.vectors:
+        return {}
+    whole = gradient @ table.columns
+    unit = F.normalize(table.anchors, dim=1)
+    along = (whole * unit).sum(dim=1, keepdim=True)
+    if table.cosines:
+        length = 1.0 if table.lengths is None else max(float(table.lengths.mean()), 1e-30)
+        return {
+            "embedding_gradient": float(mean_norm(whole - along * unit)) / length,
+            "radial": 0.0,
+        }
+    size = float(torch.linalg.vector_norm(whole))
+    share = float(torch.linalg.vector_norm(along)) / size if size else 0.0
+    return {"embedding_gradient": float(mean_norm(whole)), "radial": share}
+
+
+def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict[str, float | None]:
+    """Return the measurements of a loss that compares an anchor with one other at most."""
+    numbers: dict[str, float | None] = {"negatives": 0.0}
+    pushed = push.sum(dim=1) > 0
+    if bool(live.any()):
+        numbers["pulled"] = float((pull > 0)[live].double().mean()) if table.both else None
+    unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
+    cosine = (unit[0] @ unit[1].T).clamp(-1, 1)
+    angle = torch.where(table.mask, cosine, -2).amax(dim=1).clamp(-1, 1).arccos()
+    near, far = angle[pull > 0], angle[pushed]
+    if len(near) and not len(far):
+        numbers |= {
+            "positive_mean": float(near.mean()),
+            "positive_std": float(near.std(correction=0)),
+        }
+    if min(len(near), len(far)) >= _LEAST_PAIRS:
+        spread = max(float(side.std(correction=0)) for side in (near, far))
+        numbers["label_gap"] = float(far.mean() - near.mean()) / spread if spread else None
+    return numbers

@@ -1,0 +1,310 @@
+"""The pairs that a loss compares, read off its graph, however it is written."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from isotrope.objectives import InfoNCE
+from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined, stacked
+from isotrope.paradigm.similarities import Reading
+
+N, D, TAU = 16, 32, 0.05
+ROWS = torch.arange(N)
+SINGLE = torch.zeros(N, dtype=torch.long)
+
+
+class Batch:
+    """Embeddings of an encoder: anchors a, positives p, and others n."""
+
+    def __init__(self) -> None:
+        torch.manual_seed(0)
+        self.encoder = nn.Sequential(nn.Linear(20, 64), nn.ReLU(), nn.Linear(64, D))
+        x = torch.randn(N, 20)
+        self.a, self.p = self.encoder(x), self.encoder(x + 0.8 * torch.randn(N, 20))
+        self.n = self.encoder(torch.randn(3 * N, 20))
+        self.classes = nn.Parameter(torch.randn(10, D))
+        self.scale = nn.Parameter(torch.tensor(1 / TAU))
+
+
+def unit(x: Tensor) -> Tensor:
+    return F.normalize(x, dim=-1)
+
+
+def read(loss: Tensor) -> Reading:
+    reading = Reading(loss)
+    loss.backward()
+    reading.end()
+    assert reading.error is None
+    return reading
+
+
+def table(reading: Reading) -> Compared:
+    return stacked(joined(reading.compared))
+
+
+def groups(b: Batch) -> Tensor:
+    return torch.cat([b.p[:, None], b.n.view(N, 3, D)], dim=1)
+
+
+def cross_entropy(scores: Tensor, own: Tensor = ROWS) -> Tensor:
+    return F.cross_entropy(scores / TAU, own)
+
+
+def symmetric(s: Tensor) -> Tensor:
+    return (F.cross_entropy(s, ROWS) + F.cross_entropy(s.T, ROWS)) / 2
+
+
+def one_pull(b: Batch) -> Tensor:
+    """Both directions take the positive once, as sentence-transformers writes it."""
+    s, t = (unit(b.a) @ unit(b.p).T / TAU for _ in range(2))
+    return -(s[ROWS, ROWS] - (s.logsumexp(1) + t.T.logsumexp(1)) / 2).mean()
+
+
+def interleaved(b: Batch) -> Tensor:
+    h = torch.stack([b.a, b.p], dim=1).flatten(0, 1)
+    return cross_entropy(unit(h)[0::2] @ unit(h)[1::2].T)
+
+
+def both_views(b: Batch) -> Tensor:
+    x, y, other = unit(b.a), unit(b.p), ~torch.eye(N, dtype=torch.bool)
+    aa, ab, ba, bb = (torch.einsum("nc,mc->nm", u, v) for u in (x, y) for v in (x, y))
+    rows = torch.cat([ab, aa[other].view(N, -1)], 1), torch.cat([ba, bb[other].view(N, -1)], 1)
+    return cross_entropy(torch.cat(rows), ROWS.repeat(2))
+
+
+def queue(b: Batch) -> Tensor:
+    q, k = unit(b.a), unit(b.p).detach()
+    keys = unit(torch.randn(64, D)).T
+    return cross_entropy(torch.cat([(q * k).sum(1, keepdim=True), q @ keys], 1), SINGLE)
+
+
+def cached(b: Batch) -> Tensor:
+    a, p = (unit(x).detach().requires_grad_() for x in (b.a, b.p))
+    return cross_entropy(a @ p.T)
+
+
+def row_by_row(b: Batch) -> Tensor:
+    a, p = unit(b.a), unit(b.p)
+    return torch.stack([cross_entropy((p @ a[i])[None], ROWS[i : i + 1]) for i in range(N)]).mean()
+
+
+def prefixes(b: Batch) -> Tensor:
+    parts = [cross_entropy(unit(b.a[:, :k]) @ unit(b.p[:, :k]).T) for k in (D, 16, 8)]
+    return torch.stack(parts).sum()
+
+
+SOFTMAX: dict[str, tuple[Callable[[Batch], Tensor], float]] = {
+    "rows with rows": (lambda b: cross_entropy(unit(b.a) @ unit(b.p).T), N - 1),
+    "groups": (lambda b: cross_entropy(unit(b.a) @ unit(groups(b)).flatten(0, 1).T, 4 * ROWS), 63),
+    "own groups": (
+        lambda b: cross_entropy((unit(b.a)[:, None] @ unit(groups(b)).mT)[:, 0], SINGLE),
+        3,
+    ),
+    "interleaved": (interleaved, N - 1),
+    "positives first": (lambda b: F.cross_entropy((unit(b.p) @ unit(b.a).T).T / TAU, ROWS), N - 1),
+    "two directions": (lambda b: symmetric(b.scale * unit(b.a) @ unit(b.p).T), N - 1),
+    "two directions, one pull": (one_pull, N - 1),
+    "two directions, two products": (
+        lambda b: (
+            F.cross_entropy(b.scale * unit(b.a) @ unit(b.p).T, ROWS)
+            + F.cross_entropy(b.scale * unit(b.p) @ unit(b.a).T, ROWS)
+        ),
+        N - 1,
+    ),
+    "both views": (both_views, 2 * N - 2),
+    "a queue": (queue, 64),
+    "cached gradients": (cached, N - 1),
+    "cosines by broadcasting": (
+        lambda b: cross_entropy(F.cosine_similarity(b.a[:, None], b.p[None], dim=-1)),
+        N - 1,
+    ),
+    "row by row": (row_by_row, N - 1),
+    "by keyword": (
+        lambda b: cross_entropy(torch.matmul(input=unit(b.a), other=unit(b.p).T)),
+        N - 1,
+    ),
+    "the temperature as alpha": (
+        lambda b: F.cross_entropy(
+            torch.addmm(torch.zeros(N, N), unit(b.a), unit(b.p).T, alpha=1 / TAU), ROWS
+        ),
+        N - 1,
+    ),
+    "nested prefixes": (prefixes, N - 1),
+    "a penalty of the scores": (
+        lambda b: (
+            cross_entropy(unit(b.a) @ unit(b.p).T) + (unit(b.a) @ unit(b.a).T).square().mean()
+        ),
+        N - 1,
+    ),
+    "halved": (lambda b: 0.5 * cross_entropy(unit(b.a) @ unit(b.p).T), N - 1),
+}
+
+
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_a_softmax_is_seen_with_its_temperature_and_its_negatives(name: str) -> None:
+    loss, negatives = SOFTMAX[name]
+    reading = read(loss(Batch()))
+    assert reading.explained == 1
+    whole = joined(reading.compared)
+    assert all(one.balanced for one in whole)
+    seen = stacked(whole)
+    assert bool((seen.pulled.sum(dim=1) == 1).all())
+    assert seen.mask.sum(dim=1).double().mean() == negatives + 1
+    assert SoftmaxEvidence.of(seen).temperature == pytest.approx(TAU, rel=1e-3)
+
+
+def test_under_bfloat16_the_temperature_is_that_of_the_loss() -> None:
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        b = Batch()
+        loss = cross_entropy(unit(b.a) @ unit(b.p).T)
+    seen = table(read(loss))
+    assert SoftmaxEvidence.of(seen).temperature == pytest.approx(TAU, rel=0.02)
+
+
+@pytest.mark.parametrize("tau", [0.001, 0.003, 0.3, 5.0])
+@pytest.mark.parametrize("rows", [8, 16])
+def test_any_temperature_is_recognised(tau: float, rows: int) -> None:
+    """At the lowest ones single batches may have too few pairs whose weight is a number."""
+    evidence = SoftmaxEvidence()
+    for seed in range(6):
+        torch.manual_seed(seed)
+        a, p = (torch.randn(rows, D, requires_grad=True) for _ in range(2))
+        mixed = 0.2 * a + p
+        loss = F.cross_entropy(unit(a) @ unit(mixed).T / tau, torch.arange(rows))
+        evidence = evidence + SoftmaxEvidence.of(table(read(loss)))
+    assert evidence.temperature == pytest.approx(tau, rel=0.01)
+
+
+def test_distances_are_similarities_with_the_sign_turned() -> None:
+    b = Batch()
+    seen = table(read(F.triplet_margin_loss(b.a, b.p, b.n[:N], margin=9.0)))
+    assert seen.distance
+    assert bool((seen.gradient[ROWS, ROWS] < 0).all())
+    assert bool((seen.gradient[ROWS, ROWS + N] > 0).all())
+    b = Batch()
+    seen = table(read(F.cross_entropy(-((b.a[:, None] - b.p) ** 2).sum(-1), ROWS)))
+    assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
+
+
+def test_tokens_are_summed_to_texts() -> None:
+    b = Batch()
+    q, p = (unit(x).view(4, 4, D) for x in (b.a, b.p))
+    scores = torch.einsum("ash,bth->abst", q, p)
+    mask = torch.ones(4, 4, dtype=torch.bool)
+    mask[0, 3] = False
+    scores.masked_fill_(~mask[None, :, None], -1e9)
+    loss = F.cross_entropy(scores.max(-1).values.sum(-1), ROWS[:4])
+    seen = table(read(loss))
+    assert seen.gradient.shape == (4, 4)
+    assert seen.gradient.argmin(dim=1).tolist() == [0, 1, 2, 3]
+    assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
+
+
+def test_a_sum_of_squares_over_one_side_is_no_pair() -> None:
+    b = Batch()
+    reading = read(F.mse_loss(b.a, b.p))
+    assert reading.explained is None
+    assert "compares no two embeddings" in reading.reason
+
+
+NOTHING: dict[str, Callable[[Batch], Tensor]] = {
+    "a classifier": lambda b: F.cross_entropy(F.linear(b.a, b.classes), ROWS % 10),
+    "prototypes": lambda b: F.cross_entropy(16 * F.linear(unit(b.a), unit(b.classes)), ROWS % 10),
+    "dimensions": lambda b: (((b.a - b.a.mean(0)).T @ (b.p - b.p.mean(0))) - torch.eye(D)).norm(),
+    "targets": lambda b: F.mse_loss(b.a, torch.randn(N, D)),
+    "a surrogate": lambda b: torch.dot(b.a.flatten(), torch.randn(N * D)),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_what_compares_no_pairs_is_not_examined(name: str) -> None:
+    reading = read(NOTHING[name](Batch()))
+    assert reading.explained is None
+    assert not reading.compared
+    assert "compares no two embeddings" in reading.reason
+
+
+def test_what_acts_beside_the_pairs_is_counted() -> None:
+    for beside in (
+        lambda b: 0.5 * b.a.norm(dim=1).mean(),
+        lambda b: 50 * F.mse_loss(unit(b.a), unit(torch.randn(N, D))),
+    ):
+        b = Batch()
+        explained = read(cross_entropy(unit(b.a) @ unit(b.p).T) + beside(b)).explained
+        assert explained is not None
+        assert explained < 0.98
+
+
+def test_a_function_of_its_own_is_named() -> None:
+    class Fused(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: object, a: Tensor, p: Tensor) -> Tensor:
+            return (a * p).sum()
+
+        @staticmethod
+        def backward(ctx: object, gradient: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.ones(N, D), torch.ones(N, D)
+
+    b = Batch()
+    reading = read(Fused.apply(b.a, b.p))
+    assert "a function of its own (FusedBackward)" in reading.reason
+
+
+def test_attention_in_an_encoder_is_not_compared_with_anything() -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(D, 2, 32, batch_first=True, dropout=0.1)
+    tokens = torch.randn(N, 5, D)
+    a, p = (layer(tokens).mean(dim=1) for _ in range(2))
+    (seen,) = read(cross_entropy(unit(a) @ unit(p).T)).compared
+    assert seen.gradient.shape == (N, N)
+    assert not read(layer(tokens).mean(dim=1).square().mean()).compared
+
+
+def test_our_own_losses_say_what_they_were_computed_from() -> None:
+    b = Batch()
+    ((objective, views),) = read(2 * InfoNCE()(b.a, b.p)).known
+    assert objective.name == "infonce"
+    assert views.anchors is b.a
+
+
+def test_large_batches_are_sampled() -> None:
+    torch.manual_seed(0)
+    a, p = (torch.randn(4096, 8, requires_grad=True) for _ in range(2))
+    (seen, other) = read(
+        F.cross_entropy(s := unit(a) @ unit(p).T, torch.arange(4096))
+        + F.cross_entropy(s.T, torch.arange(4096))
+    ).compared
+    assert seen.rows == other.rows == 4096
+    assert seen.gradient.numel() == 1 << 20
+    assert SoftmaxEvidence.of(stacked([seen, other])).temperature == pytest.approx(1, rel=1e-3)
+
+
+def test_the_gradient_reaches_the_leaves_as_without_a_reading() -> None:
+    gradients = []
+    for reads in (False, True):
+        b = Batch()
+        loss = symmetric(b.scale * unit(b.a) @ unit(b.p).T)
+        if reads:
+            read(loss)
+        else:
+            loss.backward()
+        gradients.append([x.grad for x in b.encoder.parameters()])
+    for one, other in zip(*gradients, strict=True):
+        assert one is not None is not other
+        assert torch.equal(one, other)
+
+
+def test_a_reading_ends_with_the_backward_pass() -> None:
+    b, seen = Batch(), list[Reading]()
+    loss = cross_entropy(unit(b.a) @ unit(b.p).T) / 4 / 1
+    reading = Reading(loss, seen.append)
+    loss.backward()
+    assert seen == [reading]
+    assert reading.divisors == (1, 4)
+    assert reading.loss == pytest.approx(float(loss.detach()))
+    assert len(reading.compared) == 1
+    assert math.isfinite(reading.loss)
