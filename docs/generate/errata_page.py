@@ -37,10 +37,10 @@ formula, a bound or a statement, and {misprint} misprints. {code} differences be
 its released code are listed after them and are no errors; {withdrawn} earlier entries are
 withdrawn.
 
-Numbers stay as they are: cite *isotrope, erratum E23*, with a link to its heading. For each, a test
-([`tests/papers/test_errata.py`](../tests/papers/test_errata.py)) computes the printed form and the
-corrected one, and compares the quotation with the text that was read. The library implements the
-corrected forms. Whether the papers' *experiments* come out again is
+Numbers stay as they are: cite *isotrope, erratum E23*, with a link to its heading. Where it is a
+formula, [a test](../tests/papers/test_errata.py) computes the printed form and the corrected one, as
+quoted under *Computed*, and the quotations are compared with the texts that were read. The library
+implements the corrected forms. Whether the papers' *experiments* come out again is
 [another question](replication.md).
 
 What was read:
