@@ -38,7 +38,7 @@ its released code are listed after them and are no errors; {withdrawn} earlier e
 withdrawn.
 
 Numbers stay as they are: cite *isotrope, erratum E23*, with a link to its heading. Where it is a
-formula, [a test](../tests/papers/test_errata.py) computes the printed form and the corrected one, as
+formula, [a test](../tests/papers/test_errata.py) computes both forms, as
 quoted under *Computed*, and the quotations are compared with the texts that were read. The library
 implements the corrected forms. Whether the papers' *experiments* come out again is
 [another question](replication.md).

@@ -8,7 +8,7 @@ import torch
 
 from papers.draganov2024.cosine import attraction, norm_growth
 from papers.draganov2024.logged import verdict
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -40,7 +40,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     exact = max(abs(a - b) for a, b in zip(norms, expected, strict=True)) < 1e-12
     longer = all(b > a for a, b in pairwise(norms))
     return Rendered(
-        tables=[Table(["step", "norm", "corollary 3.2"], rows)],
+        tables=[Sheet(["step", "norm", "corollary 3.2"], rows)],
         verdicts=[
             verdict("every step makes the embedding longer, as corollary 3.2 says", [exact, longer])
         ],

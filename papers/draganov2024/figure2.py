@@ -15,7 +15,7 @@ from papers.draganov2024.convergence import (
     convergence,
 )
 from papers.draganov2024.logged import verdict
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
@@ -75,8 +75,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     ]
     return Rendered(
         tables=[
-            Table(["norm", "notebook: steps", "ours: steps", "theorem 3.3, at least"], rows),
-            Table(["slowdown", "paper: about", "ours"], slowdowns),
+            Sheet(["norm", "notebook: steps", "ours: steps", "theorem 3.3, at least"], rows),
+            Sheet(["slowdown", "paper: about", "ours"], slowdowns),
         ],
         verdicts=[
             verdict(

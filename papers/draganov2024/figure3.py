@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from papers.draganov2024.logged import curve, format_spread, growth, last, listed
 from papers.draganov2024.trainings import CUT, DECAYS, decayed, paper
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
 from papers.machinery.verdicts import RULE, Answer, Spread, ahead, each
@@ -66,7 +66,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         ),
     ]
     return Rendered(
-        tables=[Table(["", "decay", "norm, last epoch over first"], rows)],
+        tables=[Sheet(["", "decay", "norm, last epoch over first"], rows)],
         verdicts=verdicts,
         pictures={"figure3": partial(_drawn, scale, results)},
         notes=_notes(scale),

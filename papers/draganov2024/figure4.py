@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from papers.draganov2024.logged import at, format_spread, last, listed, percent, verdict
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS
 from papers.machinery.verdicts import RULE, Spread, ahead, spread
@@ -96,7 +96,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         ),
     ]
     return Rendered(
-        tables=[Table(header, rows)],
+        tables=[Sheet(header, rows)],
         verdicts=verdicts,
         pictures={"figure4": partial(_drawn, scale, results)},
         notes=_notes(scale),

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from papers.draganov2024.cuts import Cuts, cut_groups
 from papers.draganov2024.logged import at, curve, first, format_spread, listed, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, cut_name
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import format_change
-from papers.machinery.verdicts import RULE, Verdict, ahead, all_of, each, minus
+from papers.machinery.verdicts import RULE, Ruling, ahead, all_of, each, minus
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -27,8 +27,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     """Return pictures, and verdicts on the claims of the text."""
     early = EPOCHS[scale][0]
     header = ["", "c", "ours: norm in epoch 1", f"ours: kNN after epoch {early}"]
-    tables: list[Table] = []
-    verdicts: list[Verdict] = []
+    tables: list[Sheet] = []
+    verdicts: list[Ruling] = []
     pictures: dict[str, Callable[[], Picture]] = {}
     for rates, group in cut_groups(scale).items():
         rows = [
@@ -41,14 +41,14 @@ def render(scale: Scale, results: Results) -> Rendered:
             for name, cuts in group.items()
             for c, trainings in cuts.items()
         ]
-        tables.append(Table(header, rows, rates))
+        tables.append(Sheet(header, rows, rates))
         # at the recipes' rates the comparisons are those of table 3
         verdicts += [] if verdicts else _verdicts(results, group, early)
         pictures["figure5-recipes" if pictures else "figure5"] = partial(_drawn, results, group)
     return Rendered(tables=tables, verdicts=verdicts, pictures=pictures, notes=_notes(scale))
 
 
-def _verdicts(results: Results, group: Cuts, early: int) -> list[Verdict]:
+def _verdicts(results: Results, group: Cuts, early: int) -> list[Ruling]:
     knn = {
         name: {c: at(results, trainings, "knn", early) for c, trainings in cuts.items()}
         for name, cuts in group.items()

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.draganov2024.trainings import cut_name, paper
-from papers.machinery.artifact import Results, Table
+from papers.machinery.artifact import Results, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Verdict, ahead, negated
+from papers.machinery.verdicts import Ruling, ahead, negated
 from papers.paper_numbers import printed
 
 __all__ = ["CUTS", "Grid", "cut_helps", "flat", "helps", "of_paper", "theirs", "trained"]
@@ -29,16 +29,16 @@ def of_paper(name: str, data: str, decays: Sequence[str]) -> Grid:
     }
 
 
-def theirs(table: str) -> Table:
+def theirs(table: str) -> Sheet:
     """Return a grid as the paper prints it."""
     table_of_paper = printed("cosine-pitfalls", table)
     rows = [
         [row.partition("/")[2], *map(str, values)] for row, values in table_of_paper.rows.items()
     ]
-    return Table(["decay", *table_of_paper.columns], rows, "paper: kNN after 100 epochs")
+    return Sheet(["decay", *table_of_paper.columns], rows, "paper: kNN after 100 epochs")
 
 
-def trained(results: Results, grid: Grid, title: str) -> Table:
+def trained(results: Results, grid: Grid, title: str) -> Sheet:
     """Return a grid as it was measured; an empty cell is none of it."""
     decays = list(dict.fromkeys(decay for row in grid.values() for decay in row))
     rows = [
@@ -48,10 +48,10 @@ def trained(results: Results, grid: Grid, title: str) -> Table:
         ]
         for c, row in grid.items()
     ]
-    return Table(["decay", *decays], rows, title)
+    return Sheet(["decay", *decays], rows, title)
 
 
-def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
+def cut_helps(results: Results, grid: Grid, name: str) -> Ruling:
     """Return whether at every decay the best of the cuts above 1 is above none."""
     answers, evidence = [], []
     for decay, trainings in grid[1].items():
@@ -71,7 +71,7 @@ def cut_helps(results: Results, grid: Grid, name: str) -> Verdict:
     return verdict(claim, answers, "; ".join(evidence))
 
 
-def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
+def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Ruling:
     """Return whether the largest of the decays in a row is better than the smallest."""
     ends = max(row, key=float), min(row, key=float)
     more, less = (last(results, row[decay], "knn") for decay in ends)
@@ -79,7 +79,7 @@ def helps(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -
     return verdict(claim, [ahead(more, less)] if ends[0] != ends[1] else [], evidence)
 
 
-def flat(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Verdict:
+def flat(results: Results, row: Mapping[str, Sequence[PaperJob]], claim: str) -> Ruling:
     """Return whether no decay of a row is above another."""
     knn = {decay: last(results, trainings, "knn") for decay, trainings in row.items()}
     pairs = [ahead(knn[a], knn[b]) for a in knn for b in knn if a != b]

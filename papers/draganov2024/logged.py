@@ -5,7 +5,7 @@ from typing import Any
 
 from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Answer, Spread, Verdict, all_of, spread
+from papers.machinery.verdicts import Answer, Ruling, Spread, all_of, spread
 
 __all__ = [
     "at",
@@ -96,9 +96,9 @@ def curve(
     )
 
 
-def verdict(claim: str, answers: Sequence[Answer], evidence: str = "") -> Verdict:
+def verdict(claim: str, answers: Sequence[Answer], evidence: str = "") -> Ruling:
     """Return that a claim holds if every answer is yes; it is not run where any is missing."""
-    return Verdict(claim, all_of(answers), evidence)
+    return Ruling(claim, all_of(answers), evidence)
 
 
 def percent(spread: Spread | None, digits: int = 1) -> str | None:

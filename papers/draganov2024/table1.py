@@ -4,9 +4,9 @@ from itertools import pairwise
 
 from papers.draganov2024.logged import format_spread, last, listed, verdict
 from papers.draganov2024.trainings import CUT, DECAYS, ROW, decayed
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, negated
+from papers.machinery.verdicts import RULE, Ruling, Spread, ahead, negated
 from papers.paper_numbers import printed
 
 CHANCE, NOTHING = 10.0, 0.05
@@ -38,10 +38,10 @@ def render(scale: Scale, results: Results) -> Rendered:
             )
         verdicts += _verdicts(name, knn, norm)
     header = ["", "decay", "paper: kNN", "paper: norm", "ours: kNN", "ours: norm"]
-    return Rendered(tables=[Table(header, rows)], verdicts=verdicts, notes=_notes(scale))
+    return Rendered(tables=[Sheet(header, rows)], verdicts=verdicts, notes=_notes(scale))
 
 
-def _verdicts(name: str, knn: Row, norm: Row) -> list[Verdict]:
+def _verdicts(name: str, knn: Row, norm: Row) -> list[Ruling]:
     decays = list(knn)
     largest, none = decays[0], decays[-1]
     steps = [ahead(norm[more], norm[less]) for more, less in pairwise(decays)]

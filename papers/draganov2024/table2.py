@@ -4,10 +4,10 @@ from typing import Any
 
 from papers.draganov2024.logged import at, first, listed, peak, percent, verdict
 from papers.draganov2024.trainings import CUT, ROW, default, paper
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
-from papers.machinery.verdicts import RULE, Answer, Spread, Verdict, above, ahead, each, minus
+from papers.machinery.verdicts import RULE, Answer, Ruling, Spread, above, ahead, each, minus
 from papers.paper_numbers import printed
 
 DATA: dict[Scale, tuple[str, ...]] = {
@@ -52,7 +52,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     return Rendered(tables=[opposite, heads_], verdicts=[*seen, *normed], notes=_notes(scale))
 
 
-def _opposite(scale: Scale, results: Results) -> tuple[Table, list[Verdict]]:
+def _opposite(scale: Scale, results: Results) -> tuple[Sheet, list[Ruling]]:
     late = LATE[scale]
     runs = {(data, name): trained(scale, name, data) for data in DATA[scale] for name in CUT}
     early = {run: first(results, trainings, "opposite_halves") for run, trainings in runs.items()}
@@ -98,7 +98,7 @@ def _opposite(scale: Scale, results: Results) -> tuple[Table, list[Verdict]]:
             listed({f"{n}:": percent(level, 3) for (_, n), level in most.items()}),
         ),
     ]
-    return Table(header, rows, "percent of positive pairs at an angle above pi/2"), claims
+    return Sheet(header, rows, "percent of positive pairs at an angle above pi/2"), claims
 
 
 def _fallen(early: Spread | None, late: Spread | None) -> Answer:
@@ -108,7 +108,7 @@ def _fallen(early: Spread | None, late: Spread | None) -> Answer:
     return above(minus({seed: rate / 3 for seed, rate in early.by_seed.items()}, late.by_seed))
 
 
-def _heads(scale: Scale, results: Results) -> tuple[Table, list[Verdict]]:
+def _heads(scale: Scale, results: Results) -> tuple[Sheet, list[Ruling]]:
     rates = {
         (name, norm): first(results, heads(scale, name, norm), "opposite_halves")
         for name in NORMALISED
@@ -116,7 +116,7 @@ def _heads(scale: Scale, results: Results) -> tuple[Table, list[Verdict]]:
     }
     rows = [[name, percent(rates[name, True]), percent(rates[name, False])] for name in NORMALISED]
     title = f"the same in epoch 1 of a training of {16 if scale == 'paper' else 1}"
-    return Table(["", "batch norm in the heads", "none"], rows, title), each(
+    return Sheet(["", "batch norm in the heads", "none"], rows, title), each(
         "{}: without batch norm in the heads fewer are there",
         {
             name: (

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 from papers.draganov2024.logged import at, format_spread, listed, verdict
 from papers.draganov2024.trainings import CUT, EPOCHS, ROW, cut, default, slow
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Verdict, ahead
+from papers.machinery.verdicts import RULE, Ruling, ahead
 from papers.paper_numbers import printed
 
 DATA = {
@@ -47,8 +47,8 @@ def jobs(scale: Scale) -> list[PaperJob]:
 def render(scale: Scale, results: Results) -> Rendered:
     """Return a table for each group, and whether the cut learns faster in it."""
     paper = printed("cosine-pitfalls", "table3")
-    tables: list[Table] = []
-    verdicts: list[Verdict] = []
+    tables: list[Sheet] = []
+    verdicts: list[Ruling] = []
     for title, (both, epochs) in groups(scale).items():
         printed_title = title if title in DATA else "CIFAR-10"
         columns = [c for c in paper.columns if c.rpartition(" ")[0] == printed_title]
@@ -59,14 +59,14 @@ def render(scale: Scale, results: Results) -> Rendered:
                 measured = [format_spread(at(results, trainings, "knn", epoch)) for epoch in epochs]
                 rows.append([f"{name}, c = {c}", *(f"{numbers[c]}" for c in columns), *measured])
         header = [f"paper: {c}" for c in columns] + [f"ours: {epoch}" for epoch in epochs]
-        tables.append(Table(["", *header], rows, f"kNN after so many epochs, {title}"))
+        tables.append(Sheet(["", *header], rows, f"kNN after so many epochs, {title}"))
         verdicts += [_faster(results, name, pair, title, epochs[0]) for name, pair in both.items()]
     return Rendered(tables=tables, verdicts=verdicts, notes=_notes(scale))
 
 
 def _faster(
     results: Results, name: str, pair: tuple[list[PaperJob], list[PaperJob]], title: str, epoch: int
-) -> Verdict:
+) -> Ruling:
     plain, small = (at(results, trainings, "knn", epoch) for trainings in pair)
     claim = f"{name} learns faster with weights divided by {CUT[name]} ({title})"
     evidence = listed(

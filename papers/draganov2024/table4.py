@@ -3,7 +3,7 @@
 from typing import Any
 
 from papers.draganov2024.logged import format_spread, last, listed, verdict
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 from papers.machinery.verdicts import ahead, negated
@@ -57,7 +57,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         else:
             verdicts.append(verdict(f"{title} gains by weights divided by 3", [gains], evidence))
     header = ["", "paper: top-1", "paper: top-5", "ours: top-1"]
-    return Rendered(tables=[Table(header, rows)], verdicts=verdicts, notes=_notes(scale))
+    return Rendered(tables=[Sheet(header, rows)], verdicts=verdicts, notes=_notes(scale))
 
 
 def _notes(scale: Scale) -> list[str]:

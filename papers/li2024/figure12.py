@@ -12,7 +12,7 @@ from isotrope.paradigm.compose import Paradigm
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE
 from papers.li2024.lemma import lemma1
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
 from papers.plots.planes import Dots, Plane, planes
 
 Points = NDArray[np.float64]
@@ -35,7 +35,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     least = float(lemma1(_POSITIVE, _NEGATIVE, _ALPHA, _LAMBDA).lower)
     return Rendered(
         tables=[
-            Table(
+            Sheet(
                 ["panel", "what", "where", "paper", "ours"],
                 [
                     ["a", "gap of the angles, radians", "without GD", "larger", gaps[0]],

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from isotrope.diagnostics.simulation.figures import numbers
 from isotrope.diagnostics.simulation.landscape import Landscape
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
@@ -37,13 +37,13 @@ def render(scale: Scale, results: Results) -> Rendered:
     return Rendered(
         tables=[set_up(scale, _DRAWN), _readings(plain, gated, float(str(sharp)))],
         verdicts=[
-            Verdict(
+            Ruling(
                 "with the gate, the hardest negative comes to have all of the weight as negatives "
                 f"move away, at each tau below {sharp} and not at {sharp}",
                 holds_gated,
                 f"largest share {_told(gated_largest)}; all: above {_ALL}, not: below {_MOST}",
             ),
-            Verdict(
+            Ruling(
                 "without the gate, the hardest negative comes to have most of the weight at each "
                 f"tau below {sharp}",
                 holds_plain,
@@ -62,7 +62,7 @@ def render(scale: Scale, results: Results) -> Rendered:
 
 def _readings(
     plain: Mapping[str, Landscape], gated: Mapping[str, Landscape], sharp: float
-) -> Table:
+) -> Sheet:
     places = list(numbers("weight", next(iter(plain.values()))))
     rows = []
     for title, heights in plain.items():
@@ -72,7 +72,7 @@ def _readings(
             same = end > _ALL if paper != "not 1" else end < _MOST
             numbers_of = [f"{share:.3f}" for share in numbers("weight", landscape).values()]
             rows.append([title, kind, paper, *numbers_of, "matches" if same else "differs"])
-    return Table(
+    return Sheet(
         ["weight", "gate", "paper, read off the text", *places, "verdict"],
         rows,
         title="share of the hardest negative at mu_neg",

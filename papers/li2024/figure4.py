@@ -12,8 +12,8 @@ from isotrope.diagnostics.simulation.figures import numbers
 from isotrope.diagnostics.simulation.landscape import Landscape
 from isotrope.diagnostics.simulation.surfaces import ratio
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
@@ -55,25 +55,25 @@ def render(scale: Scale, results: Results) -> Rendered:
     return Rendered(
         tables=[
             set_up(scale, _DRAWN),
-            Table(
+            Sheet(
                 ["objective", "ratio where training goes", "paper", "ours", "verdict"],
                 rows,
                 title="what can be read off, at (mu_pos, mu_neg)",
             ),
         ],
         verdicts=[
-            Verdict(
+            Ruling(
                 "dynamic ratios differ much over all angles",
                 all(most > 2 * least for least, most in wide.values()),
                 ", ".join(f"{t} {a:.2f} to {b:.2f}" for t, (a, b) in wide.items())
                 + "; decided at a factor of 2",
             ),
-            Verdict(
+            Ruling(
                 f"where training goes, dynamic ratios are mostly from {low} to {high}",
                 all(mostly.values()),
                 ", ".join(f"{t} {share:.0%}" for t, share in inside.items()) + "; decided at half",
             ),
-            Verdict(
+            Ruling(
                 "the ratios of InfoNCE and MPT are 1",
                 all(span == (1, 1) for span in static.values()),
                 ", ".join(f"{t} {a:.4g} to {b:.4g}" for t, (a, b) in static.items()),

@@ -7,7 +7,7 @@ import numpy as np
 
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes, undissipated
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     ReadNumber,
@@ -18,7 +18,7 @@ from papers.machinery.logged import (
     last_rows,
 )
 from papers.machinery.over_seeds import format_change
-from papers.machinery.verdicts import RULE, Verdict, above, minus
+from papers.machinery.verdicts import RULE, Ruling, above, minus
 from papers.plots.charts import Chart, Series, charts
 
 _SIDES = ("negative", "positive")
@@ -47,14 +47,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     gap = change["gap of the angles"]
     return Rendered(
         tables=[
-            Table(
+            Sheet(
                 ["held-out text, after training", "paper", *kinds, "difference"],
                 rows,
                 title="angles in radians",
             )
         ],
         verdicts=[
-            Verdict(
+            Ruling(
                 "without GD the gap between angles to negatives and to positives grows larger",
                 above(gap),
                 f"gap without less gap with: {format_change(gap, 3) or 'not run'}",

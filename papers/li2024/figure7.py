@@ -7,7 +7,7 @@ from functools import partial
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.li2024.model_statistics.hardest_negative import TEMPERATURES
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.logged import (
     ReadNumber,
     at_end,
@@ -17,7 +17,7 @@ from papers.machinery.logged import (
     format_by_seed,
 )
 from papers.machinery.over_seeds import format_change
-from papers.machinery.verdicts import RULE, Verdict, above, minus, spread
+from papers.machinery.verdicts import RULE, Ruling, above, minus, spread
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, charts
 
@@ -47,7 +47,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     ]
     columns = [f"tau {tau:g}" for tau in TEMPERATURES]
     return Rendered(
-        tables=[Table(["share", "training", *columns], rows, title="of the hardest negative")],
+        tables=[Sheet(["share", "training", *columns], rows, title="of the hardest negative")],
         verdicts=_verdicts(*shares_by_kind["projection"]),
         pictures={"figure7": partial(_drawn, shares_by_kind)},
         notes=[
@@ -63,7 +63,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdicts(old: Shares, new: Shares) -> list[Verdict]:
+def _verdicts(old: Shares, new: Shares) -> list[Ruling]:
     low, high = (spread(shares[_USUAL].values()) for shares in (old, new))
     rise = minus(new[_USUAL], old[_USUAL])
     means = {tau: level.mean for tau, seeds in new.items() if (level := spread(seeds.values()))}
@@ -72,22 +72,22 @@ def _verdicts(old: Shares, new: Shares) -> list[Verdict]:
     most = max(falls, key=lambda pair: falls[pair], default=None)
     shares = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
     return [
-        Verdict(
+        Ruling(
             f"the hardest negative does not dominate at tau = {_USUAL:g} before training",
             None if low is None else low.mean < _DOMINANT,
             f"share {format_by_seed(old[_USUAL], 3) or 'not run'}",
         ),
-        Verdict(
+        Ruling(
             "it dominates there after training",
             None if high is None else high.mean > _DOMINANT,
             f"share {format_by_seed(new[_USUAL], 3) or 'not run'}",
         ),
-        Verdict(
+        Ruling(
             "training raises its share there",
             above(rise),
             f"by {format_change(rise, 3) or 'not run'}",
         ),
-        Verdict(
+        Ruling(
             f"after training the share begins to fall sharply at tau = {_SHARP:g}",
             None if most is None else most[0] == _SHARP or most[1] == _SHARP,
             f"{shares or 'not run'}; the largest relative fall is one to or from there",

@@ -6,7 +6,7 @@ from functools import partial
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.li2024.model_statistics.lemma_share import STEPS
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     ReadNumber,
@@ -17,7 +17,7 @@ from papers.machinery.logged import (
     divergence_notes,
     format_by_seed,
 )
-from papers.machinery.verdicts import RULE, Answer, Verdict, above, all_of, minus, spread
+from papers.machinery.verdicts import RULE, Answer, Ruling, above, all_of, minus, spread
 from papers.plots.charts import Chart, Series, charts
 
 _RATIOS = (1.0, 1.25, 1.5, 2.0)
@@ -50,7 +50,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             )
     return Rendered(
         tables=[
-            Table(
+            Sheet(
                 ["lambda", "encoder", "anchors", "median", *(f"r = {r:g}" for r in _RATIOS)],
                 rows,
                 title="minimum ratio by Lemma 1: its median, and the part of the anchors with a "
@@ -72,7 +72,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdict(met_by_name: Mapping[str, Met]) -> Verdict:
+def _verdict(met_by_name: Mapping[str, Met]) -> Ruling:
     smallest, largest = _RATIOS[0], _RATIOS[-1]
     holds: list[Answer] = []
     parts = []
@@ -81,7 +81,7 @@ def _verdict(met_by_name: Mapping[str, Met]) -> Verdict:
         if low is not None and high is not None:
             holds.append(True if low.mean > _ENOUGH else above(minus(met[largest], met[smallest])))
             parts.append(f"{name} {low.mean:.0%} to {high.mean:.0%}")
-    return Verdict(
+    return Ruling(
         "where r = 1 is not enough, a ratio above 1 meets Lemma 1's lower bound for more anchors",
         all_of(holds),
         f"from r = {smallest:g} to {largest:g}: {', '.join(parts) or 'not run'}; where "

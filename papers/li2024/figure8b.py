@@ -7,7 +7,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.portrait import summary
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import (
     ReadNumber,
@@ -18,7 +18,7 @@ from papers.machinery.logged import (
     curve,
     divergence_notes,
 )
-from papers.machinery.verdicts import Spread, Verdict, spread
+from papers.machinery.verdicts import Ruling, Spread, spread
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, charts
 
@@ -49,10 +49,10 @@ def render(scale: Scale, results: Results) -> Rendered:
         claim = f"the ratio of {name} stays above {_BOUND} throughout the training"
         evidence = "not run" if least is None else f"smallest mean of any step and seed {least:.3f}"
         holds = None if least is None else least > float(str(_BOUND))
-        verdicts.append(Verdict(claim, holds, evidence))
+        verdicts.append(Ruling(claim, holds, evidence))
     return Rendered(
         tables=[
-            Table(
+            Sheet(
                 [
                     "objective",
                     "paper",

@@ -6,10 +6,10 @@ from functools import partial
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import baseline, notes
 from papers.li2024.model_statistics.angle_statistics import ASSUMED
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import ReadNumber, at_all_steps, by_step, curve, divergence_notes
-from papers.machinery.verdicts import Spread, Verdict
+from papers.machinery.verdicts import Ruling, Spread
 from papers.plots.charts import Chart, charts
 
 _SIDES = {"positive": "pos", "negative": "neg"}
@@ -45,17 +45,17 @@ def render(scale: Scale, results: Results) -> Rendered:
             for number in ("mean", "std", "ks")
         )
         verdicts += [
-            Verdict(
+            Ruling(
                 f"mu_{short} stays in the range that the simulations assume",
                 low <= min(means) <= max(means) <= high if means else None,
                 f"{_ends(means)} in {paper['mean']}",
             ),
-            Verdict(
+            Ruling(
                 f"sigma_{short} stays close to the {sigma:g} that they assume",
                 sigma / _CLOSE <= min(stds) <= max(stds) <= sigma * _CLOSE if stds else None,
                 f"{_ends(stds)}; close: within a factor of {_CLOSE:g}",
             ),
-            Verdict(
+            Ruling(
                 f"angles to {side}s are close to normally distributed",
                 max(ks) <= _NORMAL if ks else None,
                 f"distance of Kolmogorov and Smirnov {_ends(ks)}; close: at most {_NORMAL:g}",
@@ -63,7 +63,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         ]
     return Rendered(
         tables=[
-            Table(
+            Sheet(
                 ["angles", "paper", "before training", "after", "range over training"],
                 rows,
                 title="radians",

@@ -14,8 +14,8 @@ from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.proof import BATCHES, EXACT, batch, double_entry
-from papers.machinery.artifact import Scale, Table
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Scale, Sheet
+from papers.machinery.verdicts import Ruling
 
 __all__ = [
     "PrintedComponents",
@@ -103,7 +103,7 @@ def proof_of(objective: Objective, scale: Scale) -> float:
 
 def proved(
     scale: Scale, losses: Sequence[PrintedLoss], title: str = ""
-) -> tuple[Table, list[Verdict]]:
+) -> tuple[Sheet, list[Ruling]]:
     """Return the components in words, the errors of both proofs, and the verdict."""
     rows, verdicts = [], []
     for loss in losses:
@@ -111,14 +111,14 @@ def proved(
         errors = [f"{error:.1g}", f"{proof:.1g} ({loss.objective.name})"]
         rows.append([loss.name, loss.dissipation, loss.weight, loss.ratio, *errors, loss.differs])
         verdicts.append(
-            Verdict(
+            Ruling(
                 f"{loss.name}: GD, W and R as printed are the gradient of the printed loss",
                 error <= EXACT and proof <= EXACT,
                 f"largest error {error:.1g}, of the registry's own {proof:.1g}",
             )
         )
     header = ["loss", "GD", "W", "R", "error as printed", "in the registry", "what differs there"]
-    return Table(header, rows, title=title), verdicts
+    return Sheet(header, rows, title=title), verdicts
 
 
 def off(x: Tensor) -> Tensor:

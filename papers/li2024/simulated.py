@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from isotrope.diagnostics.simulation.angle_draws import Angles
 from isotrope.diagnostics.simulation.figures import FIGURES, Kind, figure
 from isotrope.diagnostics.simulation.landscape import Landscape
-from papers.machinery.artifact import Rendered, Scale, Table
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Rendered, Scale, Sheet
+from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def simulated(scale: Scale, kind: Kind, *, gated: bool = False) -> dict[str, Lan
     return {panel.title: landscape for panel, landscape in zip(panels, landscapes, strict=True)}
 
 
-def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
+def set_up(scale: Scale, names: Sequence[str] | None = None) -> Sheet:
     """Return the paper's settings of the drawing beside ours.
 
     Args:
@@ -58,7 +58,7 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Table:
     for name in names or sampled:
         paper, here = _range(paper_rows[name]), _range(sampled[name])
         rows.append([name, paper, here, "same" if paper == here else "smaller"])
-    return Table(["setting", "paper", "ours", "verdict"], rows, title="what is drawn")
+    return Sheet(["setting", "paper", "ours", "verdict"], rows, title="what is drawn")
 
 
 def surfaces(landscapes: Mapping[str, Landscape]) -> "list[Surface]":
@@ -89,7 +89,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
     fall = [parts and parts[1] for parts in falls]
     paper = printed(PAPER, name).rows
     nearest, farthest = (f"{paper[f'dissipation, {row}'][0]}" for row in ("angles close", _FAR))
-    readings = Table(
+    readings = Sheet(
         ["mean GD", "paper", *landscapes, "verdict"],
         [
             ["smallest, mu_neg <= mu_pos", nearest, *_each(close), _match(min(close) > _ONE)],
@@ -104,24 +104,24 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
     return Rendered(
         tables=[set_up(scale), readings],
         verdicts=[
-            Verdict(
+            Ruling(
                 "GD is 1 while the negatives are as close as the positive",
                 min(close) > _ONE,
                 f"smallest where mu_neg <= mu_pos: {_titled(landscapes, close)}; decided at {_ONE}",
             ),
-            Verdict(
+            Ruling(
                 "GD is 0 once the negatives are far beyond the positive",
                 max(far) < _ZERO,
                 f"largest at mu_neg = pi: {_titled(landscapes, far)}; decided at {_ZERO}",
             ),
-            Verdict(
+            Ruling(
                 "GD falls rapidly in between",
                 rapid,
                 "radians of mu_neg from .9 to .1 at mu_pos = pi/6: "
                 f"{_titled(landscapes, fall)}; less than it stays above .9, or below .1, in the "
                 "figure's range",
             ),
-            Verdict(
+            Ruling(
                 "fraction and indicator follow one pattern",
                 alike > _ALIKE,
                 f"{fraction} and {indicator} lie on the same side of one half on {alike:.0%} of "

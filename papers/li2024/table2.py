@@ -8,8 +8,8 @@ from papers.li2024.modified_losses import SET as SET_AFTER
 from papers.li2024.original_losses import BEFORE
 from papers.li2024.original_losses import SET as SET_BEFORE
 from papers.li2024.printed_formulas import proof_of, proved
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 
 CROWDED = "1 while 1 - max_{k≠i} h_i·h_k < m, then 0"
 TWICE = "r (1 + the positive's Σ W / Σ W), about 2r"
@@ -46,7 +46,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _trained(scale: Scale) -> tuple[Table, Verdict]:
+def _trained(scale: Scale) -> tuple[Sheet, Ruling]:
     """The form of the released code, and the registry's proof of it."""
     rows, worst = [], 0.0
     for loss in (*ORIGINAL, *MODIFIED):
@@ -56,7 +56,7 @@ def _trained(scale: Scale) -> tuple[Table, Verdict]:
         values = " ".join(f"{name}={value}" for name, value in settings.items())
         rows.append([loss.name, f"{loss.objective} {values}", *RELEASED[loss.name], f"{error:.0e}"])
     header = ["loss", "trained as", "GD", "W", "R", "in the registry"]
-    return Table(header, rows, title="as the released code trains them (tables 3 to 5)"), Verdict(
+    return Sheet(header, rows, title="as the released code trains them (tables 3 to 5)"), Ruling(
         "formula and components agree for each of the eight as they are trained in tables 3 to 5",
         worst <= EXACT,
         f"largest error {worst:.0e}",

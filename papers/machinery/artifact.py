@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.result import Result
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Spread, Verdict, spread
+from papers.machinery.verdicts import Ruling, Spread, spread
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -22,7 +22,7 @@ __all__ = [
     "Rendered",
     "Results",
     "Scale",
-    "Table",
+    "Sheet",
     "artifacts",
     "find_artifacts",
     "no_jobs",
@@ -62,7 +62,7 @@ class Results:
 
 
 @dataclass(frozen=True)
-class Table:
+class Sheet:
     """Cells of text below a header; None is shown as ``not run``."""
 
     header: Sequence[str]
@@ -81,8 +81,8 @@ class Rendered:
         notes: what a reader must know: what is smaller than the paper's, what was not run.
     """
 
-    tables: Sequence[Table] = ()
-    verdicts: Sequence[Verdict] = ()
+    tables: Sequence[Sheet] = ()
+    verdicts: Sequence[Ruling] = ()
     pictures: Mapping[str, "Callable[[], Picture]"] = field(default_factory=dict)
     notes: Sequence[str] = ()
 

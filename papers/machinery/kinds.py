@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from papers.machinery.verdicts import Verdict
+from papers.machinery.verdicts import Ruling
 
 __all__ = ["UnmatchedKind", "with_kinds"]
 
@@ -20,7 +20,7 @@ class UnmatchedKind(LookupError):
     """A row of the file finds no verdict, or more than the one erratum it is about."""
 
 
-def with_kinds(artifact: str, verdicts: Sequence[Verdict], *, cpu: bool) -> list[Verdict]:
+def with_kinds(artifact: str, verdicts: Sequence[Ruling], *, cpu: bool) -> list[Ruling]:
     """Return the verdicts with their kinds.
 
     Args:

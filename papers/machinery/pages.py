@@ -11,9 +11,9 @@ from typing import Any
 from isotrope.core.files import write_all
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.kinds import with_kinds
-from papers.machinery.verdicts import WORDS, Verdict
+from papers.machinery.verdicts import WORDS, Ruling
 
 __all__ = [
     "MEANINGLESS",
@@ -50,13 +50,13 @@ def as_text(artifact: Artifact, rendered: Rendered) -> str:
     )
 
 
-def _told(verdict: Verdict) -> str:
+def _told(verdict: Ruling) -> str:
     """In brackets, why a claim cannot be decided and what was measured."""
     told = "; ".join(filter(None, (verdict.untestable, verdict.evidence)))
     return f" ({_plain(told)})" if told else ""
 
 
-def _aligned(table: Table) -> str:
+def _aligned(table: Sheet) -> str:
     lines_of_cells = [list(table.header), *_rows(table)]
     widths = [max(len(row[i]) for row in lines_of_cells) for i in range(len(table.header))]
     lines = [
@@ -66,7 +66,7 @@ def _aligned(table: Table) -> str:
     return "\n".join([*([table.title] if table.title else []), *lines])
 
 
-def _rows(table: Table) -> list[list[str]]:
+def _rows(table: Sheet) -> list[list[str]]:
     return [[NOT_RUN if value is None else str(value) for value in row] for row in table.rows]
 
 
@@ -250,7 +250,7 @@ def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _listed(title: str, rows: Sequence[tuple[Artifact, Verdict]]) -> list[str]:
+def _listed(title: str, rows: Sequence[tuple[Artifact, Ruling]]) -> list[str]:
     lines = [f"## {title}", "", "| | claim | verdict | measured |", "|---|---|---|---|"]
     for artifact, verdict in rows:
         told = "; ".join(filter(None, (verdict.untestable, verdict.evidence)))
@@ -264,7 +264,7 @@ def _place(artifact: Artifact) -> str:
     return f"[{artifact.paper} {artifact.name}]({artifact.paper}/{artifact.name}.md)"
 
 
-def _word(verdict: Verdict, up: str = "../../") -> str:
+def _word(verdict: Ruling, up: str = "../../") -> str:
     """The verdict; that of an erratum is a link to it."""
     if not verdict.erratum:
         return verdict.word

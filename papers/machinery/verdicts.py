@@ -17,8 +17,8 @@ __all__ = [
     "WORDS",
     "Answer",
     "BySeed",
+    "Ruling",
     "Spread",
-    "Verdict",
     "above",
     "ahead",
     "all_of",
@@ -89,7 +89,7 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Ruling:
     """Whether a claim of the paper holds in our measurements.
 
     Attributes:
@@ -120,9 +120,9 @@ class Verdict:
         return _CLAIMS.get(self.holds, UNDECIDED)
 
 
-def each(claim: str, answers: Mapping[str, tuple[Answer, str]]) -> list[Verdict]:
+def each(claim: str, answers: Mapping[str, tuple[Answer, str]]) -> list[Ruling]:
     """Return one verdict for each name: its answer and evidence, the claim with ``{}`` filled."""
-    return [Verdict(claim.format(name), *answer) for name, answer in answers.items()]
+    return [Ruling(claim.format(name), *answer) for name, answer in answers.items()]
 
 
 def spread(values: BySeed | Iterable[float]) -> Spread | None:

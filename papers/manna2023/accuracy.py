@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Spread, Verdict, ahead
+from papers.machinery.verdicts import Ruling, Spread, ahead
 
 __all__ = ["is_ahead", "knn", "shown"]
 
@@ -19,7 +19,7 @@ def shown(spread: Spread | None) -> str | None:
     return None if spread is None else str(spread)
 
 
-def is_ahead(claim: str, levels: Mapping[str, Spread | None], name: str, other: str) -> Verdict:
+def is_ahead(claim: str, levels: Mapping[str, Spread | None], name: str, other: str) -> Ruling:
     """Return whether one accuracy is ahead of another.
 
     Args:
@@ -29,4 +29,4 @@ def is_ahead(claim: str, levels: Mapping[str, Spread | None], name: str, other: 
         other: of the other.
     """
     evidence = ", ".join(f"{key} {levels[key]}" for key in (name, other) if levels[key])
-    return Verdict(claim, ahead(levels[name], levels[other]), evidence)
+    return Ruling(claim, ahead(levels[name], levels[other]), evidence)

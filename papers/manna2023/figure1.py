@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -32,9 +32,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         )
     error = 3 / COUNT[scale]  # 2 n I of independent pairs is chi-squared: mean 1
     return Rendered(
-        tables=[Table(("", "correlation", "information, drawn", "information, exact"), rows)],
+        tables=[Sheet(("", "correlation", "information, drawn", "information, exact"), rows)],
         verdicts=[
-            Verdict(
+            Ruling(
                 "views of one sample share information, views of two do not",
                 found_information[_KINDS[0]] > 0.1 and found_information[_KINDS[1]] < error,
                 ", ".join(f"{kind} {value:.3f}" for kind, value in found_information.items()),

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, spread
 from papers.manna2023.frameworks import at_end, run_at
@@ -74,7 +74,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     ]
     return Rendered(
         tables=[
-            Table(header, rows, "of 100 Ritz values" if scale != "smoke" else ""),
+            Sheet(header, rows, "of 100 Ritz values" if scale != "smoke" else ""),
             table(all_records, "spectra"),
             variants_table(
                 repeated, "MIOv3 at the same weights of its first seed, asked otherwise"

@@ -5,7 +5,7 @@ import numpy as np
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.over_seeds import combine_by_seed
-from papers.machinery.verdicts import RULE, Verdict, above, minus
+from papers.machinery.verdicts import RULE, Ruling, above, minus
 from papers.manna2023.density import density
 from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectra import (
@@ -47,26 +47,26 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _reach(records: dict[str, list[SpectrumRecord]]) -> Verdict:
+def _reach(records: dict[str, list[SpectrumRecord]]) -> Ruling:
     claim = "the eigenvalues of MIOv3 reach beyond the largest of MIOv1 and MIOv2"
     tops = {name: by_seed(group, largest_eigenvalue) for name, group in records.items()}
     evidence = ", ".join(
         f"{name} {format_over_seeds(values.values())}" for name, values in tops.items()
     )
     if len(tops) < len(LOSSES):
-        return Verdict(claim, None, evidence)
+        return Ruling(claim, None, evidence)
     group = tops.pop("MIOv3")
-    return Verdict(claim, above(minus(group, combine_by_seed(max, list(tops.values())))), evidence)
+    return Ruling(claim, above(minus(group, combine_by_seed(max, list(tops.values())))), evidence)
 
 
-def _denser(records: dict[str, list[SpectrumRecord]]) -> Verdict:
+def _denser(records: dict[str, list[SpectrumRecord]]) -> Ruling:
     """Section 3.4: to the right, the density of MIOv3 is the largest for most of the interval."""
     claim = (
         "above 1 the density of MIOv3's eigenvalues is the largest on most of the interval where "
         "all three have some"
     )
     if len(records) < len(LOSSES):
-        return Verdict(claim, None)
+        return Ruling(claim, None)
     shares = {}
     for seed in set.intersection(
         *({record.seed for record in group} for group in records.values())
@@ -79,12 +79,12 @@ def _denser(records: dict[str, list[SpectrumRecord]]) -> Verdict:
         }
         end = min(record.spectrum.largest[0] for record in group.values())
         if end <= 1:
-            return Verdict(claim, False, f"one of them has none above 1 (lambda_max {end:.3g})")
+            return Ruling(claim, False, f"one of them has none above 1 (lambda_max {end:.3g})")
         shares[seed] = _share(group, end)
     if not shares:
-        return Verdict(claim, None)
+        return Ruling(claim, None)
     evidence = f"on {format_over_seeds([100 * share for share in shares.values()], '.0f')}% of it"
-    return Verdict(claim, above(minus(shares, 0.5)), evidence)
+    return Ruling(claim, above(minus(shares, 0.5)), evidence)
 
 
 def _share(spectra: dict[str, SpectrumRecord], end: float) -> float:

@@ -2,7 +2,7 @@
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Verdict, above, minus
+from papers.machinery.verdicts import RULE, Ruling, above, minus
 from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectra import (
     SpectrumRecord,
@@ -67,33 +67,33 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _sharp(records: dict[str, list[SpectrumRecord]]) -> Verdict:
+def _sharp(records: dict[str, list[SpectrumRecord]]) -> Ruling:
     claim = f"BYOL has eigenvalues above {SHARP:g}"
     if "BYOL" not in records:
-        return Verdict(claim, None)
+        return Ruling(claim, None)
     tops = {name: by_seed(group, largest_eigenvalue) for name, group in records.items()}
     measured = [name for name in ("BYOL", "MIOv3") if name in tops]
     evidence = ", ".join(f"{name} {format_over_seeds(tops[name].values())}" for name in measured)
-    return Verdict(claim, above(minus(tops["BYOL"], SHARP)), f"lambda_max: {evidence}")
+    return Ruling(claim, above(minus(tops["BYOL"], SHARP)), f"lambda_max: {evidence}")
 
 
-def _fewer(records: dict[str, list[SpectrumRecord]], name: str, noise: float | None) -> Verdict:
+def _fewer(records: dict[str, list[SpectrumRecord]], name: str, noise: float | None) -> Ruling:
     claim = f"{name} has less than half as many negative eigenvalues as MIOv3"
     if name not in records or "MIOv3" not in records:
-        return Verdict(claim, None)
+        return Ruling(claim, None)
     counts, reference = (by_seed(records[n], count_negative) for n in (name, "MIOv3"))
     half = {seed: HALF * count for seed, count in reference.items()}
     evidence = (
         f"{format_over_seeds(counts.values())} against "
         f"{format_over_seeds(reference.values())} Ritz values"
     )
-    return Verdict(claim, above(minus(half, counts), 2 * (noise or 0.0)), evidence)
+    return Ruling(claim, above(minus(half, counts), 2 * (noise or 0.0)), evidence)
 
 
-def _above(records: dict[str, list[SpectrumRecord]], name: str) -> Verdict:
+def _above(records: dict[str, list[SpectrumRecord]], name: str) -> Ruling:
     claim = f"{name} has many eigenvalues above all but one of MIOv3's"
     if name not in records or "MIOv3" not in records:
-        return Verdict(claim, None)
+        return Ruling(claim, None)
     seconds = by_seed(records["MIOv3"], lambda record: float(record.spectrum.probes[0].values[-2]))
     counts = {
         record.seed: record.spectrum.count(seconds[record.seed], float("inf"))
@@ -101,9 +101,9 @@ def _above(records: dict[str, list[SpectrumRecord]], name: str) -> Verdict:
         if record.seed in seconds
     }
     if not counts:
-        return Verdict(claim, None)
+        return Ruling(claim, None)
     evidence = f"{format_over_seeds(counts.values())} above {format_over_seeds(seconds.values())}"
-    return Verdict(claim, min(counts.values()) >= _MANY, evidence)
+    return Ruling(claim, min(counts.values()) >= _MANY, evidence)
 
 
 ARTIFACT = Artifact(

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from papers.machinery.artifact import Results, Scale, Table
+from papers.machinery.artifact import Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Verdict, above, all_of, minus
+from papers.machinery.verdicts import Ruling, above, all_of, minus
 from papers.manna2023.density import density, grid
 from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.lanczos import Floats, Ritz
@@ -204,7 +204,7 @@ def share_around_zero(record: SpectrumRecord) -> float:
     return spectrum.eigenvalues(-near, near) / spectrum.size
 
 
-def around_zero(claim: str, records: Sequence[SpectrumRecord], wanted: int) -> Verdict:
+def around_zero(claim: str, records: Sequence[SpectrumRecord], wanted: int) -> Ruling:
     """Return whether more than half of every spectrum lies around zero.
 
     Args:
@@ -220,7 +220,7 @@ def around_zero(claim: str, records: Sequence[SpectrumRecord], wanted: int) -> V
     )
     least = min((share for values in shares.values() for share in values), default=0.0)
     holds = None if len(records) < wanted else least > 50
-    return Verdict(
+    return Ruling(
         claim, holds, evidence and f"percent within a hundredth of the largest: {evidence}"
     )
 
@@ -253,7 +253,7 @@ def epoch(record: SpectrumRecord) -> str:
     return f"epoch {record.epoch:g}"
 
 
-def no_minimum(records: Sequence[SpectrumRecord], claim: str, wanted: int) -> Verdict:
+def no_minimum(records: Sequence[SpectrumRecord], claim: str, wanted: int) -> Ruling:
     """Return whether each spectrum has an eigenvalue below zero, error bounds included.
 
     Args:
@@ -268,12 +268,12 @@ def no_minimum(records: Sequence[SpectrumRecord], claim: str, wanted: int) -> Ve
     if missing:
         evidence = f"not below zero: {', '.join(missing)}"
     holds = None if len(records) < wanted else not missing
-    return Verdict(claim, holds, evidence if records else "")
+    return Ruling(claim, holds, evidence if records else "")
 
 
 def has_grown(
     claim: str, records: Sequence[SpectrumRecord], measure: Callable[[SpectrumRecord], float | None]
-) -> Verdict:
+) -> Ruling:
     """Return whether a number is larger after the last epoch than after the first.
 
     Args:
@@ -288,11 +288,11 @@ def has_grown(
         f"epoch {after:g}: {_format_measured(values)}" for after, values in course.items()
     )
     if len(course) < 2:
-        return Verdict(claim, None, evidence)
+        return Ruling(claim, None, evidence)
     before, after = (_complete(course[epoch]) for epoch in (min(course), max(course)))
     if before is None or after is None:
-        return Verdict(claim, False, evidence)
-    return Verdict(claim, above(minus(after, before)), evidence)
+        return Ruling(claim, False, evidence)
+    return Ruling(claim, above(minus(after, before)), evidence)
 
 
 def _format_measured(values: Mapping[int, float | None]) -> str:
@@ -306,12 +306,12 @@ def _complete(values: Mapping[int, float | None]) -> dict[int, float] | None:
     return complete if len(complete) == len(values) else None
 
 
-def table(records: Sequence[SpectrumRecord], title: str = "") -> Table:
+def table(records: Sequence[SpectrumRecord], title: str = "") -> Sheet:
     """Return a row for each framework and epoch, with mean and deviation over its seeds."""
     groups: dict[tuple[str, float], list[SpectrumRecord]] = {}
     for record in records:
         groups.setdefault((record.name, record.epoch), []).append(record)
-    return Table(_HEADER, [_row(name, group) for (name, _), group in groups.items()], title)
+    return Sheet(_HEADER, [_row(name, group) for (name, _), group in groups.items()], title)
 
 
 def is_ordered(
@@ -320,7 +320,7 @@ def is_ordered(
     order: Sequence[str],
     count: Callable[[SpectrumRecord], float],
     noise: float | None,
-) -> Verdict:
+) -> Ruling:
     """Return whether a count rises from each framework to the next.
 
     Args:
@@ -336,13 +336,13 @@ def is_ordered(
         for name, by_seed_values in values.items()
     )
     if len(values) < len(order):
-        return Verdict(claim, None, evidence)
+        return Ruling(claim, None, evidence)
     evidence += "" if noise is None else f"; standard deviation over batches {noise:.2g}"
     gaps = [minus(b, a) for a, b in itertools.pairwise(values.values())]
-    return Verdict(claim, all_of(above(gap, 2 * (noise or 0.0)) for gap in gaps), evidence)
+    return Ruling(claim, all_of(above(gap, 2 * (noise or 0.0)) for gap in gaps), evidence)
 
 
-def variants_table(records: Sequence[SpectrumRecord], title: str) -> Table:
+def variants_table(records: Sequence[SpectrumRecord], title: str) -> Sheet:
     """Return a row for each spectrum of the same weights, by its variant."""
     rows: list[list[str]] = []
     for record in records:
@@ -350,7 +350,7 @@ def variants_table(records: Sequence[SpectrumRecord], title: str) -> Table:
         name = ", ".join(f"{k.replace('_', ' ')} {v}" for k, v in changes.items())
         batches = sum(row[0].startswith("batch ") for row in rows)
         rows.append(_row(name or f"batch {batches + 1}", [record]))
-    return Table(_HEADER, rows, title)
+    return Sheet(_HEADER, rows, title)
 
 
 def _row(name: str, records: Sequence[SpectrumRecord]) -> list[str]:

@@ -9,8 +9,8 @@ from torch.nn.functional import softplus
 
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 
 TAU = 0.5
 _EXACT = 1e-12
@@ -90,7 +90,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             ]
         )
         repulsing.append(
-            Verdict(
+            Ruling(
                 f"the repulsing term of {name} is as printed",
                 same,
                 "" if same else f"printed {printed}, it is {OURS[row.objective]}",
@@ -98,10 +98,10 @@ def render(scale: Scale, results: Results) -> Rendered:
         )
     header = ("framework", "attracting, printed", "value", "ours")
     return Rendered(
-        tables=[Table((*header, "repulsing, printed", "value", "right", "ours"), rows)],
+        tables=[Sheet((*header, "repulsing, printed", "value", "right", "ours"), rows)],
         verdicts=[
-            Verdict("attracting and repulsing term add up to each loss", all(sums)),
-            Verdict("all attracting terms are as printed", all(pulls)),
+            Ruling("attracting and repulsing term add up to each loss", all(sums)),
+            Ruling("all attracting terms are as printed", all(pulls)),
             *repulsing,
         ],
         notes=[

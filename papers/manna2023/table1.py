@@ -1,8 +1,8 @@
 """Table 1: the image sets, as our loaders read them."""
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Verdict
+from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
 
 PAPER = printed("mio", "table1")
@@ -38,7 +38,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             ]
         )
         verdicts.append(
-            Verdict(
+            Ruling(
                 f"the loader of {name} reads the sizes that the paper prints",
                 None if accuracies is None else accuracies == numbers,
             )
@@ -50,7 +50,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     remarks = ["STL-10 without its unlabelled images"]
     if scale != "paper":
         remarks.append(f"read at this scale: {', '.join(READ[scale])}; the others are not here")
-    return Rendered(tables=[Table(header, rows)], verdicts=verdicts, notes=remarks)
+    return Rendered(tables=[Sheet(header, rows)], verdicts=verdicts, notes=remarks)
 
 
 def _read(results: Results, data: str) -> list[float] | None:

@@ -3,9 +3,9 @@
 import functools
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Spread, Verdict
+from papers.machinery.verdicts import RULE, Ruling, Spread
 from papers.manna2023.accuracy import is_ahead, knn, shown
 from papers.manna2023.frameworks import NAMES, PRINTED, run_at, trained
 from papers.manna2023.table1 import DATA
@@ -57,7 +57,7 @@ def render(scale: Scale, results: Results) -> Rendered:
             gain = f"{levels['MIOv3'].mean - max(s.mean for s in best if s):+.2f}"
         printed_gain = GAINS.rows["gain over the best contrastive"][column]
         rows.append(["MIOv3 over the best contrastive", f"{printed_gain:+.2f}", gain])
-        tables.append(Table(("framework", "paper", "ours"), rows, title))
+        tables.append(Sheet(("framework", "paper", "ours"), rows, title))
         verdicts += _verdicts(title, levels, first=place == 0)
     return Rendered(
         tables=tables,
@@ -67,8 +67,8 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _verdicts(title: str, levels: dict[str, Spread | None], *, first: bool) -> list[Verdict]:
-    def over(claim: str, name: str, other: str) -> Verdict:
+def _verdicts(title: str, levels: dict[str, Spread | None], *, first: bool) -> list[Ruling]:
+    def over(claim: str, name: str, other: str) -> Ruling:
         return is_ahead(f"{title}: {claim}", levels, name, other)
 
     verdicts = [

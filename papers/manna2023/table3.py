@@ -3,9 +3,9 @@
 import functools
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Spread, Verdict, ahead, each, spread
+from papers.machinery.verdicts import RULE, Ruling, Spread, ahead, each, spread
 from papers.manna2023.accuracy import is_ahead, knn, shown
 from papers.manna2023.frameworks import (
     ENCODERS,
@@ -107,7 +107,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _accuracies(title: str, accuracies: _Accuracies) -> Table:
+def _accuracies(title: str, accuracies: _Accuracies) -> Sheet:
     rows = []
     for name in EVOLVING:
         column = PAPER.columns.index(PRINTED[name])
@@ -116,10 +116,10 @@ def _accuracies(title: str, accuracies: _Accuracies) -> Table:
         less = f"{small.mean - large.mean:+.2f}" if large and small else None
         rows.append([name, *(f"{value:.2f}" for value in paper), shown(large), shown(small), less])
     header = ("framework", *(f"{k}, paper" for k in (*ENCODERS, "difference")))
-    return Table((*header, *ENCODERS, "difference"), rows, f"accuracy, {title}")
+    return Sheet((*header, *ENCODERS, "difference"), rows, f"accuracy, {title}")
 
 
-def _counts(title: str, spectra: _Spectra) -> Table:
+def _counts(title: str, spectra: _Spectra) -> Sheet:
     rows: list[list[str | None]] = []
     for name in EVOLVING:
         for encoder in ENCODERS:
@@ -139,7 +139,7 @@ def _counts(title: str, spectra: _Spectra) -> Table:
                 ]
             rows.append([name, encoder, *row])
     header = ("framework", "encoder", "parameters", "negative", "flat", "above")
-    return Table(
+    return Sheet(
         (*header, "eigenvalues not positive", "eigenvalues positive"), rows, f"counts, {title}"
     )
 
@@ -152,7 +152,7 @@ def _positive(record: SpectrumRecord) -> float:
     return record.spectrum.eigenvalues(record.spectrum.zero, float("inf"))
 
 
-def _verdicts(title: str, accuracies: _Accuracies) -> list[Verdict]:
+def _verdicts(title: str, accuracies: _Accuracies) -> list[Ruling]:
     small = {name: accuracies[name, SMALLER] for name in EVOLVING}
     large = {name: accuracies[name, LARGER] for name in EVOLVING}
     return [

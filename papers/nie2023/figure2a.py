@@ -7,8 +7,8 @@ from itertools import pairwise
 import numpy as np
 
 from isotrope.diagnostics.simulation.landscape import Landscape
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 from papers.nie2023.norms import (
     COUNTS,
     PANELS,
@@ -41,22 +41,22 @@ def render(scale: Scale, results: Results) -> Rendered:
     return Rendered(
         tables=[
             side_by_side(scale, "alignment", TITLES),
-            Table(["negatives", "shaded", "mean difference"], rows, title="InfoNCE against DCL"),
+            Sheet(["negatives", "shaded", "mean difference"], rows, title="InfoNCE against DCL"),
         ],
         verdicts=[
             agreement(scale, "alignment", TITLES),
-            Verdict(
+            Ruling(
                 "the shaded part of InfoNCE shrinks with the number of negatives",
                 _falls(dark[: len(COUNTS)]),
                 ", ".join(f"{row[0]}: {row[1]}" for row in rows[: len(COUNTS)]),
             ),
-            Verdict(
+            Ruling(
                 "with ever more negatives InfoNCE's surface becomes that of DCL",
                 _falls(apart) and apart[-1] < 1e-6,
                 f"mean relative difference {rows[0][2]} with {rows[0][0]} negatives, {rows[4][2]} "
                 f"with {rows[4][0]}, {apart[-1]:.0e} with {MORE[-1]:g}",
             ),
-            Verdict(
+            Ruling(
                 "InfoNCE's pull dissipates as negatives go away, that of decoupled forms does not",
                 all(across[title] < 1e-9 for title in DECOUPLED) and across[INFONCE[0]] > 0.99,
                 "lost from the nearest negatives to the farthest: "

@@ -5,7 +5,7 @@ from functools import partial
 from itertools import pairwise
 
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import MARGINS
 from papers.nie2023.norms import (
     PANELS,
@@ -37,18 +37,18 @@ def render(scale: Scale, results: Results) -> Rendered:
         verdicts=[
             agreement(scale, "alignment", TITLES),
             misprinted(scale, "alignment"),
-            Verdict(
+            Ruling(
                 "at one temperature DCL+ has its gradient where InfoNCE has most of its own",
                 equal == 1,
                 f"on {equal:.0%} of the plane at tau = {tau:g}, on {close:.0%} at the tuned "
                 f"{other:g} and {tau:g}, with 64 negatives",
             ),
-            Verdict(
+            Ruling(
                 "all of these losses dissipate as negatives move away",
                 all(share == 1 for share in away.values()),
                 "lost: " + ", ".join(f"{title} {share:.0%}" for title, share in away.items()),
             ),
-            Verdict(
+            Ruling(
                 "a larger margin leaves MPT its gradient on more of the plane",
                 all(area[a] < area[b] for a, b in pairwise(BY_MARGIN)),
                 ", ".join(f"{title}: {area[title]:.0%}" for title in BY_MARGIN),

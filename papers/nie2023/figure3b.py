@@ -3,11 +3,11 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import at_end, at_start, by_step, curve, format_by_seed
 from papers.machinery.over_seeds import format_change, format_changes
-from papers.machinery.verdicts import Spread, Verdict, above, all_of, minus
+from papers.machinery.verdicts import Ruling, Spread, above, all_of, minus
 from papers.nie2023.losses import DECOUPLED, NAMES, trained
 from papers.nie2023.probes import notes
 
@@ -50,14 +50,14 @@ def render(scale: Scale, results: Results) -> Rendered:
     beyond = {NAMES[loss]: minus(ends[loss], ends["infonce"]) for loss in DECOUPLED}
     grown = {NAMES[loss]: _late(scale, results, loss) for loss in DECOUPLED}
     return Rendered(
-        tables=[Table(HEADER, rows)],
+        tables=[Sheet(HEADER, rows)],
         verdicts=[
-            Verdict(
+            Ruling(
                 "both decoupled losses end with a wider gap than InfoNCE",
                 all_of(above(change) for change in beyond.values()),
                 format_changes(beyond, 3),
             ),
-            Verdict(
+            Ruling(
                 "their gap is still growing in the last part of training",
                 all_of(above(change) for change in grown.values()),
                 format_changes(grown, 3),

@@ -6,7 +6,7 @@ from papers.machinery.artifact import Artifact, Rendered, Results, Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import at_end
 from papers.machinery.over_seeds import format_changes
-from papers.machinery.verdicts import BySeed, Spread, Verdict, above, all_of, minus
+from papers.machinery.verdicts import BySeed, Ruling, Spread, above, all_of, minus
 from papers.nie2023.losses import MARGINS, with_margin
 from papers.nie2023.probes import probed
 
@@ -25,12 +25,12 @@ def render(scale: Scale, results: Results) -> Rendered:
     more = {probe: _change(scale, results, probe) for probe in _looks("contrastive", "uniformity")}
     wider = {side: _wider(scale, results, side) for side in SIDES}
     verdicts = [
-        Verdict(
+        Ruling(
             f"m = {SMALL:.2f} leaves L_cl and L_uniform higher than m = {BEST:.2f}, on both sets",
             all_of(above(change) for change in more.values()),
             format_changes(more, 3),
         ),
-        Verdict(
+        Ruling(
             "the two margins differ less in L_align than in L_uniform, on both sets",
             all_of(above(change) for change in wider.values()),
             f"how much less: {format_changes(wider, 3)}" if format_changes(wider, 3) else "",

@@ -7,7 +7,7 @@ import numpy as np
 
 from isotrope.diagnostics.simulation.figures import FIGURES
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.verdicts import Ruling
 from papers.nie2023.figure2a import INFONCE
 from papers.nie2023.norms import (
     PANELS,
@@ -41,18 +41,18 @@ def render(scale: Scale, results: Results) -> Rendered:
         verdicts=[
             agreement(scale, "uniformity", TITLES),
             misprinted(scale, "uniformity"),
-            Verdict(
+            Ruling(
                 "with ever more negatives InfoNCE pushes one of them as DCL does",
                 all(b < a for a, b in pairwise(apart)) and apart[-1] < 1e-6,
                 f"mean relative difference {apart[0]:.2f} with 64 negatives, {apart[-2]:.2f} with "
                 f"{PANELS[INFONCE[-1]].negatives:,}, {apart[-1]:.0e} with {MANY:g}",
             ),
-            Verdict(
+            Ruling(
                 "InfoNCE's push dissipates with a near positive, that of decoupled forms does not",
                 along[INFONCE[0]] > 0.99 and all(along[title] < 1e-9 for title in DECOUPLED),
                 _shares(along, (INFONCE[0], *DECOUPLED)),
             ),
-            Verdict(
+            Ruling(
                 "DCL+ and the losses with a margin dissipate like InfoNCE",
                 all(along[title] == 1 for title in ("DCL+", *MARGIN_LOSSES)),
                 f"{_shares(along, ('DCL+', *MARGIN_LOSSES))}; active or not as InfoNCE is, "

@@ -19,8 +19,8 @@ from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure
 from isotrope.diagnostics.simulation.landscape import Landscape
 from isotrope.diagnostics.simulation.surfaces import gradient_norm
 from isotrope.paradigm.registry import build
-from papers.machinery.artifact import Scale, Table
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Scale, Sheet
+from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import MARGINS
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def equation(
     return np.asarray(left(name, values, p, n, k) * slope)
 
 
-def side_by_side(scale: Scale, part: Part, titles: Sequence[str]) -> Table:
+def side_by_side(scale: Scale, part: Part, titles: Sequence[str]) -> Sheet:
     """Return the paper's equations beside what the components give, a row for each panel."""
     rows = []
     for title in titles:
@@ -136,25 +136,25 @@ def side_by_side(scale: Scale, part: Part, titles: Sequence[str]) -> Table:
     points = [f"at pi/{1 / p:.0f}, pi/{1 / n:.0f}" for p, n in _POINTS]
     header = ["panel", "eq."]
     header += [f"{whose}, {point}" for point in points for whose in ("paper", "ours")]
-    return Table(
+    return Sheet(
         [*header, "largest difference", "under 1 % of the largest"],
         rows,
         title=f"norm of the {part} part at angles to the positive and to the negatives",
     )
 
 
-def agreement(scale: Scale, part: Part, titles: Sequence[str]) -> Verdict:
+def agreement(scale: Scale, part: Part, titles: Sequence[str]) -> Ruling:
     """Return whether components and equations give the same surfaces."""
     landscapes = surfaces(scale, part)
     worst = max(_difference(PANELS[title], part, landscapes[title]) for title in titles)
-    return Verdict(
+    return Ruling(
         f"the {part} part of every gradient has the norm of the paper's equation (slips corrected)",
         worst < 1e-9,
         f"largest difference over the panels, in parts of a panel's largest value: {worst:.0e}",
     )
 
 
-def misprinted(scale: Scale, part: Part) -> Verdict:
+def misprinted(scale: Scale, part: Part) -> Ruling:
     """Return on how much of the plane the equations give another norm as they are printed."""
     at = surfaces(scale, part)["MPT"]
     p, n = np.meshgrid(at.positive, at.negative, indexing="ij")
@@ -177,7 +177,7 @@ def misprinted(scale: Scale, part: Part) -> Verdict:
         right = equation(PANELS[title], part, p, n)
         number = _NUMBERS[part][PANELS[title].name]
         off[number] = float((np.abs(printed_norm - right) > _SHADED * right.max()).mean())
-    return Verdict(
+    return Ruling(
         f"eq. {', '.join(off)}: the norm is right as printed",
         not any(off.values()),
         "another norm on "

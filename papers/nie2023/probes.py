@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Rendered, Results, Scale, Table
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import Row, by_step, curve
 from papers.machinery.recipes import smaller_text
-from papers.machinery.verdicts import RULE, UNDECIDED, Spread, Verdict, above, all_of, spread
+from papers.machinery.verdicts import RULE, UNDECIDED, Ruling, Spread, above, all_of, spread
 from papers.nie2023.losses import PAPER, end
 from papers.paper_numbers import printed
 
@@ -131,7 +131,7 @@ def _curves(
 
 def _table(
     results: Results, trainings: Sequence[PaperJob], courses: Mapping[str, str | None]
-) -> Table:
+) -> Sheet:
     rows: list[list[str | None]] = []
     for probe, word in courses.items():
         before = _curves(results, trainings, probe, trained=False)
@@ -143,16 +143,16 @@ def _table(
             spread(values[-1] for values in curves),
         ]
         rows.append([_name(probe), *map(_text, numbers), word])
-    return Table(["probe", "untrained", "first", "lowest", "last", "course"], rows)
+    return Sheet(["probe", "untrained", "first", "lowest", "last", "course"], rows)
 
 
-def _decided(claim: CurveClaim, courses: Mapping[str, str | None]) -> Verdict:
+def _decided(claim: CurveClaim, courses: Mapping[str, str | None]) -> Ruling:
     words = {probe: courses[probe] for probe in claim.probes}
     holds = all_of(
         word if word in (None, UNDECIDED) else word in claim.courses for word in words.values()
     )
     words_by_probe = [f"{_name(probe)} {word}" for probe, word in words.items() if word is not None]
-    return Verdict(claim.text, holds, ", ".join(words_by_probe))
+    return Ruling(claim.text, holds, ", ".join(words_by_probe))
 
 
 def _name(probe: str) -> str:

@@ -2,8 +2,8 @@
 
 import math
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, trained, tuned
 from papers.paper_numbers import printed
 
@@ -30,9 +30,9 @@ def render(scale: Scale, results: Results) -> Rendered:
         )
     settings = trained(scale, "dcl")[0].settings
     return Rendered(
-        tables=[Table(["loss", "", *paper.columns, "verdict"], rows, title="paper / ours")],
+        tables=[Sheet(["loss", "", *paper.columns, "verdict"], rows, title="paper / ours")],
         verdicts=[
-            Verdict(
+            Ruling(
                 "our presets are the values of the table",
                 not wrong,
                 f"{len(rows)} rows, {len(wrong)} of them different",

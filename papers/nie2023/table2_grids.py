@@ -3,8 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Table, no_jobs
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER
 from papers.paper_numbers import printed
 
@@ -45,9 +45,9 @@ def render(scale: Scale, results: Results) -> Rendered:
             rows.append([name, key, _short(tried), optima, "no" if off else "yes"])
     header = ["loss", "hyperparameter", "grid of A.3", "table 2", "all in the grid"]
     return Rendered(
-        tables=[Table(header, rows, title=f"optima of {', '.join(BACKBONES)}")],
+        tables=[Sheet(header, rows, title=f"optima of {', '.join(BACKBONES)}")],
         verdicts=[
-            Verdict(
+            Ruling(
                 "the optima of table 2 lie in the grids of section A.3",
                 not outside,
                 f"outside: {', '.join(outside)}" if outside else "",

@@ -6,7 +6,7 @@ from typing import Any
 from isotrope.core.result import Result
 from papers.machinery.artifact import Rendered
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Verdict
+from papers.machinery.verdicts import Ruling
 
 NAMES = ("knn", "norm", "opposite_halves", "far_opposite", "clusters")
 JITTER = (0.0, 0.01, -0.01)
@@ -36,7 +36,7 @@ def over(jobs: Sequence[PaperJob], epochs: Sequence[int], **numbers: Sequence[fl
     }
 
 
-def said(shown: Rendered, words: str) -> Verdict:
+def said(shown: Rendered, words: str) -> Ruling:
     """The only verdict with these words."""
     (one,) = [v for v in shown.verdicts if words in v.claim]
     return one

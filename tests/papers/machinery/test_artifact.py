@@ -14,14 +14,14 @@ from papers.machinery.artifact import (
     Artifact,
     Rendered,
     Results,
-    Table,
+    Sheet,
     _order,
     artifacts,
     find_artifacts,
     no_jobs,
 )
 from papers.machinery.kinds import UnmatchedKind, with_kinds
-from papers.machinery.verdicts import Answer, Spread, Verdict
+from papers.machinery.verdicts import Answer, Ruling, Spread
 from tests.papers.machinery.toy import job
 
 TOY = Artifact(
@@ -104,33 +104,33 @@ def test_mean_and_deviation_of_what_was_run() -> None:
     [(True, "replicated"), (False, "contradicted"), ("undecided",) * 2, (None, "undecided")],
 )
 def test_a_verdict_has_a_word(holds: Answer, word: str) -> None:
-    assert Verdict("claim", holds).word == word
-    assert Verdict("claim", holds, erratum="E7").word == "erratum E7"
-    assert Verdict("claim", holds, untestable="no data").word == "not testable here"
+    assert Ruling("claim", holds).word == word
+    assert Ruling("claim", holds, erratum="E7").word == "erratum E7"
+    assert Ruling("claim", holds, untestable="no data").word == "not testable here"
 
 
 def test_checks_are_of_this_software() -> None:
-    words = [Verdict("ours", holds, check=True).word for holds in (True, False, None)]
+    words = [Ruling("ours", holds, check=True).word for holds in (True, False, None)]
     assert words == ["check passes", "check fails", "check not run"]
 
 
 def test_kinds_are_of_claims_that_are_there() -> None:
     """Errata at every scale; what cannot be tested at that of a CPU alone."""
-    found = [Verdict("MoCo v2 gains", None), Verdict("MoCo v3", None), Verdict("DINO", None)]
+    found = [Ruling("MoCo v2 gains", None), Ruling("MoCo v3", None), Ruling("DINO", None)]
     for cpu in (True, False):
         words = {v.word for v in with_kinds("cosine-pitfalls table4", found, cpu=cpu)}
         assert words == {"not testable here" if cpu else "undecided"}
     with pytest.raises(UnmatchedKind, match="align-uniform figure4: 'right as printed' is in 0"):
         with_kinds("align-uniform figure4", found, cpu=False)
-    twice = [Verdict("right as printed", False)] * 2
+    twice = [Ruling("right as printed", False)] * 2
     with pytest.raises(UnmatchedKind, match="is in 2 claims"):
         with_kinds("align-uniform figure4", twice, cpu=False)
 
 
 def test_text_markdown_and_csv_say_the_same() -> None:
     shown = Rendered(
-        tables=[Table(["a|b", "ours"], [["x, y", "1.00"], ["z", None]], title="first | table")],
-        verdicts=[Verdict("x is more", True, "1.00"), Verdict("z is", None)],
+        tables=[Sheet(["a|b", "ours"], [["x, y", "1.00"], ["z", None]], title="first | table")],
+        verdicts=[Ruling("x is more", True, "1.00"), Ruling("z is", None)],
         notes=["a note"],
     )
     about = {"command": "python -m papers p t"}
@@ -183,10 +183,10 @@ def test_where_numbers_come_from() -> None:
 
 
 def test_a_page_of_all_claims_leaves_none_out() -> None:
-    own = Rendered(verdicts=[Verdict("a | b", True, "1"), Verdict("c", False), Verdict("d", None)])
-    others = [Verdict("e", False, erratum="E2"), Verdict("f", True, check=True)]
+    own = Rendered(verdicts=[Ruling("a | b", True, "1"), Ruling("c", False), Ruling("d", None)])
+    others = [Ruling("e", False, erratum="E2"), Ruling("f", True, check=True)]
     silent = Rendered(notes=[pages.MEANINGLESS, "there is nothing to test"])
-    rest = Rendered(verdicts=[*others, Verdict("g", False, untestable="no data")])
+    rest = Rendered(verdicts=[*others, Ruling("g", False, untestable="no data")])
     page = pages.summary([(TOY, own), (TOY, rest), (TOY, silent)], "smoke")
     assert "4 claims: 1 replicated, 1 undecided, 1 contradicted, 1 not testable here." in page
     assert "1 further ones are errata, or" in page

@@ -50,10 +50,10 @@ def run(job, sources, folder):
 '''
 
 TABLE = '''
-"""Table 1: values."""
+"""Sheet 1: values."""
 
-from papers.machinery.artifact import Artifact, Rendered, Table
-from papers.machinery.verdicts import Verdict
+from papers.machinery.artifact import Artifact, Rendered, Sheet
+from papers.machinery.verdicts import Ruling
 from papers.machinery.job import PaperJob
 from tests.papers.machinery.toy import ASKED
 
@@ -69,8 +69,8 @@ def render(scale, results):
     known = [mean for mean in means if mean is not None]
     holds = known == sorted(known) if known else None
     return Rendered(
-        tables=[Table(["paper", "ours"], rows, title="values | of toys")],
-        verdicts=[Verdict("values rise", holds, f"{len(known)} of {len(means)}")],
+        tables=[Sheet(["paper", "ours"], rows, title="values | of toys")],
+        verdicts=[Ruling("values rise", holds, f"{len(known)} of {len(means)}")],
         notes=["fewer toys than the paper has"],
     )
 

@@ -5,7 +5,7 @@ from typing import Any
 from isotrope.core.result import Result
 from papers.machinery.artifact import Rendered, Results
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Verdict
+from papers.machinery.verdicts import Ruling
 
 SIZE = 1000
 
@@ -59,7 +59,7 @@ def found(some: dict[PaperJob, Result]) -> Results:
     return Results(some)
 
 
-def verdict(shown: Rendered, words: str) -> Verdict:
+def verdict(shown: Rendered, words: str) -> Ruling:
     """The only verdict with these words."""
     (one,) = [v for v in shown.verdicts if words in v.claim]
     return one

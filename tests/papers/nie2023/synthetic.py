@@ -6,7 +6,7 @@ from typing import Any
 from isotrope.core.result import Result
 from papers.machinery.artifact import Artifact, Results, Scale, find_artifacts
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import Verdict
+from papers.machinery.verdicts import Ruling
 
 Made = Callable[[int], Mapping[str, Any]]
 
@@ -31,7 +31,7 @@ def curves(**by_look: Sequence[float]) -> list[dict[str, float]]:
     return [{k.replace("_", " "): v[i] for k, v in by_look.items()} for i in range(length)]
 
 
-def verdicts(name: str, results: Mapping[PaperJob, Result], scale: Scale = "cpu") -> list[Verdict]:
+def verdicts(name: str, results: Mapping[PaperJob, Result], scale: Scale = "cpu") -> list[Ruling]:
     return list(artifact(name).render(scale, Results(results)).verdicts)
 
 
