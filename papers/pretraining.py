@@ -205,7 +205,6 @@ def pretrain(
     measure: Callable[[SentenceEncoder], Mapping[str, float]],
     accept: Callable[[Mapping[str, float]], bool],
     tell: Callable[[str], None],
-    keep: bool = False,
 ) -> dict[str, Any]:
     """Train the encoder in place, from the last checkpoint if there is one.
 
@@ -213,13 +212,12 @@ def pretrain(
         recipe: steps, sizes and rates.
         encoder: of :func:`initialized`.
         tokens: of the same.
-        folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps, and
-            ``accept`` where the encoder is then as it should be.
+        folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps, where
+            the encoder stays as ``step-N``; ``wanted`` is the last that ``accept`` takes.
         seed: of order and masks.
         measure: measures the encoder, and changes nothing.
         accept: whether an encoder with these measures is as it should be.
         tell: takes a line at every checkpoint.
-        keep: Whether the encoder of every checkpoint stays, as ``step-N`` in ``folder``.
 
     Returns:
         ``course``, a row with step, loss and measures for each checkpoint; ``step``, the last at
@@ -241,8 +239,7 @@ def pretrain(
         row = {name: round(value, 4) for name, value in measures.items()}
         course.append(row)
         losses.clear()
-        if keep:
-            encoder.save(folder / f"step-{step}")
+        encoder.save(folder / f"step-{step}")
         if accept(row):
             encoder.save(folder / "wanted")
         seconds = before + time.process_time() - began

@@ -187,7 +187,6 @@ def _pretrain(data: Path, part: Path) -> None:
             measure=lambda trained: raw.measured(CachedEncoder(trained), dev, reference),
             accept=lambda measures: False,
             tell=_print,
-            keep=True,
         )
         course = [row for row in summary["course"] if row["step"] >= FIRST]
         for row in course:
