@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from isotrope.cli.command import Command, as_json, device
 from isotrope.core.errors import InputError, SettingError
+from isotrope.core.files import check_outputs
 from isotrope.core.settings import Settings, setting
 from isotrope.encoders.names import existing
 
@@ -108,13 +109,10 @@ def evaluate(settings: EvaluateSettings) -> int:
     _check_data(models, settings)
     for model in models:
         existing(model)
-    if settings.csv is not None and settings.csv.is_dir():  # before anything is scored
-        raise SettingError(
-            "is a folder",
-            setting="csv",
-            value=str(settings.csv),
-            remedy="give the name of a file",
-        )
+    if settings.csv is not None:  # before anything is scored
+        names = ("sts", "transfer", "retrieval", "labels", "labels_test", "corpus")
+        read = [getattr(settings, name) for name in names]
+        check_outputs(settings.csv.parent, [settings.csv.name], read)
     result = _compared(models, settings) if settings.compare else _evaluated(models[0], settings)
     _show(result, settings)
     return 0
