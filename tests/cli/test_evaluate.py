@@ -123,7 +123,7 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
     own, labels = ("--sts", files["own"]), ("--labels", files["labels"])
     for arguments, message in (
         ((models[0],), "nothing to evaluate: give --sts DIR, --transfer DIR"),
-        (own, "no model given"),
+        (own, "MODEL is missing"),
         (("--compare", models[0], *own), "--compare needs at least two models"),
         ((models[0], "--compare", *models, *own), "is before --compare"),
         ((models[0], "--knn", *own), "need the labelled texts: --labels FILE"),
