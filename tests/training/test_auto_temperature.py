@@ -118,7 +118,7 @@ def test_several_processes_of_others_are_refused(
     given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(auto_temperature, "launched_processes", lambda: (2, 2))
-    with pytest.raises(InputError, match="torchrun has started several: run `isotrope audit`"):
+    with pytest.raises(InputError, match="torchrun has started several; run `isotrope audit`"):
         fit(**given)
 
 
