@@ -40,6 +40,9 @@ COLUMNS = columns("doctor")
 _LEAST_PAIRS = 8  # on either side of the mean label
 _WHOLE = 1.001  # more than all of a gradient, rounding aside
 
+_LEFT_OUT = 0.02  # of the gradient: where pairs explain less, they are not judged
+_LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
+
 Row = dict[str, float | None]
 
 
@@ -241,7 +244,8 @@ class Anatomy:
         if not some:
             self.kind = "unseen"
             return row
-        row["misfit"] = 1 - min(1.0 if r.explained is None else r.explained for r in some)
+        left = 1 - min(1.0 if r.explained is None else r.explained for r in some)
+        row["misfit"] = left
         known = [one for r in some for one in r.known]
         if known:
             objective, views = known[0]
@@ -258,7 +262,9 @@ class Anatomy:
             )
             self.kind = seen.kind
             self._evidence = self._evidence * 0.9 + seen.evidence
-            row.update({k: v for k, v in seen.numbers.items() if v is not None})
+            # beside other terms the pairs alone say nothing of the training
+            kept = _LIE if left > _LEFT_OUT else seen.numbers.keys()
+            row.update({k: v for k, v in seen.numbers.items() if v is not None and k in kept})
         # of other losses it is not known that each row pushes all others
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
