@@ -227,7 +227,7 @@ def test_an_sts_file_with_a_bad_line_is_not_taken_for_pairs(quick: dict, tmp_pat
     lines[20] = lines[20].replace("2\t", "nan\t", 1)
     file = tmp_path / "dev.tsv"
     file.write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match=r"dev.tsv, line 21: score 'nan' is not a finite number"):
+    with pytest.raises(InputError, match=r"dev.tsv, line 21: score 'nan' .*not a finite number"):
         fit(**quick, dev=str(file))
 
 
@@ -507,7 +507,7 @@ def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path)
         ({"objective_settings": {"temperature": -1}}, r"must be >= 0\.0001; found -1"),
         (
             {"encoder": "all-MiniLM-L6-v2", "max_length": 600},
-            r"max_length=600 is more than all-MiniLM-L6-v2 takes \(256 tokens\)",
+            "max_length=600 is more than all-MiniLM-L6-v2 takes",
         ),
         ({"device": "mps"}, "mps"),
     ],
