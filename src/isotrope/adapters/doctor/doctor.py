@@ -43,7 +43,7 @@ LOGGED = (
 )
 """The columns that go to the trainer's loggers, as ``isotrope/dissipation`` and so on."""
 
-_NOT_YET = ("not-enough-seen",)
+_NOT_YET = ("not-enough-seen",), ("not-examined",)  # said at the end
 _LEAST_ROWS = 3  # before which no verdict is reported
 _TIMES = 20  # every row is diagnosed up to here, from there on one in each 5% more
 
@@ -272,7 +272,7 @@ class Doctor:
         if looks < _LEAST_ROWS or looks % max(1, looks // _TIMES):
             return
         diagnosis = self.diagnose()
-        if diagnosis.verdict in (self._verdict, _NOT_YET):
+        if diagnosis.verdict in (self._verdict, *_NOT_YET):
             return
         if diagnosis.verdict == self._verdict[:1]:  # healthy, and no longer remarkable
             return
