@@ -32,7 +32,7 @@ _UNSEEN = (
 
 RATIO = 200
 """Times its size to which a gzipped file may unpack: text comes to 3 to 50, zeros to 1,000."""
-_SMALL = 1 << 27  # bytes that any may unpack to
+_SMALL = 1 << 25  # bytes that any may unpack to
 
 MAX_CHARACTERS = 100_000
 """Longest text that is read, in characters; a longer one is a file without line ends."""
@@ -64,7 +64,7 @@ class _Unpacked(gzip.GzipFile):
         """Read into a buffer; return the number of bytes."""
         count = super().readinto(buffer)
         packed = cast(BinaryIO, self.fileobj).tell()
-        if self.tell() > RATIO * packed + _SMALL:
+        if self.tell() > max(RATIO * packed, _SMALL):
             raise InputError(
                 f"{place(str(self.name))}: unpacks to more than {RATIO} times its size, as no "
                 "text does; unpack it yourself if that is right"
