@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from isotrope.core.errors import InputError
+from isotrope.core.legible import legible
 from isotrope.data.schemas import read
 
 Maker = Callable[[Path], object]
@@ -160,7 +161,7 @@ def test_refused_on_one_line(tmp_path: Path, name: str, make: Maker, message: st
         list(read([path]))
     said = str(caught.value)
     assert message in said
-    assert (str(path) if str(path).isprintable() else repr(str(path))) in said
+    assert legible(str(path)) in said
     assert "\n" not in said
     assert len(said) < len(str(path)) + 400
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined, stacked
-from isotrope.paradigm.similarities import Reading
+from isotrope.paradigm.similarities import GraphReading
 
 N, D, TAU = 16, 32, 0.05
 ROWS = torch.arange(N)
@@ -34,15 +34,15 @@ def unit(x: Tensor) -> Tensor:
     return F.normalize(x, dim=-1)
 
 
-def read(loss: Tensor) -> Reading:
-    reading = Reading(loss)
+def read(loss: Tensor) -> GraphReading:
+    reading = GraphReading(loss)
     loss.backward()
     reading.end()
     assert reading.error is None
     return reading
 
 
-def table(reading: Reading) -> Compared:
+def table(reading: GraphReading) -> Compared:
     return stacked(joined(reading.compared))
 
 
@@ -299,9 +299,9 @@ def test_the_gradient_reaches_the_leaves_as_without_a_reading() -> None:
 
 
 def test_a_reading_ends_with_the_backward_pass() -> None:
-    b, seen = Batch(), list[Reading]()
+    b, seen = Batch(), list[GraphReading]()
     loss = cross_entropy(unit(b.a) @ unit(b.p).T) / 4 / 1
-    reading = Reading(loss, seen.append)
+    reading = GraphReading(loss, seen.append)
     loss.backward()
     assert seen == [reading]
     assert reading.divisors == (1, 4)

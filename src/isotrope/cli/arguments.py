@@ -5,14 +5,15 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
-
-from pydantic.fields import FieldInfo
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
 from isotrope.core.setting_aliases import ACCEPTED, intended_name
 from isotrope.paradigm.declared import PARTS
+
+if TYPE_CHECKING:  # `isotrope --help` needs no package
+    from pydantic.fields import FieldInfo
 
 __all__ = ["Parser", "add_fields", "check_readable", "dotted", "positionals"]
 
@@ -65,7 +66,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_fields(
-    parser: argparse.ArgumentParser, fields: Mapping[str, FieldInfo], *, both_ways: bool = False
+    parser: argparse.ArgumentParser, fields: Mapping[str, "FieldInfo"], *, both_ways: bool = False
 ) -> None:
     """Add what the command line takes for every field, absent when not given; values stay text.
 
@@ -108,11 +109,11 @@ def add_fields(
             add(*flags, dest=name, action="append" if many else "store", **common)
 
 
-def _extra(field: FieldInfo) -> dict[str, Any]:
+def _extra(field: "FieldInfo") -> dict[str, Any]:
     return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
-def _help(field: FieldInfo, extra: Mapping[str, Any]) -> str:
+def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
     """Return the description with the default in brackets."""
     default = field.get_default(call_default_factory=True)
     listed = " ".join(map(str, default)) if isinstance(default, list) else default
@@ -125,7 +126,7 @@ def _help(field: FieldInfo, extra: Mapping[str, Any]) -> str:
     return text.replace("%", "%%")
 
 
-def positionals(fields: Mapping[str, FieldInfo]) -> dict[str, str]:
+def positionals(fields: Mapping[str, "FieldInfo"]) -> dict[str, str]:
     """Return how messages name the fields that have no flag."""
     extras = {name: _extra(field) for name, field in fields.items()}
     return {name: extra["metavar"] for name, extra in extras.items() if extra.get("positional")}

@@ -29,7 +29,7 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compared import SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
-from isotrope.paradigm.similarities import Reading
+from isotrope.paradigm.similarities import GraphReading
 from isotrope.paradigm.softmax_fit import EQUAL, factor, normalised, radial
 
 __all__ = ["COLUMNS", "Anatomy"]
@@ -213,7 +213,7 @@ class Anatomy:
 
     def see(
         self,
-        readings: Iterable[Reading],
+        readings: Iterable[GraphReading],
         step: int,
         *,
         accumulated: int = 1,

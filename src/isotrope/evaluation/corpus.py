@@ -157,7 +157,7 @@ def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator
     Raises:
         InputError: a file that cannot be read, fewer than two records, or an empty text in a pair.
     """
-    reading, count = read([path], columns=columns, paired=False), 0
+    reading, count = read([path], columns=columns, paired=False, scored=True), 0
     for record in reading:
         count += 1
         yield record.texts[:2]

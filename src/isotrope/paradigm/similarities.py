@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from isotrope.core.autograd import MARK
 from isotrope.paradigm.compared import Compared, Operands, tables
 
-__all__ = ["Reading"]
+__all__ = ["GraphReading"]
 
 Node: TypeAlias = Any
 """A node of the graph of autograd, of which torch types little."""
@@ -79,7 +79,7 @@ class _Similarity:
     roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
 
 
-class Reading:
+class GraphReading:
     """What is seen of one loss in its backward pass.
 
     Make it of a loss before ``backward()``, and call :meth:`end` after it, or give ``done``. An
@@ -101,7 +101,9 @@ class Reading:
             batches whose gradients they accumulate.
     """
 
-    def __init__(self, loss: Tensor, done: Callable[["Reading"], object] | None = None) -> None:
+    def __init__(
+        self, loss: Tensor, done: Callable[["GraphReading"], object] | None = None
+    ) -> None:
         root: Node = loss.grad_fn
         assert root is not None
         self.loss = float(loss.detach())

@@ -128,7 +128,7 @@ def test_a_reading_that_fails_is_said_once_and_trained_on(
     for name in ("_keep", "_read", "_listen"):
         caplog.clear()
         with monkeypatch.context() as patch, caplog.at_level(logging.WARNING, logger="isotrope"):
-            patch.setattr(similarities.Reading, name, broken)
+            patch.setattr(similarities.GraphReading, name, broken)
             doctor = Doctor(every=1, say=None)
             weights = trained(tmp_path, doctor)
         assert doctor.off

@@ -125,7 +125,7 @@ def test_every_name_is_resolved(toys: Path) -> None:
         job(value=1): [],
         needs: ["wiki: there is none"],
     }
-    with pytest.raises(InputError, match=r"toy colour=1, seed 0: colour: unknown setting"):
+    with pytest.raises(InputError, match=r"toy colour=1, seed 0: unknown setting 'colour'"):
         missing_data([job(colour=1)], places)
     with pytest.raises(InputError, match=r"there is no work 'txet' \(did you mean 'text'\?\)"):
         missing_data([PaperJob("txet", {})], places)

@@ -23,7 +23,7 @@ from isotrope.diagnostics.anatomy import Anatomy, Row
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.diagnostics.recording import save
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.similarities import Reading
+from isotrope.paradigm.similarities import GraphReading
 
 __all__ = ["Doctor"]
 
@@ -230,9 +230,9 @@ class Doctor:
             return
         if loss.grad_fn is None:
             raise InputError("the loss has no graph: observe it before loss.backward()")
-        Reading(loss, self.quietly(functools.partial(self._seen, at)))
+        GraphReading(loss, self.quietly(functools.partial(self._seen, at)))
 
-    def _seen(self, step: int, reading: Reading) -> None:
+    def _seen(self, step: int, reading: GraphReading) -> None:
         self.noted("the loss", self.anatomy.see([reading], step))
 
     def keep_in(self, folder: Path | None) -> None:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from isotrope.adapters.doctor.backward import losses_of_backward
 from isotrope.adapters.doctor.model_card import add_to_card
 from isotrope.core.run_folder import RECORDING
-from isotrope.paradigm.similarities import Reading
+from isotrope.paradigm.similarities import GraphReading
 
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
@@ -37,7 +37,7 @@ class HuggingFaceEvents:
         anatomy = doctor.anatomy
         self._given = anatomy.objective, anatomy.temperature, dict(anatomy.settings)
         self._trainer: Any = None
-        self._readings: list[Reading] = []
+        self._readings: list[GraphReading] = []
         self._tokens: list[Tensor] = []
         self._name, self._accumulated = "the loss", 1
         self._model: Any = None
@@ -107,7 +107,7 @@ class HuggingFaceEvents:
         self._tokens = _tokens(inputs)
 
     def _received(self, loss: Tensor) -> None:
-        self._readings.append(Reading(loss))
+        self._readings.append(GraphReading(loss))
 
     def _learn(self, args: Any, losses: list[nn.Module]) -> None:
         """Take from arguments and losses what the diagnosis uses and the doctor was not given."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from isotrope.core.run_folder import RECORDING
-from isotrope.paradigm.similarities import Reading
+from isotrope.paradigm.similarities import GraphReading
 
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
@@ -27,7 +27,7 @@ class LightningEvents:
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
-        self._readings: list[Reading] = []
+        self._readings: list[GraphReading] = []
         self._name = "the loss"
         self._step = 0
 
@@ -52,7 +52,7 @@ class LightningEvents:
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
         """Listen to the backward pass of a loss, if its step is due."""
         if self.doctor.anatomy.due(self._step) and loss.grad_fn is not None and loss.numel() == 1:
-            self._readings.append(Reading(loss))
+            self._readings.append(GraphReading(loss))
 
     def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
         """Measure what was compared."""
