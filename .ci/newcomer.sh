@@ -37,7 +37,7 @@ import torch
 
 import isotrope
 
-assert not any(map(find_spec, ("lightning", "transformers", "scipy", "pydantic", "matplotlib")))
+assert not any(map(find_spec, ("lightning", "transformers", "scipy", "sentence_transformers", "matplotlib")))
 assert find_spec("isotrope").origin.startswith(sys.prefix)
 anchors, positives = torch.randn(2, 8, 16, requires_grad=True)
 loss = isotrope.objectives.InfoNCE()(anchors, positives)

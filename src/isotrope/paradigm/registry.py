@@ -4,6 +4,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -162,6 +163,11 @@ def _setting(name: str, key: str, hyper: Hyper, value: object) -> object:
         raise InputError(f"objective {name}: {key} must be {error}") from None
 
 
+class _Uncached(SourceFileLoader):
+    def set_data(self, path: str, data: object, *, _mode: int = 0o666) -> None:
+        """Write no bytecode: the folder is the user's."""
+
+
 def run_file(path: Path) -> ModuleType:
     """Run a Python file and return its module.
 
@@ -170,9 +176,12 @@ def run_file(path: Path) -> ModuleType:
     """
     if not path.is_file():
         raise InputError(f"plugin {path} is not a file; give a Python file with an Objective in it")
-    spec = importlib.util.spec_from_file_location(f"isotrope_plugin_{path.stem}", path)
-    if spec is None or spec.loader is None:
+    if path.suffix != ".py":
         raise InputError(f"plugin {path} is not a Python file; its name must end in .py")
+    name = f"isotrope_plugin_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path, loader=_Uncached(name, str(path)))
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
