@@ -22,6 +22,7 @@ from transformers import PrinterCallback, Trainer, TrainerCallback
 from isotrope.core.distributed import all_reduce_max, barrier, rank
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import os_errors_as_input_errors, remove
+from isotrope.core.hub import first_line
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.training.callbacks import Stop, Timer
 from isotrope.training.checkpoints import Checkpoints, finish
@@ -212,11 +213,10 @@ def _readable(folder: Path) -> Iterator[None]:
         yield
     except MemoryError:
         raise
-    # torch may raise anything for what is not an archive of its own
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0]
+    except Exception as error:  # torch may raise anything for what is no archive of its own
         raise CannotResume(
-            f"no checkpoint can be read: {folder} ({reason}); start again in another folder"
+            f"no checkpoint can be read: {folder} ({first_line(error)}); "
+            "start again in another folder"
         ) from error
 
 
