@@ -20,8 +20,6 @@ from isotrope.evaluation.classifier import (
     predict,
 )
 
-__all__ = ["fit_sequential"]
-
 
 def fit_sequential(
     x: Tensor,

@@ -54,6 +54,7 @@ from torch import nn
 
 import isotrope
 from corpus import STANDARD_LIBRARY, collect
+from isotrope.core.documents import read_yaml
 from isotrope.core.files import atomic_replace
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
@@ -67,7 +68,7 @@ from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective
-from isotrope.training.settings import TrainSettings, read_yaml
+from isotrope.training.settings import TrainSettings
 from isotrope.training.step import step_seed
 from isotrope.training.text import batch_at, encoder_of, module_of, plan_of, store_of
 

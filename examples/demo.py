@@ -26,6 +26,7 @@ import numpy as np
 import torch
 
 from examples.docstrings import Documented, collect, split
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result, provenance
@@ -36,7 +37,8 @@ from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.target import diagnose
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.retrieval import nearest_rows, retrieval, retrieval_evaluation
+from isotrope.evaluation.nearest import nearest_rows
+from isotrope.evaluation.retrieval import retrieval, retrieval_evaluation
 from isotrope.measures.alignment import alignment
 from isotrope.measures.judgement import DevHistory, Judgement, judge
 from isotrope.measures.uniformity import uniformity
@@ -45,9 +47,6 @@ from isotrope.paradigm.anatomy import anatomy
 from isotrope.reports.html import Example, HtmlTable, write_report
 from isotrope.training.fit_text import fit
 from isotrope.training.run import Outcome
-from isotrope.training.settings import read_yaml
-
-__all__ = ["COLUMNS", "RECIPE", "Row", "demo", "line"]
 
 ENCODER = "all-MiniLM-L6-v2"
 OBJECTIVES = ("infonce", "barlowtwins", "modifiedbarlowtwins")

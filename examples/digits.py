@@ -20,11 +20,11 @@ from typing import Any
 from matplotlib.figure import Figure
 
 import isotrope
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import read_yaml
 
 CELLS: dict[str, dict[str, Any]] = {
     "simclr": {"method": "simclr"},

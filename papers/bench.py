@@ -24,8 +24,6 @@ from papers.machinery.store import JobStore
 from papers.text_command import RESULTS, check_encoder
 from papers.text_protocol import ProtocolLoss
 
-__all__ = ["jobs", "run"]
-
 
 def jobs(
     encoder: str, loss: ProtocolLoss, find: protocol.Find, seeds: int, plugin: Sequence[str] = ()

@@ -37,22 +37,6 @@ from isotrope.measures.mean_cosine import mean_cosine
 from papers.machinery.data_registry import cache_folder
 from papers.pretraining import PretrainingRecipe, initialized, pretrain
 
-__all__ = [
-    "CORPUS",
-    "GATES",
-    "LINES",
-    "RECIPES",
-    "RECORDS",
-    "REFERENCE",
-    "corpus_lines",
-    "gates",
-    "make",
-    "measured",
-    "passes_gates",
-    "rounded",
-    "run",
-]
-
 RECIPES = {
     "raw-2x128-pmi": PretrainingRecipe(layers=2, width=128, steps=1_000),
     "raw-4x256-pmi": PretrainingRecipe(layers=4, width=256, steps=2_000, learning_rate=1.5e-3),

@@ -10,8 +10,6 @@ from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
 from papers.manna2023.frameworks import trained
 
-__all__ = ["measured", "trainings"]
-
 _EARLY = 2  # epochs
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from isotrope.core.errors import InputError, nearest
 
-__all__ = ["Printed", "printed"]
-
 
 @dataclass(frozen=True)
 class Printed:

@@ -20,16 +20,6 @@ from isotrope.core.files import atomic_replace
 from isotrope.encoders import SentenceEncoder
 from papers.word_vectors import cooccurrences, word_vectors
 
-__all__ = [
-    "MaskedLM",
-    "PretrainingRecipe",
-    "Tokens",
-    "initialized",
-    "masked",
-    "pretrain",
-    "rate_at",
-]
-
 _BLOCK = 50  # batches whose sentences are sorted by length together
 _CHUNK = 10_000  # sentences tokenized at once
 _SPECIAL = 5  # the first ids of the vocabulary: [PAD], [UNK], [CLS], [SEP], [MASK]

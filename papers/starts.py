@@ -52,21 +52,6 @@ from papers.text_command import RESULTS as TEXT_RESULTS
 from papers.text_command import stored
 from papers.text_tables import table
 
-__all__ = [
-    "LOSSES",
-    "PAIRS",
-    "RATES",
-    "RESULTS",
-    "SEED",
-    "chosen",
-    "finals",
-    "gains",
-    "page",
-    "rates",
-    "run",
-    "sentence",
-]
-
 RESULTS = Path(__file__).parent / "results" / "starts"
 PRETRAINING, SEED = RAW, 1
 FIRST, EVERY, COUNT = 150, 50, 6

@@ -19,8 +19,6 @@ from papers.machinery.rule import ClaimJudgement
 from papers.machinery.store import JobStore
 from papers.text_tables import table, tables
 
-__all__ = ["RESULTS", "check_encoder", "run", "stored"]
-
 RESULTS = Path(__file__).parent / "results" / "text"
 
 

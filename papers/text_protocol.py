@@ -38,32 +38,6 @@ from isotrope.core.result import Result
 from papers.machinery.data_registry import RAW, STARTS
 from papers.machinery.job import PaperJob, brief
 
-__all__ = [
-    "CONFIRMING",
-    "CURVES",
-    "HELD",
-    "LOSSES",
-    "PASSES",
-    "SCHEDULE",
-    "SEEDS",
-    "SEEDS_AGAIN",
-    "STAGES",
-    "ProtocolLoss",
-    "Stage",
-    "again",
-    "best",
-    "final",
-    "jobs",
-    "measured",
-    "planned",
-    "rates",
-    "schedule",
-    "short",
-    "start",
-    "trainings",
-    "tuned_on",
-]
-
 Stage = Literal["start", "rates", "settings", "final", "curves", "passes", "again", "held"]
 STAGES: tuple[Stage, ...] = get_args(Stage)
 Values = Mapping[str, float | str]

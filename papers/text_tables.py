@@ -10,8 +10,6 @@ from papers.machinery.job import PaperJob, brief
 from papers.machinery.verdicts import spread
 from papers.text_protocol import LOSSES, Find
 
-__all__ = ["HEADER", "final_row", "final_rows", "table", "tables"]
-
 _PARTS = {"dissipation": "GD", "hardest_share": "W", "ratio": "R"}
 
 HEADER = ("loss", "settings", "rate", "dev", "STS", "transfer", *_PARTS.values())

@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["cooccurrences", "word_vectors"]
-
 _WINDOW = 5  # pieces to each side
 _SMOOTHING = 0.75  # exponent of the counts of contexts, Levy et al. 2015, section 3.1
 _CHUNK = 2_000_000  # pairs counted at once

@@ -34,8 +34,6 @@ from isotrope.training.images.train import train as train_images
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import train
 
-__all__ = ["DiagnosedTraining", "train_and_diagnose", "write_table"]
-
 SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"
 """The data beside the checkout, where the tests expect it too."""
 

@@ -20,8 +20,6 @@ from isotrope.core.files import atomic_replace
 from isotrope.data.lines import lines
 from isotrope.encoders.sentence import SentenceEncoder
 
-__all__ = ["BREAKS", "broken_model", "judged_texts", "tuning_texts"]
-
 _LINES = 2000  # of every corpus
 _DEV = 100  # pairs held out to score by
 _WORDS = 20  # that are kept of a docstring's second half

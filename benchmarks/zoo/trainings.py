@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from isotrope.diagnostics.findings import HEALTHY
 
-__all__ = ["BROKEN", "PARTS", "SOUND", "TRAININGS", "Part", "Training"]
-
 
 @dataclass(frozen=True)
 class Training:

@@ -14,8 +14,6 @@ from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
 from isotrope.core.files import atomic_replace
 
-__all__ = ["command_page", "write_command_pages"]
-
 OUTPUTS = Path(__file__).with_name("outputs")
 
 

@@ -14,8 +14,6 @@ from isotrope.diagnostics.findings import HEALTHY
 from isotrope.diagnostics.verdict import Threshold
 from isotrope.diagnostics.verdicts import VERDICTS
 
-__all__ = ["diagnosis_page", "verdict_page", "write_diagnosis_pages"]
-
 _PAGE = """# Verdicts and thresholds
 
 `isotrope diagnose RUN_OR_MODEL` says whether something is wrong with a training or a model. It

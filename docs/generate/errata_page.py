@@ -8,8 +8,6 @@ from typing import Any
 
 from isotrope.core.files import atomic_replace
 
-__all__ = ["KINDS", "Erratum", "document", "errata", "errata_page", "write_errata_page"]
-
 FILE = Path(__file__).parents[2] / "papers" / "errata.toml"
 
 KINDS = {

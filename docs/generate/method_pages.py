@@ -12,8 +12,6 @@ from typing import Any
 from docs.generate.objective_pages import escaped, grid, paragraph, settings
 from isotrope.core.files import atomic_replace
 
-__all__ = ["method_index", "method_page", "write_method_pages"]
-
 _SIDES = (32, 224)  # for which the crops are shown: small images and large ones
 _RULES = {"sgd": "SGD", "lars": "LARS", "adamw": "AdamW"}
 

@@ -17,8 +17,6 @@ from isotrope.core.hyper import hypers
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import paint, rows, shown
 
-__all__ = ["escaped", "grid", "index", "page", "paragraph", "picture", "settings", "write_pages"]
-
 _SPACES = {
     "sphere": "rows normalised to length 1",
     "batchnorm": "columns standardised over the batch",

@@ -4,8 +4,6 @@ Letters are those of docs/notation.md: h and h' the two views, s similarities, t
 distances, tau a temperature, m a margin. The docstrings have the same formulas as plain text.
 """
 
-__all__ = ["FORMULAS", "TRAIN", "USES"]
-
 _SOFTMAX = r"-\log\frac{e^{s_{ii'}/\tau}}{e^{s_{ii'}/\tau} + \sum_{j \ne i} e^{s_{ij'}/\tau}"
 _CUT_BARLOW = (
     r"L_i = d_i \Big( \sum_{j \ne i} w_{ij}\, h_i^\top h_j"

@@ -12,8 +12,6 @@ from docs.generate.objective_pages import grid
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.verdicts import VERDICTS
 
-__all__ = ["SYMPTOMS", "Symptom", "question_page", "write_question_page"]
-
 _PAGE = """# Is this normal?
 
 People who train embedding models ask this in public, year after year. Here are {count} of their

@@ -20,16 +20,6 @@ from papers.machinery.rule import MOST, ClaimJudgement, Word
 from papers.machinery.store import JobStore
 from papers.text_command import stored
 
-__all__ = [
-    "claims_page",
-    "forest_plot",
-    "judged_claims",
-    "missing_trainings",
-    "other_encoders",
-    "replication_page",
-    "write_replication_page",
-]
-
 ROOT = Path(__file__).parents[2]
 _TEXT = ROOT / "papers" / "results" / "text"
 _IMAGES = ROOT / "docs" / "results" / "reproduce" / "cells"

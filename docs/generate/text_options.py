@@ -9,8 +9,6 @@ from pydantic.fields import FieldInfo
 from isotrope.core.files import atomic_replace
 from isotrope.training.settings import TrainSettings
 
-__all__ = ["text_options", "write_text_options"]
-
 _HEAD = '''"""The keywords of ``isotrope.fit`` for type checkers; `make docs` writes this file."""
 
 from collections.abc import Mapping

@@ -20,8 +20,6 @@ from isotrope.reports.surfaces import (
     written,
 )
 
-__all__ = ["triptych"]
-
 LINE = "#0072b2"
 
 

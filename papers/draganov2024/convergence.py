@@ -25,17 +25,6 @@ from isotrope.objectives.negative_cosine import NegativeCosine
 from isotrope.paradigm.objective import Objective
 from papers.draganov2024.cosine import progress as theorem
 
-__all__ = [
-    "ANGLES",
-    "NORMS",
-    "Convergence",
-    "ConvergenceProtocol",
-    "Start",
-    "convergence",
-    "least_steps",
-    "starts",
-]
-
 
 @dataclass(frozen=True)
 class Start:

@@ -13,16 +13,6 @@ from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
 
-__all__ = [
-    "Bound",
-    "attraction",
-    "attraction_norm",
-    "cosine_tail",
-    "infonce_gradient",
-    "norm_growth",
-    "progress",
-]
-
 
 @dataclass(frozen=True)
 class Bound:

@@ -6,8 +6,6 @@ from papers.draganov2024.trainings import CUT, cut, default, paper, slow
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
 
-__all__ = ["Cuts", "cut_groups", "small_cuts"]
-
 Cuts = Mapping[str, Mapping[float, list[PaperJob]]]
 """Trainings by method and cut-constant."""
 

@@ -18,8 +18,6 @@ from scipy.io import loadmat, savemat
 
 from isotrope.core.errors import InputError
 
-__all__ = ["long_tailed", "write_long_tail"]
-
 
 def write_long_tail(
     flowers: Path, output: Path, *, smallest: int = 50, largest: int = 250, seed: int = 0

@@ -9,8 +9,6 @@ from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling, ahead, negated
 from papers.paper_numbers import printed
 
-__all__ = ["CUTS", "Grid", "cut_helps", "flat", "helps", "of_paper", "theirs", "trained"]
-
 CUTS = (1, 2, 4, 8)
 """Of the paper's grids."""
 

@@ -24,7 +24,8 @@ from torch import Tensor, nn
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views, unit
 from isotrope.data.images.batches import ImageBatches
-from isotrope.data.images.sets import ImageSet, load_images
+from isotrope.data.images.records import ImageSet
+from isotrope.data.images.sets import load_images
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.norms import mean_norm
@@ -33,8 +34,6 @@ from isotrope.paradigm.registry import build
 from isotrope.training.images.method import ImageMethod
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.optimisers import build_optimizer, set_rates
-
-__all__ = ["MEASURES", "Cell", "LatentSnapshot", "byol_cells", "latent", "simclr_cells"]
 
 _WIDTH, _GRID, _HIDDEN, _BATCH, _SHOWN = 16, 4, 128, 128, 256
 _RATE = 0.01

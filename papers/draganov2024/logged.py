@@ -7,19 +7,6 @@ from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Answer, Ruling, Spread, all_of, spread
 
-__all__ = [
-    "at",
-    "curve",
-    "first",
-    "format_spread",
-    "growth",
-    "last",
-    "listed",
-    "peak",
-    "percent",
-    "verdict",
-]
-
 Row = dict[str, Any]
 
 

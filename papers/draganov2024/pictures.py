@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from isotrope.reports.plots import INK, styles
 from isotrope.reports.surfaces import Picture, pi_ticks, settings, written
 
-__all__ = ["PlanePairs", "StepsOverNorm", "pairs_in_plane", "steps_over"]
-
 _RIM = "#009e73"
 
 

@@ -17,19 +17,6 @@ from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 from papers.machinery.small_images import small_images
 
-__all__ = [
-    "CUT",
-    "DECAYS",
-    "EPOCHS",
-    "ROW",
-    "cut",
-    "cut_name",
-    "decayed",
-    "default",
-    "paper",
-    "slow",
-]
-
 CUT = {"SimCLR": 3, "SimSiam": 9, "BYOL": 9}
 """The methods, and the cut-constants of section 4."""
 ROW = {"SimCLR": "simclr", "SimSiam": "simsiam", "BYOL": "byol"}

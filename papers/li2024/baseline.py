@@ -11,8 +11,6 @@ from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import smaller_text, text_jobs
 
-__all__ = ["BASELINE", "baseline", "notes", "undissipated"]
-
 BASELINE = {"margin": 0.3, "temperature": 0.05, "ratio": 1.0}
 
 _HELD: dict[Scale, dict[str, Any]] = {

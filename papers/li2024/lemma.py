@@ -23,17 +23,6 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = [
-    "AnchorAngles",
-    "Range",
-    "Satisfied",
-    "angles",
-    "angles_of",
-    "lemma1",
-    "lemma1_of",
-    "satisfied",
-]
-
 
 class Range(NamedTuple):
     """The ratios that bring an anchor closer to its positive.

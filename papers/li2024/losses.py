@@ -18,8 +18,6 @@ from dataclasses import dataclass, field
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Preset
 
-__all__ = ["BERT", "MODIFIED", "ORIGINAL", "TableLoss"]
-
 BERT = "bert-base"
 
 _RELEASED = {"variant": "released"}

@@ -18,8 +18,6 @@ from papers.li2024.printed_formulas import (
     upper,
 )
 
-__all__ = ["AFTER", "MISPRINT", "SET"]
-
 M, TAU, R = 0.3, 0.05, 1.75
 SET = f"m = {M}, tau = {TAU}, r = {R}"
 

@@ -17,8 +17,6 @@ from papers.li2024.printed_formulas import (
     upper,
 )
 
-__all__ = ["BEFORE", "SET"]
-
 NU, NU_B, NU_V = 2.0, 30.0, 7.0
 SET = f"nu = {NU:g} (Barlow Twins {NU_B:g}, VICReg {NU_V:g})"
 

@@ -17,19 +17,6 @@ from isotrope.paradigm.proof import BATCHES, EXACT, batch, double_entry
 from papers.machinery.artifact import Scale, Sheet
 from papers.machinery.verdicts import Ruling
 
-__all__ = [
-    "PrintedComponents",
-    "PrintedLoss",
-    "nearest",
-    "off",
-    "ones",
-    "proof_of",
-    "proved",
-    "smallest",
-    "square",
-    "upper",
-]
-
 _SHAPES: dict[Scale, list[tuple[int, int]]] = {
     "smoke": [(8, 3)],
     "cpu": [(3, 5), (8, 3), (33, 16), (64, 48)],

@@ -15,8 +15,6 @@ from papers.paper_numbers import printed
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture, Surface
 
-__all__ = ["PAPER", "POSITIVE", "dissipated", "set_up", "simulated", "surfaces"]
-
 PAPER = "unified-gradient"
 POSITIVE = math.pi / 6
 """mu_pos at which rows are read: where the paper fixes it for its figure 3."""

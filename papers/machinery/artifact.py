@@ -15,19 +15,6 @@ from papers.machinery.verdicts import Ruling, Spread, spread
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
-__all__ = [
-    "PAPERS",
-    "SCALES",
-    "Artifact",
-    "Rendered",
-    "Results",
-    "Scale",
-    "Sheet",
-    "artifacts",
-    "find_artifacts",
-    "no_jobs",
-]
-
 Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 

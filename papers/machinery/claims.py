@@ -15,16 +15,6 @@ from isotrope.core.errors import InputError
 from papers.machinery.rule import SHARE, ClaimJudgement, judge, judge_not_behind
 from papers.machinery.verdicts import LEVEL, spread
 
-__all__ = [
-    "FILE",
-    "LOOKS",
-    "Claim",
-    "claims",
-    "differences",
-    "judge_claim",
-    "reference_encoder",
-]
-
 LOOKS = ((5, LEVEL), (15, 0.95))
 """How many seeds a claim is judged on, at first and if they leave it undecided, by which level."""
 

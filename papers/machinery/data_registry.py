@@ -28,8 +28,6 @@ from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
 from isotrope.encoders.names import INSTALLED, resolve
 
-__all__ = ["RAW", "STARTS", "STORED", "DataRegistry", "cache_folder"]
-
 _SHORT = 14  # words
 _WIKIPEDIA = "corpus/wiki_en_1m.txt.gz"
 _PAIRS = 24  # of documentation, for each of the seven names

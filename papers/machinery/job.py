@@ -8,8 +8,6 @@ from typing import Any
 
 from isotrope.core.fingerprint import fingerprint
 
-__all__ = ["PaperJob", "brief"]
-
 _WIDTH = 100  # characters of a title, where nobody gave one
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from papers.machinery.verdicts import Ruling
 
-__all__ = ["UnmatchedKind", "with_kinds"]
-
 _FILE = Path(__file__).with_name("verdict_kinds.toml")
 
 

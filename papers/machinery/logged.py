@@ -9,19 +9,6 @@ from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import BySeed, Spread, spread
 from papers.plots.charts import Series
 
-__all__ = [
-    "ReadNumber",
-    "Row",
-    "at_all_steps",
-    "at_end",
-    "at_start",
-    "by_step",
-    "curve",
-    "divergence_notes",
-    "format_by_seed",
-    "last_rows",
-]
-
 Row = Mapping[str, Any]
 ReadNumber = Callable[[Row], float | None]
 """Finds a number in a logged row; None where it was not measured or does not exist."""

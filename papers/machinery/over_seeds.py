@@ -4,12 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from papers.machinery.verdicts import BySeed, Spread
 
-__all__ = [
-    "combine_by_seed",
-    "format_change",
-    "format_changes",
-]
-
 
 def combine_by_seed(
     pick: Callable[[Sequence[float]], float], groups: Sequence[BySeed]

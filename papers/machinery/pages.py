@@ -15,19 +15,6 @@ from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.kinds import with_kinds
 from papers.machinery.verdicts import WORDS, Ruling
 
-__all__ = [
-    "MEANINGLESS",
-    "as_csv",
-    "as_json",
-    "as_markdown",
-    "as_text",
-    "provenance_of",
-    "reason",
-    "render",
-    "summary",
-    "write",
-]
-
 NOT_RUN = "not run"
 MEANINGLESS = (
     "smoke scale: a few steps on documentation and digits show that everything runs; the numbers "

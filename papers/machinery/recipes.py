@@ -19,8 +19,6 @@ from typing import Any
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob, brief
 
-__all__ = ["SEEDS", "image_jobs", "smaller_text", "text_jobs"]
-
 SEEDS: dict[Scale, tuple[int, ...]] = {"smoke": (0,), "cpu": (0, 1, 2), "paper": (0, 1, 2)}
 
 _LOOKS = ["dev", "probes", "closeness", "angles", "cosines", "hardest", "lemma", "ratios"]

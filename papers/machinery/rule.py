@@ -29,8 +29,6 @@ from typing import Literal
 
 from papers.machinery.verdicts import LEVEL, Spread, spread
 
-__all__ = ["MOST", "SHARE", "ClaimJudgement", "Word", "judge", "judge_not_behind"]
-
 Word = Literal[
     "replicated",
     "same direction, weaker",

@@ -26,8 +26,6 @@ from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 
-__all__ = ["missing_data", "run"]
-
 Tell = Callable[[str], None]
 
 

@@ -25,8 +25,6 @@ from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs
 
-__all__ = ["NAMES", "small_images"]
-
 _FAST: Mapping[str, Any] = {"method.predictor_rate": 10}
 _BYOL: Mapping[str, Any] = {**_FAST, "method.last_norm": "true"}
 _BRIEF: dict[str, Mapping[str, Any]] = {

@@ -17,8 +17,6 @@ from isotrope.core.lock import exclusive_lock
 from isotrope.core.result import Result
 from papers.machinery.job import PaperJob
 
-__all__ = ["JobStore"]
-
 
 class JobStore:
     """The results of jobs, on disk.

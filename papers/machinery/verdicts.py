@@ -10,25 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = [
-    "LEVEL",
-    "RULE",
-    "UNDECIDED",
-    "WORDS",
-    "Answer",
-    "BySeed",
-    "Ruling",
-    "Spread",
-    "above",
-    "ahead",
-    "all_of",
-    "below",
-    "each",
-    "minus",
-    "negated",
-    "spread",
-]
-
 LEVEL = 0.9
 RULE = (
     "a comparison is paired by seed (same data, same order) and goes by the 90% t interval of the "

@@ -6,8 +6,6 @@ from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling, Spread, ahead
 
-__all__ = ["is_ahead", "knn", "shown"]
-
 
 def knn(results: Results, jobs: list[PaperJob]) -> Spread | None:
     """Return the accuracy of nearest neighbours at the end of trainings with several seeds."""

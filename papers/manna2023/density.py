@@ -15,8 +15,6 @@ import numpy as np
 from isotrope.core.errors import InputError
 from papers.manna2023.lanczos import Floats, Ritz
 
-__all__ = ["density", "grid", "share_below", "trace"]
-
 _SPREADS = 4.0  # standard deviations that a picture shows beyond the outermost Ritz value
 
 

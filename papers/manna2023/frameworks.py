@@ -15,20 +15,6 @@ from papers.machinery.job import PaperJob
 from papers.machinery.recipes import SEEDS, image_jobs
 from papers.machinery.small_images import small_images
 
-__all__ = [
-    "ENCODERS",
-    "EPOCHS",
-    "EVOLVING",
-    "NAMES",
-    "OTHER",
-    "PRINTED",
-    "SPECTRA",
-    "at_end",
-    "evolving",
-    "run_at",
-    "trained",
-]
-
 PRINTED = {
     "SimCLR": "simclr",
     "MoCo v2": "mocov2",

@@ -20,8 +20,6 @@ from torch import Tensor
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 
-__all__ = ["Floats", "Lanczos", "Operator", "Progress", "Ritz"]
-
 Floats = NDArray[np.float64]
 Progress = Callable[[int], object]
 

@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from isotrope.core.checksum import ChecksumMismatch
 from isotrope.core.distributed import all_gather_views
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
@@ -25,10 +26,7 @@ from isotrope.training.images.method import ImageMethod, at_least_float
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare
 from isotrope.training.optimisers import weight_decay_at
-from isotrope.training.settings import read_yaml
 from isotrope.training.step import step_seed
-
-__all__ = ["Rebuilt", "rebuild"]
 
 # what only decided how the run was computed
 _PLAIN = {"precision": "32", "devices": 1, "progress": False, "micro_batch": None}

@@ -23,8 +23,6 @@ from papers.manna2023.lanczos import Lanczos
 from papers.manna2023.rebuild import Rebuilt, rebuild
 from papers.manna2023.spectrum import Spectrum
 
-__all__ = ["RunSpectra", "SpectrumSettings", "measure"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class SpectrumSettings:

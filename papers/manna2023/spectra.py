@@ -26,33 +26,6 @@ from papers.manna2023.spectrum import Spectrum
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
-__all__ = [
-    "SpectrumRecord",
-    "around_zero",
-    "by_seed",
-    "count_above",
-    "count_flat",
-    "count_negative",
-    "draw_densities",
-    "draw_panels",
-    "epoch",
-    "first_seed_by_epoch",
-    "first_seeds",
-    "format_over_seeds",
-    "has_grown",
-    "is_ordered",
-    "largest_eigenvalue",
-    "last_spectra",
-    "no_minimum",
-    "notes",
-    "second_bulk",
-    "spectra_of",
-    "spread_of_batches",
-    "table",
-    "variants",
-    "variants_table",
-]
-
 _NEAR = 0.01  # of the largest eigenvalue in size: what lies around zero
 _FLOOR = 1e-8  # of the largest density; one of a million eigenvalues is still drawn
 _HEADER = (

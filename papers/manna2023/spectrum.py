@@ -17,8 +17,6 @@ from isotrope.diagnostics.curvature import Hessian
 from papers.manna2023.density import share_below, trace
 from papers.manna2023.lanczos import Lanczos, Ritz
 
-__all__ = ["Spectrum"]
-
 _ZERO = 1e-4  # of the largest eigenvalue in size; see `Spectrum.zero`
 
 

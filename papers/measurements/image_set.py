@@ -11,8 +11,6 @@ from isotrope.data.images.sets import load_images
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 
-__all__ = ["check", "run"]
-
 
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Return what is not on this machine, a line each.

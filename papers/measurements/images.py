@@ -21,8 +21,6 @@ from isotrope.training.images.train import train
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 
-__all__ = ["MEANS", "check", "image_settings", "rows", "run"]
-
 MEANS = (
     "loss",
     "norm",

@@ -13,8 +13,6 @@ from papers.draganov2024.latent import LatentSnapshot, byol_cells, latent, simcl
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 
-__all__ = ["check", "run"]
-
 _SETTINGS = {"run", "data", "epochs", "limit", "shown"}
 
 

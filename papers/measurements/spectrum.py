@@ -30,8 +30,6 @@ from papers.machinery.job import PaperJob
 from papers.manna2023.run_spectrum import RunSpectra, SpectrumSettings, measure
 from papers.measurements import images
 
-__all__ = ["check", "run"]
-
 _PREFIX = "spectrum."
 _DIGITS = 6  # significant digits of Ritz values that are kept
 _NOT_KEPT = ("run", "weights")  # of what a Hessian is of: names of this machine

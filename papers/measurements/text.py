@@ -60,8 +60,6 @@ from papers.li2024.model_statistics.lemma_share import lemma_share
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 
-__all__ = ["MEASURES", "check", "run"]
-
 _NOT_TRAINING = (
     *("texts", "looks", "held", "held_from", "scored", "scores", "ends", "mode", "whitened"),
     "measured_in",

@@ -13,18 +13,6 @@ from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import text_jobs
 
-__all__ = [
-    "BACKBONES",
-    "DECOUPLED",
-    "MARGINS",
-    "NAMES",
-    "PAPER",
-    "end",
-    "trained",
-    "tuned",
-    "with_margin",
-]
-
 PAPER = "align-uniform"
 NAMES = {
     "infonce": "InfoNCE",

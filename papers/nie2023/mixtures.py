@@ -14,8 +14,6 @@ from torch import Tensor
 
 from isotrope import Hyper, Objective, Pairs, Paper, Temperature, softplus
 
-__all__ = ["Mixtures"]
-
 
 class Mixtures(
     Objective,

@@ -26,23 +26,6 @@ from papers.nie2023.losses import MARGINS
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
-__all__ = [
-    "COUNTS",
-    "PANELS",
-    "Part",
-    "active",
-    "agreement",
-    "alike",
-    "drawn",
-    "equation",
-    "left",
-    "lost",
-    "misprinted",
-    "shaded",
-    "side_by_side",
-    "surfaces",
-]
-
 Part = Literal["alignment", "uniformity"]
 COUNTS = (64, 256, 1024, 4096)
 """Negatives of InfoNCE in figure 2a: the text names 64; the others are ours."""

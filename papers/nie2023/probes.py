@@ -24,8 +24,6 @@ from papers.paper_numbers import printed
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
-__all__ = ["AGAIN", "DEV", "NOT_AGAIN", "STAYS", "TRAIN", "CurveClaim", "course", "notes", "probed"]
-
 SYMBOLS = {"contrastive": "L_cl", "alignment": "L_align", "uniformity": "L_uniform"}
 TRAIN = tuple(f"train {probe}" for probe in SYMBOLS)
 DEV = tuple(f"dev {probe}" for probe in SYMBOLS)

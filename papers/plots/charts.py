@@ -21,8 +21,6 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from isotrope.reports.plots import INK, styles
 from isotrope.reports.surfaces import DASHES, Picture, settings, written
 
-__all__ = ["Chart", "Series", "charts"]
-
 Kind = Literal["lines", "points", "bars"]
 Values = Sequence[float | None]
 

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from isotrope.reports.plots import INK
 from isotrope.reports.surfaces import Picture, settings, written
 
-__all__ = ["Dots", "Plane", "Role", "planes"]
-
 Role = Literal["anchor", "anchor after the step", "positive", "negative"]
 
 _STYLES: dict[Role, tuple[str, str, str, float]] = {  # colour, marker, face, size

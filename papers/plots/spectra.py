@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from isotrope.reports.plots import INK, styles
 from isotrope.reports.surfaces import Picture, settings, written
 
-__all__ = ["DensityCurve", "spectra"]
-
 _FLOOR = 1e-5  # of the largest density; less is drawn as nothing
 
 

@@ -5,8 +5,6 @@ import signal
 from types import FrameType
 from typing import NoReturn
 
-__all__ = ["main"]
-
 
 def main() -> NoReturn:
     """Run the command line and exit."""

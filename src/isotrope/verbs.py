@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from isotrope.paradigm.objective import Objective
     from isotrope.training.images.settings import ImageSettings
 
-__all__ = ["audit", "audit_images", "report"]
-
 Folder = str | os.PathLike[str]
 """A run or model folder; an outcome of ``isotrope.fit`` is one."""
 

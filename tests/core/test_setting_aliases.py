@@ -3,8 +3,9 @@
 import pytest
 
 from isotrope.core.setting_aliases import ALIASES, intended_name
+from isotrope.core.settings import flag
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import TrainSettings, flag
+from isotrope.training.settings import TrainSettings
 
 OURS = [flag(name) for name in TrainSettings.model_fields] + ["objective.temperature"]
 

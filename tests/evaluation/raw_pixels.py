@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.data.images.sets import ImagePart
+from isotrope.data.images.records import ImagePart
 
 
 class RawPixels:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.faults.trials import Reply, Server, Whole, command, differences, leftovers, state
 
-__all__ = ["contend"]
-
 
 def contend(servers: tuple[Server, Server], whole: Whole, corpus: Path, folder: Path) -> None:
     """Start a run twice on one folder: at once, or the second while the first stands still.

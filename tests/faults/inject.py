@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-__all__ = ["NEED_NO_SPACE", "Call", "Calls", "Fault"]
-
 Call = tuple[str, str]
 """What was done, and to which path."""
 

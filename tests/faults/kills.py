@@ -18,8 +18,6 @@ from tests.faults.trials import (
     torn,
 )
 
-__all__ = ["Survived", "kill_points", "survive"]
-
 _MOST = 4  # kills of one run
 
 

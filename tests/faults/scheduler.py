@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.faults.trials import Server, Whole, command, differences, ends, leftovers, torn
 
-__all__ = ["requeue"]
-
 REQUEUE = 75
 _MOST = 4  # times that one run is ended
 

@@ -20,8 +20,6 @@ from typing import IO, Any
 
 from tests.faults.inject import Calls, Fault
 
-__all__ = ["main"]
-
 _PATIENCE = 600.0  # seconds; a trial that hangs has failed
 _IMPORTED = (
     "isotrope.cli.train",

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tests.faults.trials import ROOT, environment
 
-__all__ = ["Sample", "Soaked", "soak"]
-
 
 @dataclass(frozen=True)
 class Sample:

@@ -20,24 +20,6 @@ from tests.faults.inject import Call, Fault
 from tests.faults.server import fields
 from tests.training.conftest import sentences
 
-__all__ = [
-    "CONFIGURATIONS",
-    "ROOT",
-    "TOGETHER",
-    "Reply",
-    "Server",
-    "Whole",
-    "command",
-    "differences",
-    "ends",
-    "environment",
-    "leftovers",
-    "make_whole",
-    "state",
-    "torn",
-    "write_corpus",
-]
-
 ROOT = Path(__file__).resolve().parents[2]
 _SPEEDS = ("samples_per_second", "images_per_second")
 _TIMES = {"seconds", "wall_seconds", *_SPEEDS}

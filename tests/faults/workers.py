@@ -10,8 +10,6 @@ from isotrope.training.checkpoints import exists
 from tests.faults.trials import Server, Whole, command, differences, ends, leftovers, torn
 from tests.patience import MINUTES
 
-__all__ = ["RANK", "WORKER", "kill_child"]
-
 LOST = 75
 WORKER = "a process that reads data has gone (DataLoader worker"
 RANK = " of 2 was killed (SIGKILL, often for lack of memory)"

@@ -19,8 +19,6 @@ from tests.faults.trials import (
     torn,
 )
 
-__all__ = ["Failed", "faults_of", "full_disk", "interrupt"]
-
 # an error of the device once; a disk that is full, or has become read-only, and stays so
 _KINDS = [(errno.ENOSPC, True), (errno.EIO, False), (errno.EROFS, True), (errno.ENOSPC, False)]
 _SIZES = (0, 100, 3_000, 20_000, 60_000, 200_000, 1_000_000)

@@ -55,9 +55,10 @@ def _resumed() -> Iterator[Case]:
         def made(room: Path, bench: Bench) -> Sequence[object]:
             import torch
 
+            from isotrope.core.documents import read_yaml
             from isotrope.data.schemas import read
             from isotrope.training.checkpoints import finish
-            from isotrope.training.settings import TrainSettings, read_yaml
+            from isotrope.training.settings import TrainSettings
             from isotrope.training.text import encoder_of, store_of
 
             resume = _begun(room, bench)

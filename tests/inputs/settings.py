@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic.fields import FieldInfo
 
+from isotrope.core.settings import flag
 from isotrope.training.images.settings import ImageSettings
-from isotrope.training.settings import RunSettings, TrainSettings, flag
+from isotrope.training.settings import RunSettings, TrainSettings
 from tests.inputs.case import Bench, Case
 from tests.inputs.text import content
 

@@ -11,8 +11,6 @@ from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective, Paper
 
-__all__ = ["Random", "random_objectives"]
-
 Tree = tuple[Any, ...]
 
 _OF_ROWS: dict[str, Callable[[Tensor, float], Tensor]] = {

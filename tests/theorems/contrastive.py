@@ -14,16 +14,6 @@ from isotrope import Pairs, Views, softplus
 from isotrope.objectives.infonce import InfoNCE
 from papers.draganov2024.cosine import Bound
 
-__all__ = [
-    "InfoNCEBounds",
-    "dcl_uniformity_bound",
-    "infonce_bounds",
-    "mixed_negatives_bound",
-    "mixed_positive_bound",
-    "spread",
-    "uniformity_bound",
-]
-
 
 class InfoNCEBounds(NamedTuple):
     """The two steps of eq. 12, n values on each side.

@@ -5,8 +5,6 @@ from torch import Tensor
 
 from papers.draganov2024.cosine import Bound
 
-__all__ = ["gradient_sum_bound", "linear_rate_bound", "mean_gradient_bound"]
-
 
 def linear_rate_bound(gaps: Tensor, mu: float, lipschitz: float) -> Bound:
     """Return both sides of eq. 20, for gradient descent with a rate of 1/L.

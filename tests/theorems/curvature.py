@@ -18,8 +18,6 @@ from torch import Tensor
 
 from papers.draganov2024.cosine import Bound
 
-__all__ = ["Version", "hessian_norm_bound", "mio_hessian", "mio_lipschitz"]
-
 Version = Literal["v1", "v2", "v3"]
 
 

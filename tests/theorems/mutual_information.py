@@ -5,8 +5,6 @@ from torch import Tensor
 from isotrope import softplus
 from papers.draganov2024.cosine import Bound
 
-__all__ = ["critic_at_optimum", "miov1_bound", "mutual_information"]
-
 
 def critic_at_optimum(joint: Tensor) -> Tensor:
     """Return log p(x, y) / (p(x) p(y)), the C that minimises MIOv1 (Manna et al. 2023, eq. 5 to 9).

@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.data.sources import by_dataset
 from isotrope.kernels.choose import BACKENDS
-from isotrope.training.settings import TrainSettings, read_yaml
+from isotrope.training.settings import TrainSettings
 from tests.refused import refused_setting
 
 LEAST = {"files": "a.txt", "output": "run"}

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from isotrope.data.images.batches import ImageBatch
 from isotrope.encoders.image import ImageEncoder
 from isotrope.paradigm import registry
-from isotrope.training.images.method import ImageMethod, Plan
+from isotrope.training.images.method import ImageMethod
 from isotrope.training.images.registry import METHODS, find_method, options_of
+from isotrope.training.recipe import Plan
 
 SIZE, D, STEPS = 8, 5, 20
 

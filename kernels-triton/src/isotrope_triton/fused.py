@@ -33,8 +33,6 @@ from isotrope_triton.parts import ColumnSources
 from isotrope_triton.passes import spread
 from isotrope_triton.tiles import EXP, NONE, SOFTPLUS
 
-__all__ = ["value_and_gradients"]
-
 _SUMMED: dict[Kind, tl.constexpr] = {"logsumexp": EXP, "softplus": SOFTPLUS}
 
 

@@ -34,8 +34,6 @@ from torch import Tensor
 from isotrope.kernels.tiles import blocks
 from isotrope_triton.tiles import LAST
 
-__all__ = ["NOWHERE", "PASSED", "Factors", "RowColumnBlock", "RowStatistics", "Rows", "finite"]
-
 NOWHERE: int = LAST.value
 SHORT = 128  # numbers of a vector that is loaded once for a tile
 PASSED = 8192  # rows of embeddings that are passed over at a time, number by number

@@ -22,8 +22,6 @@ from isotrope_triton.operands import RowColumnBlock, Rows, RowStatistics
 from isotrope_triton.passes import reduce_block
 from isotrope_triton.tiles import NONE
 
-__all__ = ["ColumnSources", "DirectedBlock"]
-
 _PARTS_OF: dict[Against, tuple[Part, ...]] = {
     "cross": ("cross", "further"),
     "within": ("within", "further"),

@@ -26,8 +26,6 @@ from isotrope_triton.operands import (
 )
 from isotrope_triton.tiles import INTERPRETED, NONE
 
-__all__ = ["reduce_block", "spread"]
-
 PANEL = 4096  # rows whose sums, and those of the columns at hand, stay in the second-level cache
 WAVES = 4  # programs for each multiprocessor: with fewer, some have no work at the end
 ROOMY = 200 << 10  # bytes of shared memory from which the large tiles fit

@@ -41,8 +41,6 @@ from isotrope_triton.parts import ColumnSources
 from isotrope_triton.passes import reduce_block, spread
 from isotrope_triton.tiles import EXP, NONE, POWER, SOFTPLUS
 
-__all__ = ["TritonPairs", "TritonSums", "surrogate_pairs"]
-
 
 class TritonPairs(Pairs):
     """Row statistics from tiles that stay on the GPU's cores.

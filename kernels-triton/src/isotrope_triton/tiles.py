@@ -51,8 +51,6 @@ import math
 import triton
 import triton.language as tl
 
-__all__ = ["EXP", "INTERPRETED", "LAST", "NONE", "POWER", "SOFTPLUS", "spread", "statistics"]
-
 INTERPRETED = triton.knobs.runtime.interpret
 
 # what similarities are turned into and summed; the slope of what is summed is the weight

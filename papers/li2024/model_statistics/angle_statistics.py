@@ -16,8 +16,6 @@ from torch import Tensor
 from isotrope.core.views import Views
 from isotrope.objectives.infonce import InfoNCE
 
-__all__ = ["ASSUMED", "AngleStatistics", "Density", "angle_statistics", "densities"]
-
 ASSUMED = {
     "positive": ((math.pi / 20, math.pi / 2), 0.05),
     "negative": ((math.pi / 20, math.pi), 0.10),

@@ -16,8 +16,6 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.portrait import summary
 
-__all__ = ["RatioStatistics", "dynamic_ratios"]
-
 
 @dataclass(frozen=True)
 class RatioStatistics:

@@ -14,8 +14,6 @@ from isotrope.core.views import Views
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.paradigm.assemble import tangent
 
-__all__ = ["TEMPERATURES", "hardest_share"]
-
 TEMPERATURES = (0.01, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0)
 """Ours: the range of the paper's figure 6, in which its figure 7 must lie."""
 

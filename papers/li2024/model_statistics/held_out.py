@@ -12,8 +12,6 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.encoders.sentence import SentenceEncoder
 
-__all__ = ["held_out"]
-
 
 def held_out(
     encoder: SentenceEncoder,

@@ -14,8 +14,6 @@ from torch import Tensor
 from isotrope.core.views import Views
 from papers.li2024.lemma import angles_of, lemma1
 
-__all__ = ["STEPS", "LemmaShare", "lemma_share"]
-
 STEPS = (0.0, 0.1, 0.25, 0.5, 1.0)
 """The lambda that are looked at by default; 0 is the limit of small steps."""
 

@@ -40,8 +40,6 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtra(error.name or "mteb", extra="mteb") from error
 
-__all__ = ["MTEBEncoder", "local_sts"]
-
 # short, mixed, and longer than most models take: what tells two encoders apart
 _PROBE = ("Isotropy", "the same in ALL directions, 1 to 10; naïve?", "again and again " * 300)
 

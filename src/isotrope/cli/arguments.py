@@ -15,8 +15,6 @@ from isotrope.paradigm.declared import PARTS
 if TYPE_CHECKING:  # `isotrope --help` needs no package
     from pydantic.fields import FieldInfo
 
-__all__ = ["Parser", "add_fields", "check_readable", "dotted", "positionals"]
-
 
 def check_readable(*files: Path | None) -> None:
     """Refuse a path that cannot be read: before anything is imported that takes seconds.

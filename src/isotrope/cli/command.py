@@ -20,8 +20,6 @@ from isotrope.core.settings import Settings, setting
 from isotrope.core.spelling import as_flag
 from isotrope.paradigm.declared import objective_settings
 
-__all__ = ["Command", "OfObjective", "as_json", "device", "load", "model", "plugin"]
-
 S = TypeVar("S", bound=Settings)
 
 

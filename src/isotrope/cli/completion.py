@@ -8,8 +8,6 @@ from isotrope.cli.command import load
 from isotrope.core.errors import MissingExtra
 from isotrope.paradigm.declared import declared
 
-__all__ = ["completion"]
-
 
 def completion(shell: str, root: Parser, verbs: dict[str, str]) -> str:
     """Return the program that a shell completes ``isotrope`` by.

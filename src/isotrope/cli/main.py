@@ -20,8 +20,6 @@ from isotrope.core.errors import InputError, LostProcess, nearest
 from isotrope.core.legible import LegibleStream, legible
 from isotrope.core.spelling import as_flag, spelled
 
-__all__ = ["main"]
-
 SHELLS = ("bash", "zsh")
 
 # one line each; the modules are imported only when used

@@ -10,8 +10,6 @@ from isotrope.core.legible import spreadsheet_cell
 from isotrope.core.result import Result
 from isotrope.core.table import table
 
-__all__ = ["comparison", "rows", "tables", "write_csv"]
-
 
 def tables(result: Result) -> str:
     """Return the tables of one model's scores."""

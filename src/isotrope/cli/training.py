@@ -8,11 +8,10 @@ from typing import Any, TypeVar
 
 from isotrope.cli.arguments import Parser
 from isotrope.cli.command import Command
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import SettingError
 from isotrope.core.setting_aliases import ACCEPTED
-from isotrope.training.settings import RunSettings, read_yaml
-
-__all__ = ["Training", "from_file"]
+from isotrope.training.settings import RunSettings
 
 S = TypeVar("S", bound=RunSettings)
 

@@ -5,8 +5,6 @@ from typing import Any, TypeAlias, TypeVar, cast
 import torch
 from torch import Tensor
 
-__all__ = ["MARK", "Context", "apply", "marked"]
-
 MARK = "isotrope"
 """The key of a node's metadata under which a loss leaves what it was computed from."""
 

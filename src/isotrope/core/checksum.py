@@ -14,8 +14,6 @@ import zipfile
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["ChecksumMismatch", "add_checksum", "verify_checksum"]
-
 _END = b"PK\x05\x06"  # of the last 22 bytes of an archive without comment, two of its length last
 _NAME = b"isotrope blake2b "
 _LENGTH = len(_NAME) + 32

@@ -18,21 +18,6 @@ from torch import Tensor
 from isotrope.core.autograd import Context, apply
 from isotrope.core.views import Views
 
-__all__ = [
-    "GlobalBatch",
-    "all_gather_views",
-    "all_reduce_max",
-    "all_reduce_sum",
-    "barrier",
-    "is_peer_failure",
-    "launched_processes",
-    "process_group",
-    "rank",
-    "rows_of",
-    "world_size",
-]
-
-
 # the first process reads the corpus and scores the encoder while the others wait for it
 _PATIENCE = timedelta(days=1)
 

@@ -16,8 +16,6 @@ from isotrope.core.spelling import brief
 if TYPE_CHECKING:
     import yaml
 
-__all__ = ["brief", "check_file", "parse_yaml", "place", "read_json", "read_text", "read_yaml"]
-
 LARGEST = 1 << 28
 """Bytes of a file that is read whole: the largest tokenizers have a tenth of it."""
 LARGEST_SETTINGS = 1 << 20

@@ -8,27 +8,6 @@ from pathlib import Path
 from isotrope.core.legible import legible
 from isotrope.core.spelling import as_key, named, spell
 
-__all__ = [
-    "CannotResume",
-    "DataError",
-    "Diverged",
-    "FolderError",
-    "InputError",
-    "LostProcess",
-    "MissingExtra",
-    "ModelError",
-    "NeedsEager",
-    "NoPerAnchor",
-    "NoTerms",
-    "Overflow",
-    "SettingError",
-    "WrongCoupling",
-    "nearest",
-    "needs_extra",
-    "place",
-]
-
-
 _VERBS = {
     *("changes", "chooses", "has", "is", "leaves", "makes", "must", "names", "needs", "reads"),
     *("shares", "takes"),

@@ -18,19 +18,6 @@ from typing import IO, Any
 
 from isotrope.core.errors import InputError
 
-__all__ = [
-    "atomic_replace",
-    "check_outputs",
-    "from_home",
-    "open_own",
-    "os_errors_as_input_errors",
-    "remove",
-    "replace_together",
-    "stale_temporary_folders",
-    "tidy",
-    "write_all",
-]
-
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
 _LINK = "is a link or a device, and nothing is written through one; remove it"
 

@@ -6,8 +6,6 @@ from dataclasses import fields, is_dataclass
 
 import numpy as np
 
-__all__ = ["fingerprint"]
-
 
 def fingerprint(*values: object) -> str:
     """Return 16 hexadecimal digits of the content of ``values``.

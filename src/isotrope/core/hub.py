@@ -12,8 +12,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
-__all__ = ["ONLINE_WITHIN", "first_line", "known_to_hub", "named_by", "why_closed"]
-
 ONLINE_WITHIN = 5.0
 """Seconds in which the hub must answer before it counts as out of reach."""
 

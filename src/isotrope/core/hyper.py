@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Literal, TypeGuard, cast
 
-__all__ = ["Hyper", "Temperature", "check", "hypers", "is_number", "value_of"]
-
 
 @dataclass(frozen=True)
 class Hyper:

@@ -7,8 +7,6 @@ through :class:`LegibleStream`. The escapes are those of JSON, so that JSON stay
 import re
 from typing import Any, TextIO
 
-__all__ = ["LegibleStream", "legible", "spreadsheet_cell"]
-
 # control characters, the ends of lines, and what turns the direction of writing; letters that join
 # others (as in Persian, and in emoji) stay
 _STEERING = {

@@ -29,16 +29,6 @@ try:
 except ImportError:  # not POSIX
     fcntl = None  # type: ignore[assignment]
 
-__all__ = [
-    "IN_MEMORY",
-    "LOCK",
-    "Role",
-    "clear",
-    "ensure_not_replaced",
-    "exclusive_lock",
-    "is_effectively_empty",
-]
-
 LOCK = ".lock"
 """The name of the file; it is removed at the end."""
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from isotrope.core.documents import read_text
 from isotrope.core.errors import DataError
 
-__all__ = ["read_log"]
-
 _LAST = 2**53  # of the steps that a number of floating point tells apart
 
 Rows = dict[float, dict[str, float]]

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from isotrope.core.autograd import Context, apply
 
-__all__ = ["moments_across", "moments_within"]
-
 _SMALL = 256  # coordinates of which the matrix costs less than two products (benchmarks/peers.py)
 
 

@@ -21,22 +21,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isotrope.core.documents import check_file, place
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.documents import check_file
+from isotrope.core.errors import InputError, MissingExtra, place
 
 if TYPE_CHECKING:
     from PIL import Image
-
-__all__ = [
-    "MOST_PIXELS",
-    "PHOTOS",
-    "SUFFIXES",
-    "Picture",
-    "Unreadable",
-    "measure",
-    "pixels",
-    "square",
-]
 
 Picture: TypeAlias = "str | Path | BinaryIO | Image.Image | NDArray[np.uint8] | Tensor"
 """A file, a PIL image, or uint8 pixels: 3 x h x w, h x w x 3 or h x w (grey)."""

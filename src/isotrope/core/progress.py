@@ -4,8 +4,6 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["bar", "format_duration"]
-
 DELAY = 1.0
 """Seconds before a bar shows: what is refused at once, or done at once, needs none."""
 

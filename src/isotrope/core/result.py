@@ -20,8 +20,6 @@ from isotrope.core.documents import read_text
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 
-__all__ = ["Result", "provenance"]
-
 _PACKAGES = (
     "isotrope",
     "torch",

@@ -11,8 +11,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["rounding", "same"]
-
 
 def rounding(dtype: torch.dtype, terms: int) -> float:
     """Return the relative error of a sum of ``terms`` products, 0.01 at most.

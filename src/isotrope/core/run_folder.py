@@ -5,8 +5,6 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError
 
-__all__ = ["RECORDING", "RunFolder"]
-
 RECORDING = "isotrope"
 """Name of the Doctor's folder within a trainer's ``output_dir``."""
 

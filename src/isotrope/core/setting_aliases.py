@@ -4,8 +4,6 @@ import difflib
 import re
 from collections.abc import Iterable
 
-__all__ = ["ACCEPTED", "ALIASES", "intended_name"]
-
 _ALIKE = 0.7  # difflib's ratio below which two names have nothing to do with each other
 
 ALIASES = {

@@ -20,8 +20,6 @@ from isotrope.core.files import from_home
 from isotrope.core.setting_aliases import intended_name
 from isotrope.core.spelling import as_key, named, spell
 
-__all__ = ["Settings", "dotted_key", "flag", "setting"]
-
 
 def setting(
     default: object,

@@ -4,8 +4,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["softplus"]
-
 
 def softplus(x: Tensor) -> Tensor:
     """Return log(1 + e^x) elementwise, twice differentiable; the value at -inf is 0.

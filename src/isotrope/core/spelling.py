@@ -10,8 +10,6 @@ import reprlib
 import shlex
 from collections.abc import Callable, Iterator
 
-__all__ = ["Spelling", "as_argument", "as_flag", "as_key", "brief", "named", "spell", "spelled"]
-
 Spelling = Callable[[str, str], str]
 """Writes the name of a field of the settings and a value, which may be empty."""
 

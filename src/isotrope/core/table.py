@@ -5,8 +5,6 @@ from collections.abc import Sequence
 
 from isotrope.core.legible import legible
 
-__all__ = ["table"]
-
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | None = None) -> str:
     """Return aligned columns: numbers to the right, text to the left; a heading may have lines.

@@ -5,8 +5,6 @@ from typing import Literal
 
 from torch import Tensor
 
-__all__ = ["AGAINST", "Against", "By", "Terms"]
-
 Against = Literal["cross", "within", "both"]
 
 # which similarity a weight is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, or the first two

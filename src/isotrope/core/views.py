@@ -10,8 +10,6 @@ from torch import Tensor
 from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import InputError
 
-__all__ = ["Views", "across_unit", "lengths", "standard", "unit"]
-
 
 def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """Return the rows of ``x`` (n x d) divided by their Euclidean norm.

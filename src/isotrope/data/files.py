@@ -5,11 +5,9 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from isotrope.core.errors import InputError
-from isotrope.data.lines import is_folder, place
+from isotrope.core.errors import InputError, place
+from isotrope.data.lines import is_folder
 from isotrope.data.table import SUFFIXES, check_kind, is_hub_name, is_saved, plain_suffix
-
-__all__ = ["TRAIN", "corpus_files", "files_of", "named_split", "other_splits"]
 
 TRAIN = "train"
 # as datasets has it

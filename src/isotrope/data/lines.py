@@ -8,19 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from isotrope.core.documents import check_file, place
-from isotrope.core.errors import InputError
-
-__all__ = [
-    "MAX_CHARACTERS",
-    "check_file",
-    "is_folder",
-    "lines",
-    "open_bytes",
-    "place",
-    "quoted",
-    "visible",
-]
+from isotrope.core.documents import check_file
+from isotrope.core.errors import InputError, place
 
 # white space, and what other characters are joined, ordered or filled with
 _UNSEEN = (

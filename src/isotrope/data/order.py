@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Order"]
-
 _ROUNDS = 8
 _SMALLEST_HALF = 3  # bits; a smaller domain has too few round functions to mix
 _M1, _M2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)

@@ -7,10 +7,8 @@ from numbers import Integral
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import MAX_CHARACTERS, place, quoted
-
-__all__ = ["HEAD", "Row", "Table", "cell_text", "missing", "whole"]
+from isotrope.core.errors import InputError, nearest, place
+from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
 """Rows looked at to find out what a table is."""

@@ -30,22 +30,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, place
 from isotrope.data.files import files_of
-from isotrope.data.lines import place, visible
+from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_text, missing, whole
 from isotrope.data.table import open_table, table_of
-
-__all__ = [
-    "HEADER",
-    "PAIRS",
-    "Form",
-    "Reading",
-    "Record",
-    "form_of",
-    "mark",
-    "read",
-]
 
 PAIRS = (
     ("anchor", "positive", "negative"),

@@ -13,29 +13,14 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from isotrope.core.documents import brief
-from isotrope.core.errors import InputError, needs_extra
+from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.core.files import atomic_replace, from_home
-from isotrope.data.lines import place
+from isotrope.core.spelling import brief
 from isotrope.data.schemas import HEADER, Reading, read
 from isotrope.data.table import SUFFIXES, is_frame, table_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-__all__ = [
-    "NAME",
-    "Sampling",
-    "by_dataset",
-    "digests",
-    "is_in_memory",
-    "named_datasets",
-    "named_errors",
-    "read_all",
-    "record_line",
-    "to_dataset",
-    "write_records",
-]
 
 Sampling = Literal["proportional", "round-robin"]
 NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)

@@ -15,23 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.documents import check_file
+from isotrope.core.errors import InputError, MissingExtra, nearest, place
 from isotrope.core.hub import first_line, known_to_hub, why_closed
-from isotrope.data.lines import check_file, place, quoted
+from isotrope.data.lines import quoted
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
-
-__all__ = [
-    "SUFFIXES",
-    "check_kind",
-    "check_known",
-    "is_frame",
-    "is_hub_name",
-    "is_saved",
-    "open_table",
-    "plain_suffix",
-    "table_of",
-]
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet", ".arrow")
 """The kinds of file that can be read; those of text also with ``.gz`` appended."""

@@ -7,11 +7,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import MAX_CHARACTERS, lines, place, quoted
+from isotrope.core.errors import InputError, nearest, place
+from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
-
-__all__ = ["json_table", "objects", "separated", "tabbed"]
 
 _SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
 _RETURN = "\ufdd0"  # stands for a carriage return in a cell, at which csv would end the row

@@ -2,15 +2,6 @@
 
 from isotrope.diagnostics.evidence import RunEvidence
 
-__all__ = [
-    "CONTRASTIVE",
-    "harder_negatives",
-    "is_contrastive",
-    "larger_batch",
-    "loss_temperature",
-    "slower",
-]
-
 CONTRASTIVE = "MultipleNegativesRankingLoss"
 
 

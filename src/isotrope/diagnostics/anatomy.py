@@ -13,10 +13,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.documents import brief
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.spelling import brief
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, of_rows
@@ -31,8 +31,6 @@ from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
 from isotrope.paradigm.similarities import GraphReading
 from isotrope.paradigm.softmax_fit import EQUAL, factor, normalised, radial
-
-__all__ = ["COLUMNS", "Anatomy"]
 
 COLUMNS = columns("doctor")
 """The columns of a row: those of a run on text, and those of a recognised loss."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["OVERLAP", "copied"]
-
 OVERLAP = 0.8
 _FEWEST = 4  # words: below that, a shared few of them say little
 _WORD = re.compile(r"[^\W\d_]+")

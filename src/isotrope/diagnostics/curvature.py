@@ -30,8 +30,6 @@ from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.views import Views
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Hessian", "Terms", "embedding_hessian", "extremes", "parameter_hessian"]
-
 # the terms of a loss, whose mean it is: one Views for most methods
 Terms = Callable[[], Views | Sequence[Views]]
 

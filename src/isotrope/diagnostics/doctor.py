@@ -18,8 +18,6 @@ from isotrope.diagnostics.readings import (
 from isotrope.diagnostics.verdict import compared, crosses
 from isotrope.diagnostics.verdicts import VERDICTS
 
-__all__ = ["diagnose", "together"]
-
 
 def diagnose(case: RunEvidence) -> Diagnosis:
     """Return the findings, the root cause first, without those that an earlier one explains."""

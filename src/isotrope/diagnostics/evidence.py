@@ -12,20 +12,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from isotrope.core.documents import brief, read_yaml
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.spelling import brief
 from isotrope.data.sources import by_dataset
 from isotrope.diagnostics.observe import loss_column
 from isotrope.measures.judgement import Judgement, judgement_of
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset as objectives_by_dataset
 from isotrope.paradigm.objective import Objective
-
-__all__ = ["Row", "RunEvidence", "datasets_of", "of_rows", "of_run", "sane"]
 
 Row = Mapping[str, float | None]
 Kind = Literal["text", "images", ""]

@@ -38,8 +38,6 @@ from isotrope.paradigm.objective import Objective
 if TYPE_CHECKING:
     from isotrope.data.images.augment import Augment
 
-__all__ = ["examine"]
-
 _TOKENS = 64
 """The tokens to which a text is cut where no run says: enough to measure embeddings by."""
 

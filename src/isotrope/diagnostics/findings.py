@@ -10,8 +10,6 @@ from typing import Any, Literal, Self
 
 from isotrope.measures.judgement import Judgement
 
-__all__ = ["HEALTHY", "Diagnosis", "Evidence", "Finding"]
-
 HEALTHY = "healthy"
 
 

@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["EVERY", "Log", "Metric", "Panel"]
-
 Log = Literal["text", "images", "doctor"]
 EVERY: tuple[Log, ...] = ("text", "images", "doctor")
 

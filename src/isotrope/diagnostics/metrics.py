@@ -9,8 +9,6 @@ from math import pi
 
 from isotrope.diagnostics.metric import EVERY, Log, Metric, Panel
 
-__all__ = ["MEASURED", "METRICS", "columns"]
-
 METRICS = (
     Metric(
         "dev_start",

@@ -10,8 +10,6 @@ from isotrope.diagnostics.observe import measure
 from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.paradigm import registry
 
-__all__ = ["model_geometry"]
-
 _QUANTILES = (0.05, 0.5, 0.95)
 _DYNAMIC = ("arccon", "met")
 

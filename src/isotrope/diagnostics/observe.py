@@ -21,16 +21,6 @@ from isotrope.paradigm.anatomy import DEAD, first_rows, summary
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.objective import Objective
 
-__all__ = [
-    "SAME",
-    "above_bound",
-    "loss_column",
-    "measure",
-    "measure_pairs",
-    "measure_unpaired",
-    "negative_count",
-]
-
 
 def loss_column(dataset: str) -> str:
     """Return the column of metrics.csv with the loss of a data set; ``""`` is all of them."""

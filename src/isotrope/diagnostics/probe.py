@@ -32,17 +32,6 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.mean_cosine import mean_cosine
 from isotrope.paradigm.objective import Objective
 
-__all__ = [
-    "ROWS",
-    "Texts",
-    "embed_views",
-    "measure_plain",
-    "probe_images",
-    "probe_texts",
-    "read_texts",
-    "texts_of",
-]
-
 T = TypeVar("T")
 
 ROWS = 256

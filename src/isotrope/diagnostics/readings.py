@@ -11,24 +11,6 @@ from isotrope.diagnostics.verdict import crosses
 from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.objective import Objective
 
-__all__ = [
-    "collapsed_at_start",
-    "dead_share_after_start",
-    "dissipation_on_ideal",
-    "further_evidence",
-    "gained",
-    "hardest_over_even",
-    "learning_rate",
-    "lower_rate_flag",
-    "negatives",
-    "parameters",
-    "pushing",
-    "rank_limit",
-    "separation",
-    "temperature",
-    "weight_decay",
-]
-
 _IDEAL = 64  # anchors of the ideal batch: each is its own positive, orthogonal to all others
 
 

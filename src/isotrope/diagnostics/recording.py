@@ -17,8 +17,6 @@ from isotrope.diagnostics.anatomy import Anatomy
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis
 
-__all__ = ["of_recording", "save"]
-
 
 def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
     """Write both files.

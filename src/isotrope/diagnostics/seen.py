@@ -14,8 +14,6 @@ from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import summary
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, stacked
 
-__all__ = ["SeenBatch", "measure_compared"]
-
 _ENOUGH = 24  # pairs, of which one batch shows the temperature by itself
 _EQUAL = 0.05  # by which the dissipation of a softmax may differ from that of InfoNCE
 _ONE = 0.02  # a factor of the loss that is nearer to 1 is taken for 1

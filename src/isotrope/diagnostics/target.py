@@ -19,8 +19,6 @@ from isotrope.evaluation.uncover import Uncovered, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["diagnose"]
-
 
 def diagnose(
     target: str | os.PathLike[str],

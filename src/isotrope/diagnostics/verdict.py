@@ -13,8 +13,6 @@ from typing import Literal
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence, Finding
 
-__all__ = ["THRESHOLDS", "Change", "Found", "Text", "Threshold", "Verdict", "compared", "crosses"]
-
 Text = str | Callable[[RunEvidence], str]
 """A text, or a function that words it for some evidence."""
 

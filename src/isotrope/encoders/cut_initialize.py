@@ -8,8 +8,6 @@ from isotrope.core.errors import InputError
 if TYPE_CHECKING:
     from torch import nn
 
-__all__ = ["TURN", "cut_initialize", "first_turn"]
-
 TURN = 0.02
 """Radians: where the first step turns cut weights by more, the cut did harm (docs/LOG.md)."""
 

@@ -4,8 +4,6 @@ import torch
 
 from isotrope.core.errors import SettingError
 
-__all__ = ["find_device", "pass_overhead"]
-
 # on two cores anything from 16 to 512 trains about equally fast; 64 takes a little less memory than
 # 128 (docs/LOG.md, "Throughput and memory")
 _CPU_OVERHEAD = 64

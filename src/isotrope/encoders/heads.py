@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-__all__ = ["LinearHead", "MLPHead"]
-
 
 class MLPHead(nn.Module):
     """A linear layer and a tanh, n x d to n x d, as in SimCSE (Gao et al. 2021, section 3.1).

@@ -31,8 +31,6 @@ from isotrope.encoders.device import find_device
 from isotrope.encoders.image_nets import IMAGENET_MEAN, IMAGENET_STD, READERS, Reader, build_net
 from isotrope.encoders.names import resolve
 
-__all__ = ["ImageEncoder"]
-
 
 class ImageEncoder(nn.Module):
     """Pictures in, embeddings out.

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import torch
 from torch import nn
 
-from isotrope.core.documents import brief, read_json
+from isotrope.core.documents import read_json
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.spelling import brief
 from isotrope.encoders.image_nets import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -29,8 +30,6 @@ from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:
     from transformers import ViTModel
-
-__all__ = ["CIFAR", "MODULE", "Stored", "read", "write"]
 
 CIFAR = "isotrope-resnet-cifar"
 """The model_type of a ResNet with CIFAR's stem."""

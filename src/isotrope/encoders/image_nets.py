@@ -19,18 +19,6 @@ from isotrope.encoders.quiet import quiet_loading
 if TYPE_CHECKING:
     from transformers import ResNetConfig
 
-__all__ = [
-    "ARCHITECTURES",
-    "IMAGENET_MEAN",
-    "IMAGENET_STD",
-    "READERS",
-    "Reader",
-    "build_net",
-    "channels_last",
-    "cifar_resnet",
-    "freeze_patches",
-]
-
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 """Mean of ImageNet's red, green and blue, of pixels in [0, 1]."""
 

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from isotrope.encoders.image import ImageEncoder
     from isotrope.encoders.sentence import SentenceEncoder
 
-__all__ = ["load_encoder"]
-
 
 def load_encoder(
     name: str | Path,

@@ -23,13 +23,11 @@ if TYPE_CHECKING:
     from peft import LoraConfig
     from transformers import PreTrainedModel
 
-__all__ = ["ALL_LINEAR", "add_lora", "lora_facts", "merged_weights", "save_adapter"]
-
 ALL_LINEAR = "all-linear"
 """peft's name for all linear layers."""
 
 
-class LoraTarget(Protocol):
+class _Target(Protocol):
     """An encoder to which LoRA can be added: the first module of ``model`` has a transformer."""
 
     @property
@@ -44,7 +42,7 @@ class LoraTarget(Protocol):
 
 
 def add_lora(
-    encoder: LoraTarget,
+    encoder: _Target,
     rank: int,
     *,
     alpha: int | None = None,
@@ -103,7 +101,7 @@ def add_lora(
             ) from error
 
 
-def _transformer(encoder: LoraTarget) -> "PreTrainedModel":
+def _transformer(encoder: _Target) -> "PreTrainedModel":
     return cast("PreTrainedModel", encoder.model[0].model)
 
 
@@ -127,12 +125,12 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
             )
 
 
-def _config(encoder: LoraTarget) -> "LoraConfig | None":
+def _config(encoder: _Target) -> "LoraConfig | None":
     configs = getattr(_transformer(encoder), "peft_config", {})
     return cast("LoraConfig | None", configs.get("default"))
 
 
-def lora_facts(encoder: LoraTarget) -> dict[str, Any] | None:
+def lora_facts(encoder: _Target) -> dict[str, Any] | None:
     """Return rank, alpha, the layers and how much of the encoder is trained; None without LoRA.
 
     ``trainable`` and ``parameters`` count the encoder's parameters, without the head; ``share`` is
@@ -160,7 +158,7 @@ def _layers(transformer: nn.Module) -> list[tuple[str, Any]]:
 
 
 @contextmanager
-def merged_weights(encoder: LoraTarget) -> Iterator[None]:
+def merged_weights(encoder: _Target) -> Iterator[None]:
     """Merge the matrices into the encoder's weights, and restore it exactly afterwards.
 
     peft can unmerge, too, but adding and subtracting the matrices rounds the weights.
@@ -181,7 +179,7 @@ def merged_weights(encoder: LoraTarget) -> Iterator[None]:
             transformer.set_submodule(path, layer)
 
 
-def save_adapter(encoder: LoraTarget, folder: Path) -> None:
+def save_adapter(encoder: _Target, folder: Path) -> None:
     """Write the matrices, if any, in the format that ``peft.PeftModel.from_pretrained`` reads."""
     config = _config(encoder)
     if config is None:

@@ -7,8 +7,6 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 
-__all__ = ["Momentum"]
-
 
 class Momentum(nn.Module):
     """An exponential moving average of a module: theta' <- decay theta' + (1 - decay) theta.

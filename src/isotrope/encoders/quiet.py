@@ -7,8 +7,6 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["LoadReport", "quiet_loading"]
-
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # a line of the report of transformers: "pooler.dense.bias | MISSING | ..."
 _MISSING = re.compile(r"^(\S.*?)\s*\|\s*MISSING\b", re.MULTILINE)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from transformers import PreTrainedTokenizerFast
 
-__all__ = ["LEARNT_FROM", "scratch_model"]
-
 LEARNT_FROM = 200_000
 """Texts that the vocabulary is learnt from at most, the first ones: bounds memory and time."""
 

@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-__all__ = ["POOLINGS", "SentenceEncoder", "saved_prompts"]
-
 # names of prompts: of queries, and of documents, of which the first that a model has is used
 _PROMPTS = ("query", "document", "passage", "corpus")
 

@@ -11,8 +11,6 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from isotrope.core.autograd import Context, apply
 from isotrope.core.distributed import all_reduce_sum, world_size
 
-__all__ = ["SharedBatchNorm", "share_statistics"]
-
 
 def share_statistics(module: nn.Module) -> nn.Module:
     """Return ``module`` with every batch norm replaced by a :class:`SharedBatchNorm`.

@@ -24,20 +24,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-__all__ = [
-    "DECAYS",
-    "FULL",
-    "PROTOTYPING",
-    "SEED",
-    "ClassifierProtocol",
-    "Fitted",
-    "TrainingSet",
-    "fit",
-    "held_out",
-    "initial",
-    "predict",
-]
-
 Indices = NDArray[np.int64]
 
 _TOGETHER = 10

@@ -33,8 +33,6 @@ from isotrope.measures.bootstrap import (
     resampled,
 )
 
-__all__ = ["EvaluationOptions", "compare", "compare_results"]
-
 _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
 """What the tasks of an average have a score of."""
 

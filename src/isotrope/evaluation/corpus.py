@@ -16,19 +16,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, place
 from isotrope.core.result import Result, provenance
 from isotrope.core.rounding import same
 from isotrope.core.views import unit
-from isotrope.data.lines import place
 from isotrope.data.schemas import read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.measures.distance_gap import gaps
 from isotrope.measures.tally import Tally, tally
 from isotrope.measures.uniformity import uniformity
-
-__all__ = ["corpus", "corpus_records"]
 
 _BLOCK = 8192  # records encoded at a time
 _VIEWS = 1000  # texts that are passed twice through dropout

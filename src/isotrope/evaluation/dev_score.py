@@ -20,8 +20,6 @@ from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.evaluation.sts import sts_evaluation
 from isotrope.measures.judgement import DevEvaluation
 
-__all__ = ["DevMetric", "dev_metric_held_out", "dev_metric_of_file"]
-
 _HELD_OUT_READ = 4_000  # held-out records that the score is drawn from, at most twice that
 
 

@@ -25,8 +25,6 @@ from isotrope.evaluation.tasks import (
     transfer_tasks,
 )
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     model: str | os.PathLike[str] | Encoder,

@@ -8,8 +8,6 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 
-__all__ = ["CachedEncoder", "Encoder", "Truncated", "embed", "encoder_name"]
-
 
 @runtime_checkable
 class Encoder(Protocol):

@@ -11,17 +11,16 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
+from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
-from isotrope.data.lines import check_file, quoted
+from isotrope.data.lines import quoted
 from isotrope.data.schemas import Reading, read
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.nearest import nearest_rows
 from isotrope.evaluation.retrieval import own_prompts
-
-__all__ = ["Hit", "encode_file", "search"]
 
 _BLOCK = 20_000  # texts encoded, and rows written or checked, at a time
 _HELD_AGAINST = 8  # texts of a corpus that are encoded to recognise its embeddings

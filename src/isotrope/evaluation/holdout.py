@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 
-__all__ = ["VIEWS", "holdout_set"]
-
 VIEWS = ("dropout", "adjacent", "pairs")
 """How the two views of training arise, and with it what a held-out record consists of."""
 

@@ -17,9 +17,7 @@ from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, encoder_name
 
 if TYPE_CHECKING:
-    from isotrope.data.images.sets import ImagePart, ImageSet
-
-__all__ = ["both_features", "image_features"]
+    from isotrope.data.images.records import ImagePart, ImageSet
 
 
 def image_features(

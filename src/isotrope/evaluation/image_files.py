@@ -8,15 +8,12 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import place
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, place
 from isotrope.core.files import replace_together
 from isotrope.core.pictures import SUFFIXES, Unreadable, square
 from isotrope.data.images.folder import below
 from isotrope.encoders.image import ImageEncoder
 from isotrope.evaluation.nearest import nearest_rows
-
-__all__ = ["encode_pictures", "pictures_below", "search_pictures"]
 
 logger = logging.getLogger(__name__)
 

@@ -15,9 +15,7 @@ from isotrope.evaluation.linear_probe import Probe, linear_probe
 from isotrope.measures.judgement import DevEvaluation
 
 if TYPE_CHECKING:
-    from isotrope.data.images.sets import ImageSet
-
-__all__ = ["image_scores", "knn_evaluation"]
+    from isotrope.data.images.records import ImageSet
 
 
 def image_scores(

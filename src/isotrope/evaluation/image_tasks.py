@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import brief, read_yaml
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.spelling import brief
 from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.tasks import Task
 
 if TYPE_CHECKING:
-    from isotrope.data.images.sets import ImageSet
-
-__all__ = ["image_tasks", "labelled_images", "own_images", "takes_images"]
+    from isotrope.data.images.records import ImageSet
 
 _HELD_OUT = 0.2  # of every class, where labelled pictures have no test part
 

@@ -20,8 +20,6 @@ from isotrope.evaluation.labelled import (
 )
 from isotrope.evaluation.nearest import nearest_rows
 
-__all__ = ["knn", "knn_text"]
-
 _ROWS = 1024  # test rows whose votes are counted at a time
 
 

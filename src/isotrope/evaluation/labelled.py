@@ -9,8 +9,6 @@ from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
 from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, embed
 
-__all__ = ["Classes", "check_finite", "index_classes", "label_in_top_k", "text_features"]
-
 _ROWS = 8192  # rows that are checked at a time
 
 

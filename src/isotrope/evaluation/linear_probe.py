@@ -22,8 +22,6 @@ from isotrope.encoders.device import find_device
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.labelled import check_finite, index_classes, label_in_top_k, text_features
 
-__all__ = ["Probe", "linear_probe", "linear_text"]
-
 _ROWS = 8192  # read at a time, where their order is that of the file
 _MOMENTUM = 0.9
 

@@ -13,8 +13,6 @@ import torch
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
 
-__all__ = ["Search", "nearest_rows", "nearest_rows_by"]
-
 Search = Literal["exact", "faiss"]
 """Which implementation searches: this file, or an exact flat index of faiss (float32, threaded)."""
 

@@ -9,11 +9,9 @@ from isotrope.core.result import Result, provenance
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
-from isotrope.evaluation.nearest import Search, nearest_rows, nearest_rows_by
+from isotrope.evaluation.nearest import Search, nearest_rows_by
 from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation
-
-__all__ = ["nearest_rows", "own_prompts", "retrieval", "retrieval_dev", "retrieval_evaluation"]
 
 
 def retrieval(

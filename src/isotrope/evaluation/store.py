@@ -23,8 +23,6 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 
-__all__ = ["Store", "store_folder"]
-
 
 def store_folder(model: object) -> Path:
     """Return where the finished tasks of a model are kept unless the user says otherwise.

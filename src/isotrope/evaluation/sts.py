@@ -22,17 +22,6 @@ from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
 from isotrope.evaluation.embed import CachedEncoder, Encoder, embed, encoder_name
 from isotrope.measures.judgement import DevEvaluation
 
-__all__ = [
-    "load_tasks",
-    "score_task",
-    "similarities",
-    "spearman",
-    "sts",
-    "sts_dev",
-    "sts_evaluation",
-    "with_average",
-]
-
 _NEEDED = f"the average needs all of {', '.join(TASKS)}"
 
 

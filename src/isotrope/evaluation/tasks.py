@@ -12,18 +12,6 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
 from isotrope.evaluation.embed import CachedEncoder, Encoder
 
-__all__ = [
-    "PROTOCOLS",
-    "Task",
-    "corpus_tasks",
-    "finish",
-    "join",
-    "labelled_tasks",
-    "retrieval_tasks",
-    "sts_tasks",
-    "transfer_tasks",
-]
-
 PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1, "corpus": 1}
 """Versions: raised when the same model and data would give another number, or more numbers."""
 

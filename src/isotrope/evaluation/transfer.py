@@ -39,15 +39,6 @@ from isotrope.evaluation.embed import Encoder, embed, encoder_name
 if TYPE_CHECKING:
     from sklearn.model_selection import StratifiedKFold
 
-__all__ = [
-    "MODES",
-    "TaskScore",
-    "check_task",
-    "transfer",
-    "transfer_result",
-    "transfer_task",
-]
-
 MODES = {"full": FULL, "prototyping": PROTOTYPING}
 """The two settings of SimCSE: what papers print, and the quicker one used during training."""
 

@@ -34,8 +34,6 @@ from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory, judge
 from isotrope.measures.mean_cosine import mean_cosine
 
-__all__ = ["FLOOR", "RAW", "ROWS_PER_DIMENSION", "Uncovered", "uncover", "uncover_records"]
-
 RAW = 0.5
 """Share of the whitened score below which an encoder is raw."""
 

@@ -10,8 +10,6 @@ import numpy as np
 
 from isotrope.evaluation.embed import Encoder
 
-__all__ = ["WhitenedEncoder", "whitening"]
-
 _LEAST = 1e-6  # of the largest variance: below it a direction is rounding
 
 

@@ -29,16 +29,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, SurrogateSums
 
-__all__ = [
-    "BACKENDS",
-    "EAGER_BYTES",
-    "HELD_BYTES",
-    "SHARED_BYTES",
-    "choose",
-    "pairs",
-    "surrogate_pairs",
-]
-
 BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 
 # of similarities: below the first, all are held; up to the second, by formulas that are not fused

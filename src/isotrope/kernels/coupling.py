@@ -14,8 +14,6 @@ from torch import Tensor
 from isotrope.core.errors import WrongCoupling
 from isotrope.kernels.statistics import Unfused
 
-__all__ = ["Coupling", "agree"]
-
 Coupling = Literal["none", "positives", "linear", "total", "batch"]
 
 # of a derivative, and of the mean one: rounding is far below (formulas take some ten steps, and

@@ -13,8 +13,6 @@ from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["EagerPairs"]
-
 
 class EagerPairs(Pairs):
     """Row statistics from the n x c matrices, each formed once when it is first needed."""

@@ -17,8 +17,6 @@ from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.surrogate_sums import SurrogatePairs
 
-__all__ = ["Extension", "extension"]
-
 _INSTALL = {"triton": "pip install ./kernels-triton in a checkout of isotrope"}
 
 

@@ -39,8 +39,6 @@ from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.statistics import Formula, Unfused, record
 from isotrope.kernels.two_passes import check, two_passes
 
-__all__ = ["fused"]
-
 Sweep = Callable[[], tuple[Tensor, Gradients]]
 
 

@@ -13,8 +13,6 @@ from isotrope.kernels.mask import Mask
 from isotrope.kernels.statistics import Formula, Key, Known, Questions, StatisticsOnly, Unfused
 from isotrope.kernels.tiles import Vectors
 
-__all__ = ["LN2", "UNSHIFTED", "Gradients", "Job"]
-
 COPIED = 1 << 25  # bytes of columns that are copied once with unit length, at most
 # of anchors, positives, further negatives and temperature
 Gradients = list[Tensor | None]

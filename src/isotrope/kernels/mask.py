@@ -14,8 +14,6 @@ from torch import Tensor
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 
-__all__ = ["Mask"]
-
 
 class _ColumnBlock(NamedTuple):
     """Columns that are rows of the batch.

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from isotrope.core.views import Views
 
-__all__ = ["Mixing", "Mixture", "Of"]
-
 Of = Literal["second and hardest", "positive and hardest", "positive and following"]
 
 _CANCELLED = 1e-6  # the length under which a mixture has no direction

@@ -30,8 +30,6 @@ from isotrope.kernels.statistics import Key
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, height, total
 from isotrope.kernels.topk import chunked_topk
 
-__all__ = ["one_pass", "takes"]
-
 _TOTAL: Key = ("logsumexp", "cross")
 
 

@@ -19,8 +19,6 @@ from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.mixtures import Mixing, Mixture
 
-__all__ = ["Pairs", "check_temperature"]
-
 
 def check_temperature(temperature: float | Tensor) -> None:
     """Refuse a temperature for each anchor, which would divide columns instead of rows.

@@ -24,8 +24,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.tiles import add_product, similarity_tiles
 from isotrope.kernels.topk import chunked_topk
 
-__all__ = ["RowBlockPairs"]
-
 
 class RowBlockPairs(Pairs):
     """Row statistics that never hold an n x c matrix.

@@ -21,8 +21,6 @@ from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Gaps, Known, Questions, StatisticsOnly, Unfused
 
-__all__ = ["SMALL_BYTES", "directions", "takes"]
-
 SMALL_BYTES = 1 << 22  # of similarities: above, blocks are as quick (benchmarks/peers.py)
 # 1 / tau up to which e^{s/tau}, summed over the rows of a small batch, needs no shift
 _UNSHIFTED = {torch.float32: 60.0, torch.float64: 500.0}

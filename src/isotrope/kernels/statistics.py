@@ -18,19 +18,6 @@ from isotrope.core.views import Views
 from isotrope.kernels.mixtures import Mixing
 from isotrope.kernels.pairs import Pairs, check_temperature
 
-__all__ = [
-    "Formula",
-    "Gaps",
-    "Key",
-    "Kind",
-    "Known",
-    "Questions",
-    "StatisticsOnly",
-    "Unfused",
-    "check_values",
-    "record",
-]
-
 Formula = Callable[[Pairs], Tensor]
 
 

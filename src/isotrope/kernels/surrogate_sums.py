@@ -28,18 +28,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, similarity_tiles
 
-__all__ = [
-    "FLOOR",
-    "BlockSums",
-    "Exponent",
-    "LazyWeights",
-    "Masses",
-    "Part",
-    "SurrogatePairs",
-    "SurrogateSums",
-    "Swept",
-]
-
 _MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
 REACH = 60.0  # e^60 n^2 and e^-60 are float32 numbers: up to there exponents need no shift
 FLOOR = 1e-4  # the least similarity that is raised to a power

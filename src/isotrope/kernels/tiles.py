@@ -11,18 +11,6 @@ from torch import Tensor
 
 from isotrope.kernels.mask import Mask
 
-__all__ = [
-    "TILE_BYTES",
-    "Tiles",
-    "Vectors",
-    "add_product",
-    "blocks",
-    "height",
-    "similarity_tiles",
-    "strips",
-    "total",
-]
-
 TILE_BYTES = 1 << 24  # of one block of similarities: nearly the cache of a core
 # rows of a block: fewer slow the products down, more would take room (88 x 65,536 are 23 MB) or
 # gain nothing

@@ -7,8 +7,6 @@ cut into chunks; only their maxima are searched, and then the one chunk that hol
 import torch
 from torch import Tensor
 
-__all__ = ["chunked_topk"]
-
 _CHUNK = 64  # columns: narrower ones leave more maxima to search, wider ones more entries
 
 

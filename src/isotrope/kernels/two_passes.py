@@ -21,8 +21,6 @@ from isotrope.kernels.mask import Mask
 from isotrope.kernels.statistics import Key, Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
-__all__ = ["two_passes"]
-
 _MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses are float32 numbers
 
 

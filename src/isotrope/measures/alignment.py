@@ -4,8 +4,6 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 
-__all__ = ["alignment"]
-
 
 def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
     """Return mean_i ||h_i - h'_i||^alpha of the normalised rows; 0 is perfect, 2 is orthogonal.

@@ -8,17 +8,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-__all__ = [
-    "LEVEL",
-    "RESAMPLES",
-    "bootstrap_mean",
-    "bootstrap_spearman",
-    "holm",
-    "interval",
-    "p_value",
-    "resampled",
-]
-
 RESAMPLES = 5_000
 LEVEL = 0.95
 

@@ -5,8 +5,6 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 
-__all__ = ["dimension_std"]
-
 
 def dimension_std(embeddings: Tensor) -> Tensor:
     """Return the standard deviation of each dimension of the normalised rows, averaged.

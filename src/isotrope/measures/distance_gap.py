@@ -5,8 +5,6 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 
-__all__ = ["distance_gap", "gaps", "margin_gap"]
-
 
 def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.

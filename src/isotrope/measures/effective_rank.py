@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-__all__ = ["effective_rank", "rank_of_moment"]
-
 
 def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
     """Return exp(-sum_k p_k log p_k), p_k = sigma_k / sum_l sigma_l of the singular values.

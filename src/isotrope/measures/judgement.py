@@ -28,16 +28,6 @@ from isotrope.measures.bootstrap import (
     resampled,
 )
 
-__all__ = [
-    "DevEvaluation",
-    "DevHistory",
-    "Judgement",
-    "Outcome",
-    "judge",
-    "judgement_of",
-    "unjudged",
-]
-
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
 Outcome = Literal["improved", "within noise", "worse", "not known"]

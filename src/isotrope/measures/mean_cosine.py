@@ -4,8 +4,6 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 
-__all__ = ["mean_cosine", "mean_cosine_of_sum"]
-
 
 def mean_cosine(embeddings: Tensor) -> Tensor:
     """Return the mean cosine over all pairs of distinct rows, exactly, in O(n d).

@@ -6,8 +6,6 @@ Source: Draganov et al., 2024, proposition 3.1.
 import torch
 from torch import Tensor
 
-__all__ = ["mean_norm"]
-
 
 def mean_norm(embeddings: Tensor) -> Tensor:
     """Return the mean Euclidean norm of the rows of ``embeddings`` (n x d)."""

@@ -12,8 +12,6 @@ from torch import Tensor
 from isotrope.core.rounding import rounding
 from isotrope.core.views import unit
 
-__all__ = ["opposite_halves"]
-
 
 def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi / 2) -> Tensor:
     """Return the share of pairs (h_i, h'_i) that are more than ``angle`` apart, in [0, 1].

@@ -10,8 +10,6 @@ from isotrope.core.views import unit
 from isotrope.measures.effective_rank import rank_of_moment
 from isotrope.measures.mean_cosine import mean_cosine_of_sum
 
-__all__ = ["Tally", "tally"]
-
 
 @dataclass(frozen=True)
 class Tally:

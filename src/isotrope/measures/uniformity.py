@@ -7,8 +7,6 @@ from torch import Tensor
 
 from isotrope.core.views import unit
 
-__all__ = ["uniformity"]
-
 
 def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tensor:
     """Return log mean_{i<j} exp(-t ||h_i - h_j||^2) of the normalised rows; lower is more even.

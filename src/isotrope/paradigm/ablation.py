@@ -17,17 +17,6 @@ from isotrope.paradigm.objective import Objective, Preset
 from isotrope.paradigm.surrogate import Surrogate, constant_components
 from isotrope.paradigm.weight import Weight
 
-__all__ = [
-    "DirectVariant",
-    "Gap",
-    "Modified",
-    "ModifiedOrDirect",
-    "Pull",
-    "Step",
-    "exchange_components",
-    "tuned",
-]
-
 Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
 
 # the papers try up to 2; in float16 gradients overflow from some thousands on

@@ -9,8 +9,6 @@ from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["DEAD", "MOST", "anatomy", "first_rows", "hardest_share", "summary"]
-
 MOST = 4096
 """Rows that are looked at: their components are matrices."""
 DEAD = 0.01  # below this GD an anchor hardly moves

@@ -10,8 +10,6 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs
 
-__all__ = ["assemble", "averaged", "received", "tangent"]
-
 
 def assemble(terms: Terms, views: Views) -> Tensor:
     """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d.

@@ -16,8 +16,6 @@ from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Dissipation, active
 
-__all__ = ["Variant", "WithinViewMargin", "rows_masked", "vectors_masked"]
-
 Variant = Annotated[
     Literal["paper", "released"],
     Hyper("", "the printed equation, or what the authors' code computes"),

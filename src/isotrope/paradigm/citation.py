@@ -4,8 +4,6 @@ import re
 
 from isotrope.paradigm.objective import Paper
 
-__all__ = ["bibtex"]
-
 
 def bibtex(paper: Paper) -> str:
     """Return an entry for each title of a source; references beyond the titles become a note.

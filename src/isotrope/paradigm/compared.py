@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["Compared", "Operands", "SoftmaxEvidence", "joined", "stacked", "tables"]
-
 _MOST_ENTRIES = 1 << 20  # of a table: of more, rows are sampled
 _MOST_OWN = 512  # rows with candidates of their own, which become columns of one table
 _BALANCED = 0.02  # of the pull and the push of a row, by which a softmax's may differ

@@ -23,8 +23,6 @@ from isotrope.paradigm.ratio import Ratio, Static
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax, Weight
 
-__all__ = ["Paradigm", "modify", "part", "pushes", "short"]
-
 _Part = TypeVar("_Part", Dissipation, Weight, Ratio)
 
 

@@ -11,15 +11,6 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 
-__all__ = [
-    "FORM_NAMES",
-    "PARTS",
-    "by_dataset",
-    "check_declared",
-    "declared",
-    "objective_settings",
-]
-
 # each with a value that it takes
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 

@@ -38,8 +38,6 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 
-__all__ = ["Decomposition", "decompose", "normalised_mass"]
-
 Of = Literal["embeddings", "similarities"]
 Reduction = Literal["mean", "sum"]
 

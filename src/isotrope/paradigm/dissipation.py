@@ -11,8 +11,6 @@ from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import Metric, dissimilarity, shifted
 
-__all__ = ["Always", "Dissipation", "Fraction", "Margin", "active"]
-
 
 def active(gap: Tensor, margin: float | Tensor) -> Tensor:
     """Return 1 where ``gap`` is below ``margin``, else 0, and NaN where it is NaN."""

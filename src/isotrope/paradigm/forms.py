@@ -14,8 +14,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged
 from isotrope.paradigm.objective import Objective, Space
 
-__all__ = ["OneWay", "Part", "Parts", "Symmetric"]
-
 
 class Derived(Objective, register=False):
     """An objective made of another one, with the declarations of that one."""

@@ -11,8 +11,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["CLOSE", "Metric", "angle", "dissimilarity", "shifted", "slope"]
-
 Metric = Literal["dot", "distance", "angle"]
 
 CLOSE = 5e-5  # 1 - s of a distance of .01: where the paper's released code clamps

@@ -11,8 +11,6 @@ from isotrope.paradigm.decompose import decompose
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.proof import EXACT, batch, further
 
-__all__ = ["mistakes"]
-
 
 def mistakes(objective: Objective) -> list[str]:
     """Say how the components differ from those that the formula has, on 4 x 16 random embeddings.

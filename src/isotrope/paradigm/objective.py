@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from isotrope.paradigm.compose import Paradigm
     from isotrope.paradigm.forms import Parts
 
-__all__ = ["INVARIANCES", "Objective", "Paper", "Preset", "Space"]
-
 Space = Literal["sphere", "batchnorm", "raw", "logits"]
 
 # what a loss may be invariant under; paradigm.proof.variance has the definitions

@@ -35,8 +35,6 @@ from isotrope.paradigm.proof import (
     variance,
 )
 
-__all__ = ["Check", "prove", "raised"]
-
 _IGNORED = (
     "hard negatives or groups are left out (inf), or known to one of formula and components alone: "
     "ask the pairs for them, which hold both, or declare takes_negatives = False, pairwise = False"

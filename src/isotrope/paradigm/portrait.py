@@ -16,8 +16,6 @@ from isotrope.core.hyper import hypers
 from isotrope.core.terms import Terms
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Portrait", "paint", "rows", "shown", "summary"]
-
 NEGATIVES = 31
 SPREAD = 0.1  # standard deviation of the negatives' angles, in radians
 _NEAR = math.pi / 6  # the positive's angle where only the negatives vary

@@ -26,26 +26,6 @@ from isotrope.paradigm.forms import Part, Symmetric
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import of_rows
 
-__all__ = [
-    "BATCHES",
-    "DEGENERATE",
-    "DTYPES",
-    "EXACT",
-    "SHAPES",
-    "agreement",
-    "batch",
-    "degenerate",
-    "double_entry",
-    "extended_entry",
-    "extremes",
-    "further",
-    "infinite",
-    "largest",
-    "parts_entry",
-    "settings",
-    "variance",
-]
-
 EXACT = 1e-9  # float64 autograd against a closed form, relative to what pushes and pulls
 
 # n x d: the smallest of both, more rows than dimensions and the reverse

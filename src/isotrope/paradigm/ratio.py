@@ -12,8 +12,6 @@ from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import CLOSE, Metric, angle, slope
 
-__all__ = ["ArcRatio", "MetricRatio", "Ratio", "Static"]
-
 
 @dataclass(frozen=True)
 class Ratio:

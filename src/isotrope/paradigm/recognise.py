@@ -15,8 +15,6 @@ from isotrope.paradigm.recover import recover
 from isotrope.paradigm.softmax_fit import SoftmaxFit, fit_pairs, fit_softmax
 from isotrope.paradigm.two_directions import TwoDirectionsFit, fit_two_directions
 
-__all__ = ["MISFIT", "Kind", "Recognised", "recognise"]
-
 Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
 MISFIT = 0.05  # of the gradient: components that leave out more are not reported

@@ -29,8 +29,6 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.decompose import normalised_mass
 
-__all__ = ["Recovered", "recover"]
-
 
 @dataclass(frozen=True)
 class Recovered:

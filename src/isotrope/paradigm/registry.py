@@ -9,22 +9,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from isotrope.core.documents import brief
 from isotrope.core.errors import InputError, nearest
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
+from isotrope.core.spelling import brief
 from isotrope.paradigm.declared import PARTS
 from isotrope.paradigm.objective import Objective
-
-__all__ = [
-    "FORMS",
-    "as_settings",
-    "build",
-    "check_plugins",
-    "find",
-    "load_plugin",
-    "names",
-    "run_file",
-]
 
 _plugin_files: set[Path] = set()  # files that were named to load_plugin
 

@@ -17,8 +17,6 @@ from isotrope.core.views import Views
 from isotrope.paradigm.forms import OneWay
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["of_rows", "shared_loss"]
-
 _FEW = 8
 _separable: set[tuple[object, ...]] = set()
 """Objectives and their choices whose shares were seen to add up in this process."""

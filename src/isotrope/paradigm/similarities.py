@@ -30,8 +30,6 @@ from torch import Tensor, nn
 from isotrope.core.autograd import MARK
 from isotrope.paradigm.compared import Compared, Operands, tables
 
-__all__ = ["GraphReading"]
-
 Node: TypeAlias = Any
 """A node of the graph of autograd, of which torch types little."""
 Edge = tuple[Node, int]

@@ -29,22 +29,6 @@ from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 
-__all__ = [
-    "ANCHORS",
-    "EQUAL",
-    "STEP",
-    "PairFit",
-    "SoftmaxFit",
-    "best_temperature",
-    "factor",
-    "fit_pairs",
-    "fit_softmax",
-    "normalised",
-    "prepared",
-    "radial",
-    "share_left",
-]
-
 _COARSE = [0.002 * 1e5 ** (k / 48) for k in range(49)]  # 0.002 to 200
 ANCHORS = 32  # those of the largest gradients find the temperature
 _DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to prove anything

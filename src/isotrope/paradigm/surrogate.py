@@ -20,8 +20,6 @@ from isotrope.kernels.choose import surrogate_pairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 
-__all__ = ["Surrogate", "constant_components"]
-
 
 class _Given(Protocol):
     """What a surrogate is made of."""

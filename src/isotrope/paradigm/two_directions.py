@@ -25,8 +25,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.softmax_fit import ANCHORS, STEP, best_temperature, prepared, share_left
 
-__all__ = ["TwoDirectionsFit", "fit_two_directions"]
-
 _COARSE = [0.005 * 4e4 ** (k / 25) for k in range(26)]  # 0.005 to 200, in steps of 1.53
 _HOPELESS = 0.5  # share of the gradient that the best of these leaves out
 _MOST = 1024  # anchors, whose matrices take 70 MB each in float64, and seconds a look

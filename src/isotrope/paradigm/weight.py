@@ -13,18 +13,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.surrogate_sums import FLOOR, Exponent, SurrogatePairs
 from isotrope.paradigm.metric import Metric, slope
 
-__all__ = [
-    "By",
-    "Energy",
-    "Hardest",
-    "Power",
-    "Softmax",
-    "Uniform",
-    "Weight",
-    "nothing",
-    "products",
-]
-
 _BY = Hyper("", "the similarity it is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, the first two")
 
 

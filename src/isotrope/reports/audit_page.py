@@ -9,9 +9,6 @@ from isotrope.diagnostics.audit.result import Audit
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.reports.html import HtmlTable, tables_page
 
-__all__ = ["check_folder", "write_audit"]
-
-
 _FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.jsonl")
 
 

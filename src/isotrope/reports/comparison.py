@@ -8,17 +8,6 @@ from isotrope.diagnostics.metrics import METRICS
 from isotrope.measures.judgement import unjudged
 from isotrope.reports.runs import Run
 
-__all__ = [
-    "ComparisonCell",
-    "cells",
-    "columns",
-    "digits_of",
-    "headline",
-    "number",
-    "twins",
-    "verdict",
-]
-
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 

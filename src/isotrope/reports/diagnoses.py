@@ -12,14 +12,6 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.findings import Diagnosis, Evidence
 from isotrope.reports.comparison import number
 
-__all__ = [
-    "command",
-    "pill",
-    "read_diagnosis",
-    "summary",
-    "table_row",
-]
-
 _MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
 

@@ -17,8 +17,6 @@ from isotrope.reports.panels import Scale
 from isotrope.reports.plots import styles
 from isotrope.reports.runs import Run
 
-__all__ = ["data", "permission", "source"]
-
 
 def source(name: str) -> Markup:
     """Return a file of this folder for the page."""

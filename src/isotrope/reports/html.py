@@ -33,8 +33,6 @@ from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.quantities import explained
 from isotrope.reports.runs import Run, legible, read_run
 
-__all__ = ["Example", "HtmlTable", "tables_page", "write_report"]
-
 
 @dataclass(frozen=True)
 class HtmlTable:

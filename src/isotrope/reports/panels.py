@@ -20,8 +20,6 @@ from isotrope.reports.plots import INK, Curve, draw, expanded, heading, styles
 from isotrope.reports.quantities import SECTIONS, Quantity, Section
 from isotrope.reports.runs import Run
 
-__all__ = ["ReportPanel", "Scale", "panel", "panels", "sections"]
-
 # points; a point is a CSS pixel where a picture is shown at its own size
 _WIDTH, _HEIGHT, _WIDE, _LABELS = 360, 212, 740, 150
 _MOST_LABELS = 8  # runs named at their lines' ends; beyond, the legend of the page has to do

@@ -17,8 +17,6 @@ from isotrope.reports.quantities import QUANTITIES, Quantity
 from isotrope.reports.runs import Run, read_run
 from isotrope.reports.surfaces import Picture, settings, written
 
-__all__ = ["Drawing", "figure_of", "picture", "write_pictures"]
-
 _LONGEST = 40  # characters of a name in a legend
 _USUAL = ("loss", "dev", "dissipation", "hardest_share")  # of a figure in a notebook
 _WIDE = 2  # pictures side by side in it

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from isotrope.reports.quantities import Line, Quantity
 from isotrope.reports.runs import Run
 
-__all__ = ["INK", "SECOND", "Curve", "Style", "draw", "expanded", "heading", "styles"]
-
 INK = "#7d838c"
 # Okabe and Ito's palette without its yellow; sky blue and orange are darkened to show on white
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#c2679a", "#3a8fc4", "#b07d00")

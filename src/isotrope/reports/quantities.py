@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from isotrope.diagnostics.metric import Metric, Panel
 from isotrope.diagnostics.metrics import METRICS
 
-__all__ = ["QUANTITIES", "SECTIONS", "Line", "Quantity", "Section", "explained"]
-
 
 @dataclass(frozen=True)
 class Line:

@@ -18,8 +18,6 @@ from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.measures.judgement import Judgement, judgement_of
 
-__all__ = ["HELD_OUT_BY", "Run", "legible", "read_run"]
-
 HELD_OUT_BY = ("files", "columns", "groups", "views", "streaming", "holdout")
 """Settings that decide, with the seed, what ``--dev auto`` scores on."""
 

@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 from isotrope.reports.plots import styles
 from isotrope.reports.surfaces import DASHES, Picture, settings, written
 
-__all__ = ["Scores", "SettingPanel", "score_panels"]
-
 _MARKERS = "osD^vP"
 
 

@@ -22,22 +22,6 @@ from numpy.typing import NDArray
 
 from isotrope.reports.plots import INK, styles
 
-__all__ = [
-    "ANGLES",
-    "DASHES",
-    "MEANS",
-    "UNDEFINED",
-    "Picture",
-    "Surface",
-    "colour_scale",
-    "curves",
-    "heatmaps",
-    "pi_ticks",
-    "settings",
-    "surface_panel",
-    "written",
-]
-
 MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
 

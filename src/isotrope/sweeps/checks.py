@@ -12,8 +12,6 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.run import check_output, try_objective
 from isotrope.training.settings import RunSettings, TrainSettings
 
-__all__ = ["METRICS", "check_metric", "check_sweep"]
-
 METRICS: dict[str, tuple[str, ...]] = {
     "text": (
         *("dev_best", "dev_final", "dev_start", "dev_best_step"),

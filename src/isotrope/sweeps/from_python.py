@@ -11,8 +11,6 @@ from isotrope.core.result import Result
 if TYPE_CHECKING:
     from isotrope.training.settings import RunSettings
 
-__all__ = ["sweep"]
-
 
 def sweep(
     data: str | Path | Sequence[str | Path],

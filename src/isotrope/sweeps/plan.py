@@ -12,8 +12,6 @@ from isotrope.sweeps.spec import SAMPLERS, Sweep
 from isotrope.training import launch
 from isotrope.training.settings import RunSettings
 
-__all__ = ["plan"]
-
 
 def plan(
     settings: type[RunSettings],

@@ -9,8 +9,6 @@ from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Sweep
 from isotrope.sweeps.trials import Stage, Trial, best_of
 
-__all__ = ["picture"]
-
 _MOST = 6  # lines in a panel
 
 

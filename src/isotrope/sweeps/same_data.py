@@ -8,8 +8,6 @@ from isotrope.sweeps.spec import Sweep, Values
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.settings import RunSettings, TrainSettings
 
-__all__ = ["SameData"]
-
 
 class SameData:
     """The data of the runs of a sweep so far.

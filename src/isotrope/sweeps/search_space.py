@@ -12,9 +12,8 @@ import typing
 from dataclasses import dataclass
 
 from isotrope.core.errors import SettingError
-from isotrope.training.settings import RunSettings, dotted_key, flag
-
-__all__ = ["Span", "Varied", "read_varied"]
+from isotrope.core.settings import dotted_key, flag
+from isotrope.training.settings import RunSettings
 
 _MOST = 10_000  # values of a range: more are never trained
 

@@ -11,8 +11,6 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.sweeps.search_space import Varied
 from isotrope.training.settings import RunSettings
 
-__all__ = ["SAMPLERS", "Sampler", "Sweep", "Values"]
-
 Sampler = Literal["grid", "random", "tpe"]
 SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 Values = Mapping[str, str]

@@ -36,8 +36,6 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Sweep, Values
 
-__all__ = ["JOURNAL", "StageStudy", "planned", "tried"]
-
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 
 JOURNAL = "optuna.log"

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import Diverged, InputError, SettingError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import exclusive_lock
@@ -29,9 +30,7 @@ from isotrope.sweeps.trials import Stage, Trial, best_of
 from isotrope.training.early_checks import as_begun
 from isotrope.training.launch import each
 from isotrope.training.run import check_output
-from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
-
-__all__ = ["sweep"]
+from isotrope.training.settings import RunSettings, TrainSettings
 
 Run = tuple[int, int, RunSettings]
 """The place of a trial, a seed, and what is trained."""

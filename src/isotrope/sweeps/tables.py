@@ -16,17 +16,6 @@ from isotrope.sweeps.spec import Sweep
 from isotrope.sweeps.trials import Stage, Trial, best_of, ranked
 from isotrope.training.settings import RunSettings
 
-__all__ = [
-    "as_csv",
-    "as_markdown",
-    "as_result",
-    "best_command",
-    "command",
-    "removed_models",
-    "table",
-    "write",
-]
-
 
 def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
     """Return header and rows of a stage, the best first."""

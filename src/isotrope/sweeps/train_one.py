@@ -11,8 +11,6 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.training.run import Outcome
 from isotrope.training.settings import RunSettings
 
-__all__ = ["trained"]
-
 Settings = TypeVar("Settings", bound=RunSettings)
 
 

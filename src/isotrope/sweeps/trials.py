@@ -10,8 +10,6 @@ from isotrope.core.result import Result
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Values
 
-__all__ = ["Stage", "Trial", "best_of", "ranked"]
-
 
 @dataclass
 class Trial:

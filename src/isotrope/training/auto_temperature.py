@@ -21,8 +21,6 @@ from isotrope.training.early_checks import AUTO, check_folder
 from isotrope.training.progress import warn
 from isotrope.training.settings import TrainSettings
 
-__all__ = ["with_temperature", "without_auto"]
-
 _ROWS = 2048  # embedded of each data set, or one batch if that is larger
 _RECORDS = 1_000_000  # among which they are drawn; of a stream, the first buffer
 

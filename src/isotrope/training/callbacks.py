@@ -27,17 +27,6 @@ from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.progress import Progress, warn
 
-__all__ = [
-    "COLUMNS",
-    "DataFingerprintCheck",
-    "Dev",
-    "Metrics",
-    "ProvenanceWriter",
-    "Stop",
-    "Timer",
-    "worker_gone",
-]
-
 COLUMNS = columns("text")
 
 

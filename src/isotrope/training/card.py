@@ -12,8 +12,6 @@ from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import TrainSettings
 
-__all__ = ["lora_line", "model_card"]
-
 _TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}
 _TEMPLATE = """\
 ---

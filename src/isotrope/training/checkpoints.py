@@ -19,18 +19,6 @@ from isotrope.core.checksum import ChecksumMismatch
 from isotrope.core.errors import CannotResume
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors, remove
 
-__all__ = [
-    "COMPLETE",
-    "Checkpoints",
-    "discard_incomplete",
-    "exists",
-    "finish",
-    "newest",
-    "read_checkpoint",
-    "step_of",
-    "verify",
-]
-
 COMPLETE = "complete.json"
 """The marker of a whole checkpoint: the digest of every other file in it, and its step."""
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from isotrope.core.documents import check_file
+from isotrope.core.documents import check_file, read_yaml
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.lock import LOCK, is_effectively_empty
 from isotrope.core.result import Result
@@ -14,9 +14,7 @@ from isotrope.data.sources import named_errors
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import by_dataset, check_declared
-from isotrope.training.settings import RunSettings, TrainSettings, read_yaml
-
-__all__ = ["AUTO", "as_begun", "check_early", "check_folder"]
+from isotrope.training.settings import RunSettings, TrainSettings
 
 AUTO = "auto"
 """The temperature of an objective that the audit of the data is to find."""

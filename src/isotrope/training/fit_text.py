@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     from isotrope.training.run import Outcome
 
-__all__ = ["TextOptions", "by_name", "fit"]
-
 
 def fit(
     files: object,

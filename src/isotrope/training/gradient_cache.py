@@ -15,8 +15,6 @@ from torch.utils.checkpoint import checkpoint
 
 from isotrope.core.errors import InputError
 
-__all__ = ["cached", "refuse_batch_statistics"]
-
 
 def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor]:
     """Return ``[module(*chunk) for chunk in chunks]``, keeping the activations of no chunk.

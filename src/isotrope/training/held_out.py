@@ -18,8 +18,6 @@ from isotrope.measures.alignment import alignment
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 
-__all__ = ["HELD_OUT_COLUMNS", "MOST_HELD_OUT", "Tokens", "held_out_losses"]
-
 HELD_OUT_COLUMNS = (
     "trained_contrastive",
     "held_out_contrastive",

@@ -8,8 +8,6 @@ from typing import overload
 
 from isotrope.core.errors import InputError
 
-__all__ = ["History"]
-
 Row = dict[str, float | None]
 
 _SHOWN = 10  # rows that are printed, from the last

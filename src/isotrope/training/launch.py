@@ -24,19 +24,6 @@ from typing import Any, NoReturn, TypeVar
 
 from isotrope.core.errors import InputError, LostProcess
 
-__all__ = [
-    "REQUEUE",
-    "STOPS",
-    "Terminated",
-    "cores",
-    "each",
-    "gpus",
-    "handling",
-    "interrupt",
-    "launch",
-    "launched",
-]
-
 T = TypeVar("T")
 R = TypeVar("R")
 Task = Callable[[T], R]

@@ -14,8 +14,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from isotrope.core.errors import SettingError
 from isotrope.core.files import open_own, os_errors_as_input_errors
 
-__all__ = ["Board", "check_loggers"]
-
 
 def check_loggers(names: Sequence[str]) -> None:
     """See to it that the packages of the loggers are installed; TensorBoard comes with isotrope.

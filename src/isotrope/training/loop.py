@@ -49,8 +49,6 @@ from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule
 from isotrope.training.trainers import Following, ImageTrainer, RunTrainer, TextTrainer
 
-__all__ = ["TrainingTask", "make_steps"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class TrainingTask(ABC):

@@ -28,8 +28,6 @@ from isotrope.paradigm.proof import DEGENERATE, degenerate
 from isotrope.training.gradient_cache import cached
 from isotrope.training.launch import launch
 
-__all__ = ["DIMENSIONS", "check_file", "check_loss"]
-
 SAME = 1e-5
 """The largest relative difference that counts as rounding: float32 stays far below, a bug above."""
 

@@ -20,8 +20,6 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
-__all__ = ["NonFiniteGuard", "Trained", "check_finite_weights"]
-
 What = Literal["the loss is", "an embedding is", "the gradient is"]
 _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 

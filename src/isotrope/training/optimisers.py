@@ -14,17 +14,6 @@ from torch import Tensor, nn
 from isotrope.core.errors import InputError
 from isotrope.training.recipe import Plan
 
-__all__ = [
-    "LARS",
-    "SCHEDULES",
-    "build_optimizer",
-    "cosine",
-    "learning_rate_at",
-    "refuse_long_warmup",
-    "set_rates",
-    "weight_decay_at",
-]
-
 
 def cosine(start: float, end: float, progress: float) -> float:
     """Return the value on the half cosine from ``start`` (progress 0) to ``end`` (progress 1).

@@ -9,8 +9,6 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from isotrope.core.distributed import rank
 
-__all__ = ["Progress", "warn"]
-
 
 def warn(line: str) -> None:
     """Print a line on stderr, above the bar if there is one; of several processes the first does.

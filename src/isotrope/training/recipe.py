@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-__all__ = ["Optimizer", "Plan", "Recipe", "Scheduler"]
-
 Optimizer = Literal["sgd", "lars", "adamw"]
 Scheduler = Literal["constant", "linear", "cosine"]
 

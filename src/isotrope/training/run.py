@@ -59,20 +59,6 @@ if TYPE_CHECKING:
     from isotrope.diagnostics.findings import Diagnosis
     from isotrope.reports.pictures import Drawing
 
-__all__ = [
-    "Outcome",
-    "backend_of",
-    "check_output",
-    "empty_result",
-    "end_message",
-    "hardware",
-    "remove_intermediates",
-    "run",
-    "stop_message",
-    "try_objective",
-    "write_config",
-]
-
 Settings = TypeVar("Settings", bound=RunSettings)
 Work = Callable[[Settings, bool], "Outcome"]  # of settings and lines
 

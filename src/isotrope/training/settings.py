@@ -16,15 +16,11 @@ import yaml
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from isotrope.core.documents import read_yaml
 from isotrope.core.files import atomic_replace, from_home
-from isotrope.core.settings import Settings, dotted_key, flag, setting
+from isotrope.core.settings import Settings, flag, setting
 from isotrope.data.sources import Sampling, by_dataset
 from isotrope.paradigm.declared import objective_settings
 from isotrope.training.recipe import Scheduler
-
-__all__ = ["RunSettings", "TrainSettings", "dotted_key", "flag", "read_yaml"]
-
 
 in_data = partial(setting, group="data")
 in_model = partial(setting, group="model")

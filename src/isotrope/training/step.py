@@ -1,7 +1,5 @@
 """The seed of a step, for text and images alike."""
 
-__all__ = ["step_seed"]
-
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
     """Return the random seed of one step in one process, a function of these three alone."""

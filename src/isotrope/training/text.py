@@ -72,20 +72,6 @@ from isotrope.training.run import (
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_module import Steps, TextModule
 
-__all__ = [
-    "Outcome",
-    "batch_at",
-    "check",
-    "encoder_of",
-    "module_of",
-    "objectives_of",
-    "plan_of",
-    "prefixes_of",
-    "store_of",
-    "summary",
-    "train",
-]
-
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "mlp": MLPHead,
     "linear": LinearHead,

@@ -27,8 +27,6 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.optimisers import learning_rate_at
 from isotrope.training.recipe import Plan
 
-__all__ = ["Steps", "TextModule", "TrainingHead"]
-
 
 class Steps(IterableDataset[dict[str, Any]]):
     """The inputs of the steps ``start`` to ``stop`` of a run, in order."""

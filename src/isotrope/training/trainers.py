@@ -30,8 +30,6 @@ from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_we
 from isotrope.training.step import step_seed
 from isotrope.training.text_module import TextModule
 
-__all__ = ["ImageTrainer", "RunTrainer", "TextTrainer"]
-
 
 class RunTrainer(Trainer):
     """A trainer whose steps are those of a run.

@@ -18,8 +18,6 @@ from types import FrameType
 from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.training.launch import STOPS, Terminated, handling, interrupt
 
-__all__ = ["main"]
-
 _PARENT = 0  # standard input: a pipe into which the parent writes nothing, and which ends with it
 _PATIENCE = 600.0  # seconds for a step and a checkpoint when the parent is gone
 

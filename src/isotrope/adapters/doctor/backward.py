@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["losses_of_backward"]
-
 
 @contextlib.contextmanager
 def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:

@@ -25,8 +25,6 @@ from isotrope.diagnostics.recording import save
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
 
-__all__ = ["Doctor"]
-
 logger = logging.getLogger("isotrope")
 
 LOGGED = (

@@ -24,8 +24,6 @@ from isotrope.paradigm.similarities import GraphReading
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
 
-__all__ = ["HuggingFaceEvents"]
-
 _DIMENSIONS = 4096
 
 

@@ -16,8 +16,6 @@ from isotrope.paradigm.similarities import GraphReading
 if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
 
-__all__ = ["LightningEvents"]
-
 
 class LightningEvents:
     """Handlers of those Lightning events that the doctor needs.

@@ -8,8 +8,6 @@ from isotrope.diagnostics.anatomy import Anatomy, Row
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.diagnostics.verdicts import VERDICTS
 
-__all__ = ["at_the_end", "changed", "first_look", "on_the_card"]
-
 _KINDS = {
     "softmax": "a softmax over the batch",
     "other": "pushes and a pull within the batch, but no softmax of one temperature",

@@ -14,8 +14,6 @@ from typing import Any
 from isotrope.adapters.doctor.messages import on_the_card
 from isotrope.diagnostics.findings import Diagnosis
 
-__all__ = ["add_to_card"]
-
 _SECTION = re.compile(r"<!-- isotrope -->.*?<!-- /isotrope -->\n\n", re.DOTALL)
 _NEXT = "### Framework Versions"
 

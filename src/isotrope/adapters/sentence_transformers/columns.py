@@ -20,8 +20,6 @@ from isotrope.core.distributed import all_reduce_max, world_size
 from isotrope.data.text.batches import cut, fewer
 from isotrope.encoders.device import pass_overhead
 
-__all__ = ["embed_sorted"]
-
 _PROMPT = "prompt_length"  # the same of every row, in each of its forms
 
 

@@ -20,8 +20,6 @@ from isotrope.core.files import open_own, os_errors_as_input_errors
 from isotrope.evaluation.dispatch import evaluate
 from isotrope.evaluation.embed import Encoder
 
-__all__ = ["ProtocolEvaluator"]
-
 
 class ProtocolEvaluator(BaseEvaluator):
     """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.

@@ -33,8 +33,6 @@ from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import shared_loss
 
-__all__ = ["CachedObjectiveLoss", "ObjectiveLoss"]
-
 
 class ObjectiveLoss(nn.Module):
     """An objective of this package as a loss of sentence-transformers.

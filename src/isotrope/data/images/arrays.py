@@ -23,13 +23,11 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.core.pictures import Unreadable, pixels, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
-from isotrope.data.lines import open_bytes, place, quoted
-
-__all__ = ["ArrayImages", "is_strips", "load_digits", "load_npz", "load_strips"]
+from isotrope.data.lines import open_bytes, quoted
 
 _IMAGES = ("images", "x", "x_train", "train_images")
 _LABELS = ("labels", "y", "y_train", "train_labels")

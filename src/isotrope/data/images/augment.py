@@ -21,8 +21,6 @@ from torch import Tensor
 from isotrope.core.errors import InputError, nearest
 from isotrope.data.images import pixels
 
-__all__ = ["RECIPES", "Augment", "Draws", "two_views"]
-
 _TRIES = 10  # shapes of a crop that are tried before the middle of the image is taken
 _CONTRAST, _SATURATION, _HUE = 1, 2, 3  # places in ``jitter``; brightness is 0
 _SMALL = 64  # pixels: up to here a recipe is that for CIFAR

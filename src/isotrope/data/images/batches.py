@@ -10,8 +10,6 @@ from torch.utils.data import IterableDataset, get_worker_info
 from isotrope.data.images.records import ImagePart
 from isotrope.data.text.batches import Batches
 
-__all__ = ["ImageBatch", "ImageBatches", "ImageSteps"]
-
 
 class ImageBatch(NamedTuple):
     """The pictures of one step, or the part of them that is one process's.

@@ -18,19 +18,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, nearest, place
 from isotrope.core.pictures import PHOTOS, SUFFIXES, Unreadable, measure, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import place, quoted
-
-__all__ = [
-    "EncodedImages",
-    "Files",
-    "FolderFiles",
-    "below",
-    "load_folder",
-    "readable_pictures",
-]
+from isotrope.data.lines import quoted
 
 _TRAIN = ("train", "training")
 _TEST = ("test", "testing", "validation", "valid", "val")

@@ -20,13 +20,12 @@ from typing import IO, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.documents import check_file
+from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.data.images.arrays import ArrayImages
 from isotrope.data.images.folder import FolderFiles, load_folder, readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import check_file, lines, place, quoted
-
-__all__ = ["find_named"]
+from isotrope.data.lines import lines, quoted
 
 _CIFAR_SIDE, _STL_SIDE = 32, 96
 _FLOWERS = "image_{:05d}.jpg"

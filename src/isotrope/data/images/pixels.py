@@ -12,8 +12,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-__all__ = ["blend", "blur", "grey", "resized_crops", "solarize", "turn_hue"]
-
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601, as in PIL's mode "L"
 
 

@@ -7,8 +7,6 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["ImagePart", "ImageSet", "Images", "Pictures", "RecognisedPart", "RecognisedSet"]
-
 
 class Images(Protocol):
     """Pictures that are read by number; those of a folder are decoded when they are read."""

@@ -18,17 +18,16 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError
+from isotrope.core.documents import check_file
+from isotrope.core.errors import InputError, place
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
 from isotrope.data.images.named import find_named
-from isotrope.data.images.records import ImagePart, Images, ImageSet, RecognisedPart, RecognisedSet
+from isotrope.data.images.records import ImagePart, ImageSet, RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
 from isotrope.data.images.tables import is_table, load_table
-from isotrope.data.lines import check_file, is_folder, lines, place
-
-__all__ = ["ImagePart", "ImageSet", "Images", "load_images"]
+from isotrope.data.lines import is_folder, lines
 
 _LARGEST_OWN = 96
 _SIDES = (32, 64, 96, 128, 256)

@@ -8,8 +8,6 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 
-__all__ = ["balanced_prefix", "held_out"]
-
 
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return the places of the first ``n`` pictures when the classes take turns.

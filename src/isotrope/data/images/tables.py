@@ -16,16 +16,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file, read_json
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.data.files import TRAIN, named_split
 from isotrope.data.images.folder import readable_pictures
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import place, quoted
+from isotrope.data.lines import quoted
 
 if TYPE_CHECKING:
     from datasets import Dataset
-
-__all__ = ["TableFiles", "is_table", "load_table"]
 
 _SAVED = ("dataset_dict.json", "dataset_info.json")
 _TEST = ("test", "validation", "valid", "val")

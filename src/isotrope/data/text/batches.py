@@ -17,8 +17,6 @@ from isotrope.data.order import Order
 from isotrope.data.text.repeats import hash64
 from isotrope.data.text.tokens import TokenStore
 
-__all__ = ["Batch", "Batches", "Column", "collate", "cut", "fewer", "joined_groups", "unseen"]
-
 
 class Batches:
     """The records of every step: a function of (seed, epoch, step), nothing is stored.

@@ -12,13 +12,12 @@ from pathlib import Path
 
 import numpy as np
 
-from isotrope.core.errors import InputError
-from isotrope.data.lines import check_file, is_folder, lines, place, quoted
+from isotrope.core.documents import check_file
+from isotrope.core.errors import InputError, place
+from isotrope.data.lines import is_folder, lines, quoted
 from isotrope.data.rows import cell_text
 from isotrope.data.schemas import HEADER, mark
 from isotrope.data.table import SUFFIXES, open_table
-
-__all__ = ["Features", "LabelledSplit", "LabelledText", "load_features", "load_labelled"]
 
 _ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in SUFFIXES)
 

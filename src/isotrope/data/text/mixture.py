@@ -12,8 +12,6 @@ from isotrope.data.sources import Sampling, named_errors
 from isotrope.data.text.batches import Batches
 from isotrope.data.text.tokens import StoreReport, TokenStore, joined
 
-__all__ = ["DatasetMixture", "Drawn"]
-
 
 class Drawn(NamedTuple):
     """The records of a step.

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CHUNK", "group_mark", "hash64", "mark_repeated", "near_identical", "read_part"]
-
 CHUNK = 1 << 16
 """Records read at a time in a pass over an array file."""
 

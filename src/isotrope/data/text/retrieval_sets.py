@@ -13,13 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from isotrope.core.errors import InputError
-from isotrope.data.lines import is_folder, lines, place, quoted
+from isotrope.core.errors import InputError, place
+from isotrope.data.lines import is_folder, lines, quoted
 from isotrope.data.rows import cell_text
 from isotrope.data.schemas import read
 from isotrope.data.table import open_table
-
-__all__ = ["RetrievalSet", "from_pairs", "load_retrieval"]
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,6 @@ from isotrope.data.text.batches import Batches
 from isotrope.data.text.mixture import Drawn
 from isotrope.data.text.tokens import StoreReport, TokenStore, TooFewRecords, joined
 
-__all__ = ["StreamedBatches"]
-
 
 class StreamedBatches:
     """The records of every step, from a buffer that moves over the data.

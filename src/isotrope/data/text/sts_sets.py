@@ -23,12 +23,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import check_file, is_folder, lines, place, quoted
+from isotrope.core.documents import check_file
+from isotrope.core.errors import InputError, nearest, place
+from isotrope.data.lines import is_folder, lines, quoted
 from isotrope.data.rows import cell_text
 from isotrope.data.schemas import read
-
-__all__ = ["COLUMNS", "TASKS", "Subset", "load_sts", "load_sts_file"]
 
 # the scored pairs of every subset
 _PAIRS: dict[str, dict[str, int]] = {

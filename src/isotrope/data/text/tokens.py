@@ -30,9 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.documents import read_json
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace
-from isotrope.data.lines import place
 from isotrope.data.schemas import Reading, Record
 from isotrope.data.text.repeats import (
     CHUNK,
@@ -43,8 +42,6 @@ from isotrope.data.text.repeats import (
     read_part,
 )
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
-
-__all__ = ["StoreReport", "TokenStore", "Tokenize", "TooFewRecords", "build", "joined"]
 
 Tokenize = Callable[[list[str], int], tuple[list[list[int]], int]]
 Indices = NDArray[np.integer[Any]]

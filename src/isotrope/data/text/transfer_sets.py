@@ -14,10 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError, nearest
-from isotrope.data.lines import is_folder, lines, place, quoted
-
-__all__ = ["TASKS", "Examples", "TransferTask", "load_transfer"]
+from isotrope.core.errors import InputError, nearest, place
+from isotrope.data.lines import is_folder, lines, quoted
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from isotrope.core.errors import InputError
-from isotrope.data.lines import place
+from isotrope.core.errors import InputError, place
 from isotrope.data.schemas import Record
 from isotrope.data.text.repeats import hash64, near_identical
-
-__all__ = ["Formed", "Former", "Views", "ViewsName", "resolve"]
 
 Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]

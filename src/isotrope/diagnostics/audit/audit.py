@@ -24,8 +24,6 @@ from isotrope.evaluation.uncover import Uncovered, uncover, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["audit_texts"]
-
 _STATISTICS = 4_000  # records that give mean and covariance, where others are scored
 
 

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from isotrope.diagnostics.audit.push import Ledger
 
-__all__ = ["Mined", "mine"]
-
 
 @dataclass(frozen=True)
 class Mined:

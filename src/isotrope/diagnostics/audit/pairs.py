@@ -31,8 +31,6 @@ from isotrope.diagnostics.audit.rows import Embedded, EmbeddedTexts, PairedRows
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["find_pairs", "find_texts", "repeated"]
-
 _COMPARED = 1024  # positives that an anchor is compared with
 _PIECE = 1024  # anchors at a time
 _MOST = 0.5  # of them that may be nearer than the own positive

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from isotrope.diagnostics.audit.result import Audit, AuditTable
 from isotrope.paradigm import registry
 
-__all__ = ["AuditedPictures", "PictureAudit"]
-
 _TRAINED = (
     "the rules were measured on texts, and the temperature that they chose for pictures made one "
     "training collapse"

@@ -31,8 +31,6 @@ from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.topk import chunked_topk
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Ledger", "Mutual", "groups_of", "ledger", "mutual"]
-
 _ANCHORS, _COLUMNS = 512, 8192  # of a block
 _SQUARE = 1024  # rows of either of two blocks that form a square batch
 

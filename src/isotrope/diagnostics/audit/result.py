@@ -18,8 +18,6 @@ from isotrope.diagnostics.audit.settings import Recommendation, Setting
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Audit", "AuditTable"]
-
 _LISTED = 20  # pairs in a table, and six rows of each kind; the JSON has all
 _SMALL = 1e-4  # a share of all push
 

@@ -29,8 +29,6 @@ from isotrope.data.text.repeats import group_mark, hash64, near_identical
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 
-__all__ = ["Embedded", "EmbeddedTexts", "PairedRows", "embed_rows", "pair_rows", "read_rows"]
-
 _PIECE = 64  # texts of one forward pass with dropout
 
 

@@ -17,8 +17,6 @@ from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["audit_pictures", "audit_rows", "check_negatives", "check_numbers", "checked_objective"]
-
 _PARTNERS = 16  # of a row in the ledger
 _MINED = 100  # hard negatives of a row, at most: memory grows with them
 _CHOICE = 4  # partners for each hard negative that is wanted: some are left out

@@ -28,8 +28,6 @@ from isotrope.paradigm.anatomy import MOST, summary
 from isotrope.paradigm.forms import Symmetric
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["GRID", "Recommendation", "Setting", "recommend", "settings_table"]
-
 GRID: Mapping[str, Sequence[float]] = {
     "temperature": (0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.2),
     "margin": (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8),

@@ -27,8 +27,6 @@ from isotrope.diagnostics.audit.result import Audit, AuditTable
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
-__all__ = ["TextAudit"]
-
 _TOO_FEW = {
     "cleaned.jsonl": "rows are left without those whose positive is far away, repetitions and "
     "likely false negatives; check that the columns belong together, or raise --suspect",

@@ -18,8 +18,6 @@ from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Angles", "Floats", "Measure", "Progress", "means"]
-
 _MOST = 10_000_000  # negatives, or batches: more would take days
 
 # similarities that one thread holds at once: the second-level cache; 1,000 x 127 fit

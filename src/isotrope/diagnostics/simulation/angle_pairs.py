@@ -13,9 +13,6 @@ from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 
-__all__ = ["AnglePairs", "RowPairs", "check_computable", "probe"]
-
-
 _NO_EMBEDDINGS = (
     "this objective computes with the embeddings themselves, and a simulation has only their "
     "angles to the anchor; measure it on real embeddings instead (`objective.terms`)"

@@ -23,8 +23,6 @@ from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Dissipation
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["dissipation", "hardest_share"]
-
 
 def dissipation(
     objectives: Sequence[Objective],

@@ -14,8 +14,6 @@ from isotrope.diagnostics.simulation.landscape import Landscape
 from isotrope.diagnostics.simulation.surfaces import gradient_norm, ratio
 from isotrope.paradigm.registry import build
 
-__all__ = ["FIGURES", "FigurePanel", "Kind", "figure", "numbers"]
-
 Kind = Literal["dissipation", "weight", "ratio", "norm"]
 
 

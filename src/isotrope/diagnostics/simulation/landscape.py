@@ -18,8 +18,6 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.forms import Part
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["Landscape", "as_csv", "check", "components", "landscapes"]
-
 
 @dataclass(frozen=True)
 class Landscape:

@@ -13,8 +13,6 @@ from isotrope.diagnostics.simulation.landscape import Landscape, check, componen
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["gradient_norm", "ratio"]
-
 _CHUNK = 2**20  # similarities held at once
 _ANCHORS = 2048  # and anchors: an objective may answer with as many columns
 

@@ -20,8 +20,6 @@ from isotrope.diagnostics.readings import (
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import ZOO
 
-__all__ = ["COLLAPSED", "DIMENSIONAL_COLLAPSE", "DIVERGING", "NORMS_TOO_LARGE", "ONLY_PULLED"]
-
 ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
 _LEAST_GAPS = 6
 # methods that prevent collapse by a predictor or a centre, without negatives

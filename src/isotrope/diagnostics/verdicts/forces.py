@@ -17,9 +17,6 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
-__all__ = ["FALSE_NEGATIVES", "NEGATIVES_NOT_HARD", "NEVER_DISSIPATING", "TEMPERATURE_TOO_LOW"]
-
-
 _FEW = 16  # negatives, of which the hardest is often far ahead at any temperature
 _UNIT = 1e-3  # by which the norm of normalised embeddings may differ from 1
 _USUAL_MARGIN = 0.3

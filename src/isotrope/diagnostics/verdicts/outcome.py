@@ -17,17 +17,6 @@ from isotrope.diagnostics.readings import (
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
-__all__ = [
-    "ANISOTROPIC_START",
-    "DISSIPATED_EARLY",
-    "LOSING_PULL",
-    "NOTHING_LEFT_TO_LEARN",
-    "NOT_ENOUGH_SEEN",
-    "NOT_EXAMINED",
-    "OVERFITTING",
-    "SPREADING",
-]
-
 _LOGGED_STEPS = 3  # the median of fewer is not judged
 _LEAST_DONE = 5  # logged steps before anchors that are done say anything
 _MOVED = 10  # logged steps before an angle is said to have risen

@@ -15,8 +15,6 @@ from isotrope.diagnostics.verdict import (
 )
 from isotrope.diagnostics.verdicts.sources import NEWER, ZOO
 
-__all__ = ["DEAD_VIEWS", "NO_NEGATIVES", "UNRELATED_POSITIVES"]
-
 
 def _no_negatives(case: RunEvidence) -> Found | None:
     """The loss and gradient are 0 from the first step; a loss of pairs has a gradient."""

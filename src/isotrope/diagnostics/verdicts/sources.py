@@ -1,7 +1,5 @@
 """How the values of thresholds were set that no paper gives."""
 
-__all__ = ["NEWER", "OURS", "ZOO"]
-
 ZOO = (
     "set on the tuning parts of the benchmark of broken trainings, judged on its last part "
     "(docs/results/zoo.csv)"

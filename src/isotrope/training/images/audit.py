@@ -29,8 +29,6 @@ from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import ImageTask, prepare
 from isotrope.training.step import step_seed
 
-__all__ = ["audit"]
-
 
 def audit(
     settings: ImageSettings,

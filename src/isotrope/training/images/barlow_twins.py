@@ -9,9 +9,8 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.views import Views
 from isotrope.encoders.projectors import projector
 from isotrope.paradigm.objective import Paper
-from isotrope.training.images.method import ImageMethod, Options, Recipe
-
-__all__ = ["BarlowTwinsMethod", "BarlowTwinsOptions"]
+from isotrope.training.images.method import ImageMethod, Options
+from isotrope.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

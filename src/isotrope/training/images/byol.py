@@ -11,10 +11,9 @@ from isotrope.core.views import Views
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import predictor, projector
 from isotrope.paradigm.objective import Paper
-from isotrope.training.images.method import ImageMethod, Options, Recipe
+from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.optimisers import build_optimizer, cosine
-
-__all__ = ["BYOL", "BYOLOptions"]
+from isotrope.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,6 @@ from isotrope.paradigm.citation import bibtex
 from isotrope.paradigm.registry import find
 from isotrope.training.images.settings import ImageSettings
 
-__all__ = ["image_card"]
-
 _TEMPLATE = """\
 ---
 pipeline_tag: image-feature-extraction

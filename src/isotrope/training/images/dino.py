@@ -15,10 +15,9 @@ from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import DINOHead
 from isotrope.objectives import dino
 from isotrope.paradigm.objective import Objective, Paper
-from isotrope.training.images.method import ImageMethod, Options, Recipe, at_least_float
+from isotrope.training.images.method import ImageMethod, Options, at_least_float
 from isotrope.training.optimisers import cosine
-
-__all__ = ["DINOMethod", "DINOOptions"]
+from isotrope.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,6 @@ from isotrope.core.views import Views
 from isotrope.diagnostics import observe
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["TRACKED", "measure"]
-
 TRACKED = ("norm_backbone",)
 """The quantities of :func:`measure` that are not measured for text."""
 

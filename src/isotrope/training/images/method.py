@@ -32,8 +32,6 @@ from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
 from isotrope.training.step import step_seed
 
-__all__ = ["ImageMethod", "Options", "Plan", "Recipe", "at_least_float"]
-
 _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
 
 

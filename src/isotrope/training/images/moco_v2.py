@@ -14,9 +14,8 @@ from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import projector
 from isotrope.encoders.queue import Queue
 from isotrope.paradigm.objective import Objective, Paper
-from isotrope.training.images.method import ImageMethod, Options, Recipe
-
-__all__ = ["MoCoV2", "MoCoV2Options"]
+from isotrope.training.images.method import ImageMethod, Options
+from isotrope.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

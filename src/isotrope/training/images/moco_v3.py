@@ -13,10 +13,9 @@ from isotrope.encoders.image_nets import freeze_patches
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import predictor, projector
 from isotrope.paradigm.objective import Paper
-from isotrope.training.images.method import ImageMethod, Options, Recipe
+from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.optimisers import cosine
-
-__all__ = ["MoCoV3", "MoCoV3Options"]
+from isotrope.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

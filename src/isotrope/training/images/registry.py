@@ -11,8 +11,6 @@ from isotrope.core.hyper import hypers, value_of
 if TYPE_CHECKING:
     from isotrope.training.images.method import ImageMethod, Options
 
-__all__ = ["METHODS", "find_method", "options_of"]
-
 METHODS = {
     "simclr": ("simclr", "SimCLR"),
     "mocov2": ("moco_v2", "MoCoV2"),

@@ -20,8 +20,6 @@ from isotrope.training.settings import (
     in_watch,
 )
 
-__all__ = ["ImageSettings"]
-
 
 class ImageSettings(RunSettings):
     """Settings of a training on images; every field has its help, default and bounds here."""

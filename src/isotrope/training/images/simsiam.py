@@ -10,10 +10,9 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.views import Views
 from isotrope.encoders.projectors import predictor, projector
 from isotrope.paradigm.objective import Paper
-from isotrope.training.images.method import ImageMethod, Options, Recipe
+from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.optimisers import build_optimizer
-
-__all__ = ["SimSiam", "SimSiamOptions"]
+from isotrope.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,8 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
-from isotrope.data.images.sets import ImageSet, load_images
+from isotrope.data.images.records import ImageSet
+from isotrope.data.images.sets import load_images
 from isotrope.diagnostics.metrics import MEASURED, columns
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
@@ -37,13 +38,14 @@ from isotrope.training.callbacks import Dev
 from isotrope.training.fit_text import by_name
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
-from isotrope.training.images.method import ImageMethod, Options, Plan
+from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
+from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
     end_message,
@@ -53,8 +55,6 @@ from isotrope.training.run import (
     try_objective,
     write_config,
 )
-
-__all__ = ["IMAGE_COLUMNS", "ImageTask", "fit_images", "has_labels", "prepare", "summary", "train"]
 
 _MAX_FOLDER_BYTES = 75  # multiprocessing appends 32 bytes, and a socket path may have 107
 SMALL_SIDE = 96  # images up to this side, in pixels, are not resized before cropping
