@@ -66,11 +66,7 @@ class PapersParser(argparse.ArgumentParser):
     """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise instead of printing the usage."""
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
 

@@ -28,15 +28,7 @@ from papers.text_protocol import ProtocolLoss
 def jobs(
     encoder: str, loss: ProtocolLoss, find: protocol.Find, seeds: int, plugin: Sequence[str] = ()
 ) -> tuple[list[PaperJob], list[PaperJob]]:
-    """Return what chooses the rate, and the seeds at that rate; none of these until it is known.
-
-    Args:
-        encoder: its name.
-        loss: what is measured.
-        find: gives the result of a job.
-        seeds: how many.
-        plugin: files that define the objective.
-    """
+    """Return what chooses the rate, and the seeds at that rate; none of these until it is known."""
     more = {"plugin": list(plugin)} if plugin else {}
     rates = [
         (rate, protocol.short(encoder, loss, loss.values, rate, more))
@@ -53,11 +45,7 @@ def jobs(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Measure a loss, or what is missing of it, and print its row beside the others.
-
-    Raises:
-        InputError: no such loss, data or encoder that are not here, or a training that failed.
-    """
+    """Measure a loss, or what is missing of it, and print its row beside the others."""
     options = _parse(arguments)
     torch.set_num_threads(1)
     loss, plugin = _loss(options)

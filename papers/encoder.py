@@ -68,26 +68,7 @@ def make(
     limits: Mapping[str, tuple[float, float]] = GATES,
     tell: Callable[[str], None] = lambda line: None,
 ) -> Result:
-    """Make an encoder, or resume making it; the folder appears when it is complete.
-
-    Args:
-        name: of the recipe, for the record.
-        recipe: how.
-        texts: sentences to learn from.
-        folder: of the encoder, with its record in it; ``NAME.part`` beside it holds what is needed
-            to go on, and goes at the end. One that is there is not made again.
-        seed: of weights, order and masks.
-        dev: pairs with human scores.
-        reference: sentences for mean cosine and whitening; not among those that are scored.
-        limits: what it must pass.
-        tell: takes a line of progress.
-
-    Returns:
-        The record.
-
-    Raises:
-        InputError: no checkpoint passes, another process is making it, or nothing can be written.
-    """
+    """Make an encoder, or resume making it; the folder appears when it is complete."""
     if (folder / "record.json").is_file():
         return Result.load(folder / "record.json")
     part = folder.with_name(f"{folder.name}.part")
@@ -133,18 +114,7 @@ def rounded(folder: Path) -> None:
 
 
 def gates(folder: Path, dev: Subset, reference: Sequence[str]) -> dict[str, float]:
-    """Measure the signs of a raw encoder, also with mean pooling, and whitened.
-
-    Args:
-        folder: of the encoder.
-        dev: pairs with human scores.
-        reference: sentences for the mean cosine and for the statistics of whitening.
-
-    Returns:
-        By name: of CLS ``dev`` (100 x Spearman), ``mean cosine``, ``dev whitened`` with the
-        statistics of the reference alone, ``dev whitened, transductive`` with those of the
-        reference and the dev sentences; the same with ``mean pooling: `` in front.
-    """
+    """Measure the signs of a raw encoder, also with mean pooling, and whitened."""
     measures: dict[str, float] = {}
     for pooling, prefix in (("cls", ""), ("mean", "mean pooling: ")):
         pooled = CachedEncoder(SentenceEncoder.load(folder, pooling=pooling, device="cpu"))
@@ -173,11 +143,7 @@ def passes_gates(
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Make an encoder, keep its record, print its gates.
-
-    Raises:
-        InputError: no data, no checkpoint that passes, or nothing can be written.
-    """
+    """Make an encoder, keep its record, print its gates."""
     options = _parse(arguments)
     torch.set_num_threads(options.threads)
     corpus, pairs = options.data / CORPUS, options.data / "sts/stsb/dev.tsv"

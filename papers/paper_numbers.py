@@ -31,14 +31,6 @@ class Printed:
 def printed(paper: str, name: str) -> Printed:
     """Return what ``paper`` prints in ``name``, slips included.
 
-    Args:
-        paper: ``"unified-gradient"``, ``"align-uniform"``, ``"cosine-pitfalls"`` or ``"mio"``;
-            the docstring of ``papers`` has their authors.
-        name: e.g. ``"table3"``; ``"table3-gains"`` are the improvements printed below its numbers.
-
-    Raises:
-        InputError: no such paper, or nothing of it under that name; says what there is.
-
     Example:
         >>> table = printed("mio", "table2")
         >>> dict(zip(table.columns, table.rows["miov3"]))["STL-10"]

@@ -72,14 +72,7 @@ class MaskedLM(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary))
 
     def forward(self, seen: Tensor, attention: Tensor, ids: Tensor, where: Tensor) -> Tensor:
-        """Return the mean cross entropy of the pieces to be filled in.
-
-        Args:
-            seen: n x length ids, some of them masked.
-            attention: n x length, 1 for tokens and 0 for padding.
-            ids: n x length, as they were.
-            where: n x length, which are to be filled in.
-        """
+        """Return the mean cross entropy of the pieces to be filled in."""
         states = self.bert(input_ids=seen, attention_mask=attention).last_hidden_state[where]
         words = self.bert.embeddings.word_embeddings.weight
         logits = self.transform(states) @ words.T + self.bias
@@ -93,16 +86,6 @@ def masked(
     """Mask word pieces: of those chosen 80% become [MASK], 10% another piece, 10% stay.
 
     Source: Devlin et al. 2019, section 3.1.
-
-    Args:
-        ids: n x length; the special tokens, padding included, are never chosen.
-        share: of the pieces to be chosen.
-        size: of the vocabulary.
-        mask: the id of [MASK].
-        draw: where chance comes from.
-
-    Returns:
-        The ids as the encoder sees them, and which are to be filled in, both n x length.
     """
     chance, how = (torch.rand(ids.shape, generator=draw) for _ in range(2))
     other = torch.randint(_SPECIAL, size, ids.shape, generator=draw)
@@ -143,12 +126,6 @@ def initialized(
 
     Its word vectors are those of :func:`papers.word_vectors.word_vectors`, everything else is
     drawn. Both are kept in ``folder``, so that a run that goes on does not make them again.
-
-    Args:
-        recipe: sizes; the word pieces are learnt from the first 200,000 texts.
-        texts: sentences.
-        folder: of the run.
-        seed: of the weights.
     """
     start, file = folder / "start", folder / "tokens.npz"
     if not start.is_dir():
@@ -196,23 +173,7 @@ def pretrain(
     accept: Callable[[Mapping[str, float]], bool],
     tell: Callable[[str], None],
 ) -> dict[str, Any]:
-    """Train the encoder in place, from the last checkpoint if there is one.
-
-    Args:
-        recipe: steps, sizes and rates.
-        encoder: of :func:`initialized`.
-        tokens: of the same.
-        folder: of the run; ``checkpoint.pt`` in it is replaced every ``recipe.every`` steps, where
-            the encoder stays as ``step-N``; ``wanted`` is the last that ``accept`` takes.
-        seed: of order and masks.
-        measure: measures the encoder, and changes nothing.
-        accept: whether an encoder with these measures is as it should be.
-        tell: takes a line at every checkpoint.
-
-    Returns:
-        ``course``, a row with step, loss and measures for each checkpoint; ``step``, the last at
-        which the encoder was as it should be, or 0; ``cpu_seconds`` in all.
-    """
+    """Train the encoder in place, from the last checkpoint if there is one."""
     torch.manual_seed(seed)
     model = MaskedLM(encoder.model[0].model, recipe.width, len(encoder.tokenizer)).eval()
     weights = [p for p in model.parameters() if p.requires_grad]

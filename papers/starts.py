@@ -192,11 +192,7 @@ def _check(starts: Sequence[Start], folder: Path) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Make the starts, train what is missing.
-
-    Raises:
-        InputError: data or results that are not here, or a training that failed.
-    """
+    """Make the starts, train what is missing."""
     options = _parse(arguments)
     torch.set_num_threads(1)
     if not options.show:

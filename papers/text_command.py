@@ -23,11 +23,7 @@ RESULTS = Path(__file__).parent / "results" / "text"
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Do what is missing of the stages, in order, and write what became of the claims.
-
-    Raises:
-        InputError: data or encoder that are not here, or jobs that failed.
-    """
+    """Do what is missing of the stages, in order, and write what became of the claims."""
     options = _parse(arguments)
     if not options.data.is_dir():
         raise InputError(f"--data: there is no folder {options.data}")
@@ -72,13 +68,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def stored(encoder: str, results: Path, store: JobStore | None = None) -> protocol.Find:
-    """Return what gives the results on an encoder, and those by which its settings were chosen.
-
-    Args:
-        encoder: its name.
-        results: holds a folder for each encoder.
-        store: the one of this encoder, if it is open.
-    """
+    """Return what gives the results on an encoder, and those by which its settings were chosen."""
     stores = {
         name: JobStore(results / name / "cells") for name in (protocol.tuned_on(encoder), encoder)
     }
@@ -90,17 +80,7 @@ def stored(encoder: str, results: Path, store: JobStore | None = None) -> protoc
 def check_encoder(
     name: str, results: Iterable[Result | None], sources: DataRegistry, store: JobStore
 ) -> None:
-    """Refuse to put trainings of two encoders that share a name beside each other.
-
-    Args:
-        name: of the encoder.
-        results: of trainings on it that there are; None is passed over.
-        sources: resolves the name to what is here.
-        store: has the results, for the message.
-
-    Raises:
-        InputError: the encoder here is not the one that the trainings began with.
-    """
+    """Refuse to put trainings of two encoders that share a name beside each other."""
     details = [result.details for result in results if result is not None]
     stored = {str(of["encoder"]) for of in details if "encoder" in of}
     if not stored:

@@ -415,14 +415,7 @@ def schedule(encoder: str) -> tuple[tuple[Stage, tuple[str, ...]], ...]:
 def jobs(
     stage: Stage, encoder: str, find: Find, names: Sequence[str] = tuple(LOSSES)
 ) -> list[PaperJob]:
-    """Return the jobs of a stage, as far as what they depend on is known.
-
-    Args:
-        stage: of :data:`STAGES`.
-        encoder: its name.
-        find: gives the result of a job.
-        names: losses that ``rates``, ``settings``, ``final`` and ``again`` are about.
-    """
+    """Return the jobs of a stage, as far as what they depend on is known."""
     losses = [LOSSES[name] for name in names]
     if stage == "start":
         return [start(encoder)]

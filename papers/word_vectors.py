@@ -21,16 +21,6 @@ def cooccurrences(
 ) -> np.ndarray:
     """Count how often two pieces stand in one sentence, at most ``window`` places apart.
 
-    Args:
-        ids: of all sentences, one after the other.
-        starts: sentence i is ``ids[starts[i] : starts[i + 1]]``.
-        size: of the vocabulary.
-        first: ids below it are not counted.
-        window: places.
-
-    Returns:
-        size x size counts, symmetric, float32.
-
     Example:
         >>> cooccurrences(np.array([0, 1, 2, 1]), np.array([0, 3, 4]), 3, window=1).tolist()
         [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
@@ -50,17 +40,7 @@ def cooccurrences(
 
 
 def word_vectors(counts: np.ndarray, width: int, *, deviation: float, seed: int) -> Tensor:
-    """Return a vector for every piece: factors of the positive pointwise mutual information.
-
-    Args:
-        counts: n x n, of :func:`cooccurrences`; overwritten.
-        width: d, at most n.
-        deviation: root mean square of the components that are returned.
-        seed: of the random projection that finds the leading factors.
-
-    Returns:
-        n x d, float32. Pieces that never occurred have zeros.
-    """
+    """Return a vector for every piece: factors of the positive pointwise mutual information."""
     totals = counts.sum(axis=1, dtype=np.float64)
     contexts = totals**_SMOOTHING
     counts /= np.maximum(totals, 1).astype(np.float32)[:, None]

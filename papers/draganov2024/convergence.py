@@ -70,11 +70,7 @@ class ConvergenceProtocol:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            InputError: a number outside its range.
-        """
+        """Check the numbers."""
         for name, least in (("pairs", 2), ("dimension", 2), ("limit", 1), ("seed", 0)):
             if getattr(self, name) < least:
                 raise InputError(f"{name} must be at least {least}; found {getattr(self, name)}")
@@ -114,11 +110,7 @@ class Convergence:
 def starts(
     protocol: ConvergenceProtocol, places: Sequence[Start], dtype: torch.dtype = torch.float64
 ) -> tuple[Tensor, Tensor]:
-    """Return the anchors and the positives of every start, each k x n x d.
-
-    Raises:
-        InputError: a norm that is not above 0, or a lean outside (-1, 1).
-    """
+    """Return the anchors and the positives of every start, each k x n x d."""
     anchors, positives = [], []
     for number, start in enumerate(places):
         if not (math.isfinite(start.norm) and start.norm > 0 and -1 < start.lean < 1):
@@ -144,17 +136,6 @@ def convergence(
 
     Rows of an objective that compares none with each other are independent, so all its starts are
     trained at once; those of any other one after the other, each a batch of n.
-
-    Args:
-        objective: an objective of two views.
-        places: the starts.
-        protocol: the settings that they share.
-
-    Returns:
-        One for each start, in their order.
-
-    Raises:
-        InputError: a start out of range, or an objective without a formula.
     """
     if type(objective).formula is Objective.formula:
         raise InputError(
@@ -248,13 +229,6 @@ def least_steps(cosines: Tensor, norm: float, step: float, target: float, limit:
 
     The theorem's bound on what one step gains, as corrected for obtuse angles, is added up from
     the cosines at the start. Norms only grow, which the bound at the norm of the start allows.
-
-    Args:
-        cosines: n, of the pairs at the start.
-        norm: rho, of all embeddings at the start.
-        step: gamma, the learning rate of one pair.
-        target: mean cosine that is to be exceeded.
-        limit: None is returned beyond so many steps.
     """
     x = step / norm**2
     # c + bound(c) rises with c up to 1/(4x), where it has reached 1

@@ -46,10 +46,6 @@ def attraction(z: Tensor, other: Tensor) -> Tensor:
 
     It is -(other / |other|) orthogonal to z, over |z|. The printed vector lacks the minus: it is
     the direction of ascent of the cosine, the one a descent step goes.
-
-    Args:
-        z: n x d.
-        other: n x d.
     """
     length: Tensor = z.norm(dim=1, keepdim=True)
     return -tangent(unit(other), unit(z)) / length
@@ -65,11 +61,6 @@ def norm_growth(z: Tensor, other: Tensor, step: float) -> Bound:
 
     |z'|^2 = |z|^2 + gamma^2 sin^2(phi) / |z|^2 exactly: norms only grow. (The printed proof takes
     the part of z_j orthogonal to z_i where it means that of the unit vector.)
-
-    Args:
-        z: n x d.
-        other: n x d.
-        step: gamma.
     """
     square = z.square().sum(dim=1)
     return Bound(square, square + (step * _angle(z, other).sin()).square() / square)
@@ -84,11 +75,6 @@ def progress(phi: Tensor, rho: Tensor | float, step: Tensor | float) -> Bound:
     For phi <= pi/2 the right side is the printed 2 gamma sin^2(phi) / rho^2; for obtuse angles the
     printed bound is false wherever |c| > x s^2. The theorem's step takes the *unit* vectors'
     orthogonal parts, as the gradient has them; the statement prints those of z_i and z_j.
-
-    Args:
-        phi: angles between two embeddings of equal norm, 0 to pi.
-        rho: the norm, more than 0.
-        step: gamma, 0 or more.
     """
     x = torch.as_tensor(step, dtype=phi.dtype) / torch.as_tensor(rho, dtype=phi.dtype) ** 2
     c, square = phi.cos(), phi.sin().square()
@@ -101,11 +87,6 @@ def infonce_gradient(z: Tensor, other: Tensor, negatives: Tensor) -> Tensor:
 
     (1/|z|) times the part orthogonal to z of -z_j/|z_j| + sum_k softmax_k z_k/|z_k|: the positive
     and the negatives have opposite signs, where the printed formula has two plus signs.
-
-    Args:
-        z: n x d.
-        other: n x d, the positives.
-        negatives: q x d, shared by all rows.
     """
     weight = (unit(z) @ unit(negatives).T).softmax(dim=1)
     direction = weight @ unit(negatives) - unit(other)
@@ -119,14 +100,6 @@ def cosine_tail(dimension: int, epsilon: float) -> Bound:
     (1 + cos) / 2 is Beta((d-1)/2, (d-1)/2) distributed, which gives the left side exactly. The
     bound is Chebyshev's and says nothing where 2 d (1 - eps)^2 < 1. By symmetry it also bounds
     P(cos <= -(1 - eps)), the opposite halves that the paper asks about.
-
-    Args:
-        dimension: d, 2 or more.
-        epsilon: between 0 and 1, both excluded.
-
-    Raises:
-        ValueError: arguments out of range.
-        MissingExtra: scipy is not installed.
 
     Example:
         >>> tail = cosine_tail(3, 0.5)  # cosines are uniform on the sphere

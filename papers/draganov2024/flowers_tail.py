@@ -22,18 +22,7 @@ from isotrope.core.errors import InputError
 def write_long_tail(
     flowers: Path, output: Path, *, smallest: int = 50, largest: int = 250, seed: int = 0
 ) -> None:
-    """Write a folder like Flowers102 with other parts; its pictures are a link to the first one's.
-
-    Args:
-        flowers: the folder of ``jpg/``, ``imagelabels.mat`` and ``setid.mat``.
-        output: the folder to make.
-        smallest: training pictures that a class must have.
-        largest: training pictures that a class may have.
-        seed: the seed of the draw.
-
-    Raises:
-        InputError: no class has enough pictures.
-    """
+    """Write a folder like Flowers102 with other parts; its pictures are a link to that one's."""
     labels = loadmat(flowers / "imagelabels.mat")["labels"].ravel()
     ids = loadmat(flowers / "setid.mat")
     pool = np.sort(np.concatenate([ids["trnid"].ravel(), ids["tstid"].ravel()]))
@@ -50,11 +39,7 @@ def write_long_tail(
 def long_tailed(
     labels: NDArray[np.integer], smallest: int, largest: int, seed: int
 ) -> NDArray[np.int64]:
-    """Return the places of classes of ``smallest`` to ``largest`` pictures, ascending.
-
-    Raises:
-        InputError: no class has enough.
-    """
+    """Return the places of classes of ``smallest`` to ``largest`` pictures, ascending."""
     names, counts = np.unique(labels, return_counts=True)
     if counts.max() < smallest:
         raise InputError(

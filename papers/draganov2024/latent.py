@@ -133,19 +133,7 @@ def latent(
     limit: int = 2000,
     seed: int = 0,
 ) -> dict[str, list[LatentSnapshot]]:
-    """Train every cell and look at its pairs before training and after each epoch.
-
-    Args:
-        cells: the runs, by the names that pictures show.
-        data: what ``load_images`` opens.
-        epochs: how many each run has, in batches of 128.
-        limit: most training images.
-        seed: decides weights, batches and crops.
-
-    Raises:
-        InputError: numbers out of range, data that cannot be read, an objective or a method that
-            does not fit, training that diverges.
-    """
+    """Train every cell and look at its pairs before training and after each epoch."""
     if epochs < 1:
         raise InputError(f"training takes 1 or more epochs; found {epochs}")
     if seed < 0:

@@ -47,13 +47,7 @@ class PlanePairs:
 def steps_over(
     norms: Sequence[StepsOverNorm], angles: Sequence[StepsOverNorm], limit: int
 ) -> Picture:
-    """Draw steps over the norm (both logarithmic) and over the angle.
-
-    Args:
-        norms: one for each objective.
-        angles: the same objectives in the same order.
-        limit: a start that did not come within so many steps is an open triangle there.
-    """
+    """Draw steps over the norm (both logarithmic) and over the angle."""
     with mpl.rc_context(settings("steps to convergence")):
         figure = Figure(figsize=(7.6, 2.9), layout="constrained")
         left, right = figure.subplots(1, 2)
@@ -93,9 +87,6 @@ def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:
     Lines go from red (opposite) to blue (together), as in Draganov et al. 2024, figure 4. Every
     panel has its own scale, which is written in it; the cross is the origin, and on the circle lie
     the directions of the anchors, which are all that a cosine sees.
-
-    Args:
-        runs: the same epochs of each.
     """
     columns = len(next(iter(runs.values())))
     with mpl.rc_context(settings("pairs in the plane")):

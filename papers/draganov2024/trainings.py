@@ -67,12 +67,7 @@ _OWN: dict[str, Mapping[str, Any]] = {
 
 
 def paper(name: str, **other: Any) -> list[PaperJob]:
-    """Return the paper's own training of a method, one job for each seed.
-
-    Args:
-        name: of :data:`CUT`.
-        other: settings that are different: ``data``, ``cut``, ``weight_decay``, ...
-    """
+    """Return the paper's own training of a method, one job for each seed."""
     settings = {**_PAPER, **_OWN[name], **other}
     if settings.get("cut") == 1:
         del settings["cut"]  # or the same training would be another job

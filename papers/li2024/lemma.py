@@ -84,15 +84,6 @@ def lemma1(
     The arguments broadcast; numbers are taken as float64. Step 0 is the limit of small steps:
     the lower bound is sin theta_ij' cos alpha / sin theta_ii'.
 
-    Args:
-        theta_pos: theta_ii', angle of anchor and positive, in radians.
-        theta_neg: theta_ij', angle of anchor and negative, in radians.
-        alpha: angle between the two planes, in radians.
-        step: lambda, 0 or more.
-
-    Raises:
-        ValueError: a negative step.
-
     Example:
         >>> import math
         >>> lower, upper, _ = lemma1(math.pi / 6, math.pi / 3, 0.5, step=1.0)
@@ -119,23 +110,12 @@ def angles(anchors: Tensor, positives: Tensor) -> AnchorAngles:
 
     alpha is the angle of the tangent parts of h'_i and h'_n at h_i; where one of them vanishes it
     is pi/2.
-
-    Args:
-        anchors: n x d, n >= 2, any length.
-        positives: m x d, row i the positive of anchor i.
-
-    Raises:
-        ValueError: shapes that do not fit, or no negatives.
     """
     return angles_of(Views(anchors, positives))
 
 
 def angles_of(views: Views) -> AnchorAngles:
-    """Return n of each angle, as :func:`angles`, of raw views with whatever negatives they have.
-
-    Raises:
-        ValueError: an anchor without negatives.
-    """
+    """Return n of each angle, as :func:`angles`, of raw views with whatever negatives they have."""
     statistics = InfoNCE().compare(views)
     views, negative = statistics.views, statistics.negative()
     if not bool(negative.any(dim=1).all()):
@@ -153,13 +133,7 @@ def angles_of(views: Views) -> AnchorAngles:
 
 
 def lemma1_of(anchors: Tensor, positives: Tensor, step: float) -> Range:
-    """Return the bounds of every anchor's ratio, n of each, for its hardest negative.
-
-    Args:
-        anchors: n x d raw embeddings.
-        positives: m x d raw embeddings, row i the positive of anchor i.
-        step: lambda, 0 or more.
-    """
+    """Return the bounds of every anchor's ratio, n of each, for its hardest negative."""
     return lemma1(*angles(anchors, positives), step)
 
 
@@ -170,15 +144,6 @@ def satisfied(objective: Objective, anchors: Tensor, positives: Tensor, step: fl
     As in the statistic that the paper's authors released, only anchors count that the objective
     still moves (GD >= 0.01) and whose three angles are acute; those without bounds are
     counted apart.
-
-    Args:
-        objective: any whose ratio is one number for each anchor.
-        anchors: n x d raw embeddings.
-        positives: n x d raw embeddings.
-        step: lambda, 0 or more.
-
-    Raises:
-        ValueError: an objective with a matrix-valued pull (Barlow Twins).
     """
     terms = objective.terms(anchors, positives)
     if terms.ratio is None:

@@ -15,6 +15,7 @@ from papers.paper_numbers import printed
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture, Surface
 
+
 PAPER = "unified-gradient"
 POSITIVE = math.pi / 6
 """mu_pos at which rows are read: where the paper fixes it for its figure 3."""
@@ -34,12 +35,7 @@ def simulated(scale: Scale, kind: Kind, *, gated: bool = False) -> dict[str, Lan
 
 
 def set_up(scale: Scale, names: Sequence[str] | None = None) -> Sheet:
-    """Return the paper's settings of the drawing beside ours.
-
-    Args:
-        scale: how many points and batches.
-        names: rows that say something of the figure; by default all.
-    """
+    """Return the paper's settings of the drawing beside ours."""
     grid, batches = _GRID[scale]
     drawn = Angles()
     sampled: dict[str, tuple[float, ...]] = {
@@ -67,14 +63,7 @@ def surfaces(landscapes: Mapping[str, Landscape]) -> "list[Surface]":
 
 
 def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Rendered:
-    """Return the mean dissipation in its two forms, as figures 2 and 10 show it.
-
-    Args:
-        scale: how fine.
-        name: of the artifact.
-        fraction: title of the objective whose GD is a fraction.
-        indicator: of the one whose GD is an indicator.
-    """
+    """Return the mean dissipation in its two forms, as figures 2 and 10 show it."""
     landscapes = {title: simulated(scale, "dissipation")[title] for title in (fraction, indicator)}
     both = list(landscapes.values())
     close = [float(x.value[x.negative <= x.positive[:, None]].min()) for x in both]

@@ -15,6 +15,7 @@ from papers.machinery.verdicts import Ruling, Spread, spread
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
+
 Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
@@ -99,11 +100,7 @@ def no_jobs(scale: Scale) -> list[PaperJob]:
 
 
 def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
-    """Return every table and figure of these papers, or of all, by paper and number.
-
-    Raises:
-        MissingExtra: what they need is not installed.
-    """
+    """Return every table and figure of these papers, or of all, by paper and number."""
     artifacts_ = []
     for paper in PAPERS if papers is None else papers:
         package = importlib.import_module(f"papers.{PAPERS[paper]}")
@@ -130,11 +127,7 @@ def _order(name: str) -> tuple[str, int, str]:
 
 
 def find_artifacts(paper: str, names: Sequence[str]) -> list[Artifact]:
-    """Return the tables and figures of a paper with these names; all of them without names.
-
-    Raises:
-        InputError: an unknown paper or name.
-    """
+    """Return the tables and figures of a paper with these names; all of them without names."""
     if paper not in PAPERS:
         owners = [a.paper for a in artifacts() if a.name == paper]
         of = f" ({paper} of which one? {', '.join(owners)})" if owners else nearest(paper, PAPERS)

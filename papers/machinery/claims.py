@@ -63,11 +63,7 @@ class Claim:
 
 @functools.cache
 def claims(file: Path = FILE) -> tuple[Claim, ...]:
-    """Return every claim, in the order of the file.
-
-    Raises:
-        InputError: a row that is no claim, or two of one name.
-    """
+    """Return every claim, in the order of the file."""
     by_name: dict[str, Claim] = {}
     field_names = {field.name for field in fields(Claim)}
     for row in tomllib.loads(file.read_text(encoding="utf-8"))["claim"]:

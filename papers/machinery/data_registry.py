@@ -97,11 +97,7 @@ class DataRegistry:
         return path
 
     def texts(self, name: str) -> Path:
-        """Return the file of a corpus, one sentence a line; made if need be.
-
-        Raises:
-            InputError: no such data.
-        """
+        """Return the file of a corpus, one sentence a line; made if need be."""
         kind, _, count = name.partition(":")
         is_file = kind not in ("wiki", "wiki-short", "docs")
         if is_file and not count:
@@ -150,11 +146,7 @@ class DataRegistry:
         return [f"{name}: of the Hugging Face hub, or a folder of that name in DIR"]
 
     def images(self, name: str) -> str:
-        """Return the data argument of trainings on images.
-
-        Raises:
-            InputError: no such data.
-        """
+        """Return the data argument of trainings on images."""
         if name == "digits":
             return name
         folder = self._here(name)
@@ -167,29 +159,17 @@ class DataRegistry:
         return str(folder)
 
     def sts(self, name: str) -> dict[str, list[Subset]]:
-        """Return the seven tasks.
-
-        Raises:
-            InputError: no such data.
-        """
+        """Return the seven tasks."""
         return _made_pairs() if name == "docs" else load_sts(self._here(name))
 
     def sts_dev(self, name: str) -> Subset:
-        """Return the development set of STS-B.
-
-        Raises:
-            InputError: no such data.
-        """
+        """Return the development set of STS-B."""
         if name == "docs":
             return _made_pairs()[TASKS[5]][0]
         return load_sts_file(self._here(name) / "stsb" / "dev.tsv")
 
     def transfer(self, name: str, tasks: Sequence[str]) -> dict[str, TransferTask]:
-        """Return tasks of classification.
-
-        Raises:
-            InputError: no such data.
-        """
+        """Return tasks of classification."""
         return _made_tasks(tasks) if name == "docs" else load_transfer(self._here(name), tasks)
 
 

@@ -19,16 +19,7 @@ class UnmatchedKind(LookupError):
 
 
 def with_kinds(artifact: str, verdicts: Sequence[Ruling], *, cpu: bool) -> list[Ruling]:
-    """Return the verdicts with their kinds.
-
-    Args:
-        artifact: ``PAPER NAME``.
-        verdicts: of it.
-        cpu: whether they are of that scale; at others trainings are longer or mean nothing.
-
-    Raises:
-        UnmatchedKind: the file is about a verdict that is not there.
-    """
+    """Return the verdicts with their kinds."""
     kinds = _kinds()
     changed = list(verdicts)
 

@@ -173,13 +173,7 @@ def _machine(result: Result) -> str:
 
 
 def render(artifact: Artifact, scale: Scale, everything: Results) -> Rendered:
-    """Return a table or figure, with the kinds of its verdicts and notes that every page has.
-
-    Args:
-        artifact: what is shown.
-        scale: of it.
-        everything: results of its jobs, those that diverged included.
-    """
+    """Return a table or figure, with the kinds of its verdicts and notes that every page has."""
     numbers = {job: r for job, r in everything.by_job.items() if "diverged" not in r.details}
     rendered = artifact.render(scale, Results(numbers))
     name = f"{artifact.paper} {artifact.name}"

@@ -110,12 +110,7 @@ _IMAGES: dict[Scale, dict[str, Any]] = {
 
 
 def smaller_text(scale: Scale, job: PaperJob) -> list[str]:
-    """Return the note on how a training at ``cpu`` scale differs from the papers'; none at others.
-
-    Args:
-        scale: of the training.
-        job: one of :func:`text_jobs`.
-    """
+    """Return a note on how a training at ``cpu`` scale differs from the papers'; none at others."""
     if scale != "cpu":
         return []
     settings = job.settings
@@ -137,16 +132,7 @@ def text_jobs(
     seeds: Sequence[int] | None = None,
     **more: Any,
 ) -> list[PaperJob]:
-    """Return a training on text, one job for each seed.
-
-    Args:
-        scale: of everything that ``more`` does not say.
-        objective: its name.
-        settings: its hyperparameters and exchanged components, as ``--objective.x`` takes them.
-        scored: whether the seven STS tasks (and at some scales transfer) are scored at the end.
-        seeds: by default those of the scale.
-        more: settings of the job (``papers.measurements.text``) instead of the recipe's.
-    """
+    """Return a training on text, one job for each seed."""
     training = {"objective": objective, **_dotted("objective", settings)}
     base = {**_TEXT[scale], "looks": _LOOKS, **(_SCORES[scale] if scored else {})}
     chosen = SEEDS[scale] if seeds is None else seeds
@@ -163,17 +149,7 @@ def image_jobs(
     seeds: Sequence[int] | None = None,
     **more: Any,
 ) -> list[PaperJob]:
-    """Return a training on images, one job for each seed.
-
-    Args:
-        scale: of everything that ``more`` does not say.
-        method: its name.
-        objective: its name; None is the method's own.
-        settings: of the objective.
-        seeds: by default those of the scale.
-        more: settings of the job (``papers.measurements.images``) instead of the recipe's;
-            options of the method as ``**{"method.predictor_rate": 10}``.
-    """
+    """Return a training on images, one job for each seed."""
     base: dict[str, Any] = {"method": method, **_dotted("objective", settings)}
     if objective is not None:
         base["objective"] = objective

@@ -79,18 +79,7 @@ def judge(
     interest: float | None = None,
     level: float = LEVEL,
 ) -> ClaimJudgement:
-    """Judge a comparison whose effect is printed.
-
-    Args:
-        differences: ours, by seed.
-        effect: the paper's difference; its sign is the direction.
-        interest: the smallest effect that matters, above 0, where it cannot be :data:`SHARE` of the
-            printed one because the paper gives a direction without a number.
-        level: of the interval.
-
-    Raises:
-        ValueError: an effect of 0, which has no direction, or an interest that is not above 0.
-    """
+    """Judge a comparison whose effect is printed."""
     least = SHARE * abs(effect) if interest is None else interest
     if effect == 0 or not least > 0:
         raise ValueError(
@@ -103,16 +92,7 @@ def judge(
 def judge_not_behind(
     differences: Mapping[int, float], margin: float, *, level: float = LEVEL
 ) -> ClaimJudgement:
-    """Judge whether something is not behind by more than a margin.
-
-    Args:
-        differences: ours, by seed; positive is ahead.
-        margin: above 0.
-        level: of the interval.
-
-    Raises:
-        ValueError: a margin that is not above 0.
-    """
+    """Judge whether something is not behind by more than a margin."""
     if not margin > 0:
         raise ValueError(f"the margin of what is not behind is above 0; found {margin:g}")
     return _judged(differences, 1.0, -margin, level)

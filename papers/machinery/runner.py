@@ -30,11 +30,7 @@ Tell = Callable[[str], None]
 
 
 def missing_data(jobs: Iterable[PaperJob], sources: DataRegistry) -> dict[PaperJob, list[str]]:
-    """Resolve every name of every job; return the requirements missing on this machine.
-
-    Raises:
-        InputError: a job that could run nowhere: an unknown name, a setting out of its bounds.
-    """
+    """Resolve every name of every job; return the requirements missing on this machine."""
     missing_by_job = {}
     for job in jobs:
         try:
@@ -60,23 +56,6 @@ def run(
 
     A job that cannot be done does not keep the others from being done. A training that diverges
     has a result that says so, and is not tried again.
-
-    Args:
-        jobs: equal ones are done once.
-        store: takes the results.
-        sources: of data.
-        runs: a folder for each unfinished job lies here; it goes when the job is done.
-        processes: jobs at a time, each in a process of its own with its share of the cores.
-        minutes: no job is started after so many.
-        tell: takes a line when it begins, for each finished job, and for those that are left.
-
-    Returns:
-        Why jobs failed, for those that did.
-
-    Raises:
-        InputError: another process is writing here, or nothing can be written.
-        LostProcess: a process died, or was asked to stop; what was finished is kept.
-        KeyboardInterrupt: Ctrl-C; what was finished is kept.
     """
     wanted = list(dict.fromkeys(jobs))
     waiting = [job for job in wanted if store.find(job) is None]

@@ -116,18 +116,7 @@ def small_images(
     seeds: Sequence[int] | None = None,
     **other: Any,
 ) -> list[PaperJob]:
-    """Return the training of a name, one job for each seed.
-
-    Args:
-        scale: of everything that the name does not say.
-        name: of :data:`NAMES`: ``"SimCLR"``, ``"SimCLR, c = 3"``,
-            ``"SimCLR, learning rate 0.001, c = 3"``, ``"SimCLR, decay 5e-2"``, ...
-        seeds: by default those of the scale.
-        other: settings of the job that are different.
-
-    Raises:
-        InputError: no such name.
-    """
+    """Return the training of a name, one job for each seed."""
     if name not in _PLACES:
         raise InputError(f"no training on small images is named {name!r}{nearest(name, _PLACES)}")
     kind, place = _PLACES[name]

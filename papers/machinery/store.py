@@ -48,20 +48,12 @@ class JobStore:
         return seconds
 
     def writing(self) -> AbstractContextManager[None]:
-        """Return a lock that keeps other writers out.
-
-        Raises:
-            InputError: another process is writing, or the folder cannot be written.
-        """
+        """Return a lock that keeps other writers out."""
         activity = f"measuring into {self.folder.parent}"
         return exclusive_lock(self.folder, activity, " (--show looks at what there is)")
 
     def keep(self, job: PaperJob, result: Result) -> None:
-        """Append a result, and flush it to the disk.
-
-        Raises:
-            InputError: the folder cannot be written.
-        """
+        """Append a result, and flush it to the disk."""
         # files that are committed call a job "cell" and its measurement "work"
         identity = {"work": job.measurement, "settings": dict(job.settings), "seed": job.seed}
         plain = json.loads(result.to_json())  # as every reader will see it

@@ -18,13 +18,6 @@ def shown(spread: Spread | None) -> str | None:
 
 
 def is_ahead(claim: str, levels: Mapping[str, Spread | None], name: str, other: str) -> Ruling:
-    """Return whether one accuracy is ahead of another.
-
-    Args:
-        claim: in words.
-        levels: by name.
-        name: of the one.
-        other: of the other.
-    """
+    """Return whether one accuracy is ahead of another."""
     evidence = ", ".join(f"{key} {levels[key]}" for key in (name, other) if levels[key])
     return Ruling(claim, ahead(levels[name], levels[other]), evidence)

@@ -19,16 +19,7 @@ _SPREADS = 4.0  # standard deviations that a picture shows beyond the outermost 
 
 
 def density(probes: Sequence[Ritz], where: Floats, *, width: float) -> Floats:
-    """Return the density of the eigenvalues at some places: its integral is 1.
-
-    Args:
-        probes: the processes of independent start vectors, which are averaged.
-        where: m places.
-        width: standard deviation of the Gaussian that stands for each Ritz value.
-
-    Raises:
-        InputError: a width that is not above 0.
-    """
+    """Return the density of the eigenvalues at some places: its integral is 1."""
     if not width > 0:
         raise InputError(f"the width of the density's Gaussians must be above 0; found {width:g}")
     height = np.zeros(len(where))
@@ -57,10 +48,6 @@ def trace(probes: Sequence[Ritz], size: int) -> tuple[float, float]:
 
     N v' H v has mean tr H, and for v uniform on the sphere variance
     2N / (N + 2) (tr H^2 - (tr H)^2 / N), which the second moments estimate: one probe has an error.
-
-    Args:
-        probes: the processes of independent start vectors.
-        size: N.
     """
     first = float(np.mean([size * (r.weights @ r.values) for r in probes]))
     second = float(np.mean([size * (r.weights @ r.values**2) for r in probes]))

@@ -81,15 +81,7 @@ def trained(
     seeds: tuple[int, ...] | None = None,
     **other: Any,
 ) -> list[PaperJob]:
-    """Return the training of a framework, one job for each seed.
-
-    Args:
-        scale: of everything that is not said.
-        name: of :data:`NAMES`.
-        data: instead of CIFAR-10; it may bring settings of its own.
-        seeds: by default those of the scale.
-        other: settings that are different.
-    """
+    """Return the training of a framework, one job for each seed."""
     if name == "MoCo v2":
         jobs = image_jobs(scale, "mocov2", seeds=seeds)
     else:

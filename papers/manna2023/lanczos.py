@@ -113,16 +113,7 @@ class Lanczos:
         return len(self.rows) == self.operator.size or self.rows[-1][1] <= rounding * scale
 
     def run(self, iterations: int, progress: Progress | None = None) -> "Lanczos":
-        """Go on until there are ``iterations`` rows, or fewer if the start vector is used up.
-
-        Args:
-            iterations: the number of rows in all, one product each.
-            progress: told the number of rows: once of those that were there, then 1 for each.
-
-        Raises:
-            InputError: fewer than one iteration, more of a finished process, a product that is not
-                finite, or a state that cannot be written.
-        """
+        """Go on until there are ``iterations`` rows, or fewer if the start vector is used up."""
         if iterations < 1:
             raise InputError(f"Lanczos needs at least 1 iteration; found {iterations}")
         tell = progress or (lambda count: None)
@@ -177,11 +168,7 @@ class Lanczos:
         return Ritz(values, errors, vectors[0] ** 2)
 
     def vectors(self, places: Sequence[int]) -> Tensor:
-        """Return the Ritz vectors of these places in ``ritz().values``, as rows of N numbers.
-
-        Raises:
-            InputError: the process was finished, and its basis dropped.
-        """
+        """Return the Ritz vectors of these places in ``ritz().values``, as rows of N numbers."""
         if not len(self._basis):
             raise InputError("the basis of a finished Lanczos process is gone; run it again")
         chosen = torch.from_numpy(self._eigen()[1][:, list(places)].T.copy())

@@ -69,20 +69,7 @@ def rebuild(
     batch_norm: Literal["batch", "running"] = "batch",
     device: str = "auto",
 ) -> Rebuilt:
-    """Return a run as it was at a step.
-
-    Args:
-        folder: the run folder; its data must lie where they were.
-        file: a checkpoint of the run.
-        batches: which, counted from the one that came next.
-        batch_size: rows of a batch; None for the run's.
-        batch_norm: whether batch normalisations take the statistics of the batch, as in training,
-            or their running ones.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-
-    Raises:
-        InputError: no run, no such checkpoint or one of another run, or data that are missing.
-    """
+    """Return a run as it was at a step."""
     changes = {**_PLAIN, "device": device}
     if batch_size is not None:
         changes["batch_size"] = batch_size

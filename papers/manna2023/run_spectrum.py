@@ -54,12 +54,7 @@ class SpectrumSettings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        """Check the numbers.
-
-        Raises:
-            InputError: fewer than one of anything, negative or repeated seeds, or a threshold that
-                is not above 0.
-        """
+        """Check the numbers."""
         for name in ("iterations", "probes", "batches"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be 1 or more; found {getattr(self, name)}")
@@ -82,16 +77,7 @@ class RunSpectra:
 
 
 def measure(run: Path, settings: SpectrumSettings, file: Path) -> RunSpectra:
-    """Return the spectra of a run; nothing but unfinished Lanczos processes is written.
-
-    Args:
-        run: its folder.
-        settings: how.
-        file: a checkpoint of it.
-
-    Raises:
-        InputError: no run, or data that are missing.
-    """
+    """Return the spectra of a run; nothing but unfinished Lanczos processes is written."""
     n = settings.batches
     rebuilt = rebuild(
         run,

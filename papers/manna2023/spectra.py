@@ -26,6 +26,7 @@ from papers.manna2023.spectrum import Spectrum
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
+
 _NEAR = 0.01  # of the largest eigenvalue in size: what lies around zero
 _FLOOR = 1e-8  # of the largest density; one of a million eigenvalues is still drawn
 _HEADER = (
@@ -178,13 +179,7 @@ def share_around_zero(record: SpectrumRecord) -> float:
 
 
 def around_zero(claim: str, records: Sequence[SpectrumRecord], wanted: int) -> Ruling:
-    """Return whether more than half of every spectrum lies around zero.
-
-    Args:
-        claim: in words.
-        records: spectra.
-        wanted: how many there are if all were run.
-    """
+    """Return whether more than half of every spectrum lies around zero."""
     shares: dict[str, list[float]] = {}
     for record in records:
         shares.setdefault(record.name, []).append(100 * share_around_zero(record))
@@ -227,13 +222,7 @@ def epoch(record: SpectrumRecord) -> str:
 
 
 def no_minimum(records: Sequence[SpectrumRecord], claim: str, wanted: int) -> Ruling:
-    """Return whether each spectrum has an eigenvalue below zero, error bounds included.
-
-    Args:
-        records: spectra.
-        claim: in words.
-        wanted: how many there are if all were run.
-    """
+    """Return whether each spectrum has an eigenvalue below zero, error bounds included."""
     least = [(f"{x.name} at {x.epoch:g}, seed {x.seed}", x.spectrum.smallest) for x in records]
     missing = [name for name, (value, error) in least if value + error >= 0]
     most = max((value for _, (value, _) in least), default=0.0)
@@ -247,13 +236,7 @@ def no_minimum(records: Sequence[SpectrumRecord], claim: str, wanted: int) -> Ru
 def has_grown(
     claim: str, records: Sequence[SpectrumRecord], measure: Callable[[SpectrumRecord], float | None]
 ) -> Ruling:
-    """Return whether a number is larger after the last epoch than after the first.
-
-    Args:
-        claim: in words.
-        records: spectra of one framework.
-        measure: returns None where there is nothing to measure; then nothing has grown.
-    """
+    """Return whether a number is larger after the last epoch than after the first."""
     course: dict[float, dict[int, float | None]] = {}
     for record in records:
         course.setdefault(record.epoch, {})[record.seed] = measure(record)
@@ -294,15 +277,7 @@ def is_ordered(
     count: Callable[[SpectrumRecord], float],
     noise: float | None,
 ) -> Ruling:
-    """Return whether a count rises from each framework to the next.
-
-    Args:
-        claim: in words.
-        records: spectra by framework, one for each seed.
-        order: frameworks, that with the smallest count first.
-        count: of Ritz values.
-        noise: standard deviation over batches, if it was measured.
-    """
+    """Return whether a count rises from each framework to the next."""
     values = {name: by_seed(records[name], count) for name in order if name in records}
     evidence = ", ".join(
         f"{name} {format_over_seeds(by_seed_values.values())}"

@@ -112,11 +112,7 @@ class Spectrum:
         return f"learning rate {learning_rate:.3g} is {how} (1/lambda_max = {stable:.3g})"
 
     def numbers(self, threshold: float = 1.0) -> dict[str, Any]:
-        """Return all single numbers, by name.
-
-        Args:
-            threshold: Ritz values in (0, threshold) are counted as nearly flat.
-        """
+        """Return all single numbers, by name."""
         (top, top_error), (low, low_error) = self.largest, self.smallest
         total, total_error = self.trace
         return {

@@ -13,11 +13,7 @@ from papers.machinery.job import PaperJob
 
 
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
-    """Return what is not on this machine, a line each.
-
-    Raises:
-        InputError: other settings than data.
-    """
+    """Return what is not on this machine, a line each."""
     if set(job.settings) != {"data"}:
         raise InputError(f"a job of an image set has data and nothing else; found {job.label}")
     lacking = sources.missing(job.settings["data"])
@@ -25,11 +21,7 @@ def check(job: PaperJob, sources: DataRegistry) -> list[str]:
 
 
 def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
-    """Open the set and count.
-
-    Raises:
-        InputError: no such data.
-    """
+    """Open the set and count."""
     image_set = load_images(sources.images(job.settings["data"]))
     labels = image_set.train.labels
     return Result(

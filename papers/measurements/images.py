@@ -40,11 +40,7 @@ _SIDE = 32  # pixels: on a recipe's name they have no bearing
 
 
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
-    """Resolve all names of a job; return what is not on this machine, a line each.
-
-    Raises:
-        InputError: a setting, a method or an objective that does not exist.
-    """
+    """Resolve all names of a job; return what is not on this machine, a line each."""
     settings = image_settings(job, sources, Path("unused"), here=False)
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
@@ -57,11 +53,7 @@ def check(job: PaperJob, sources: DataRegistry) -> list[str]:
 
 
 def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
-    """Train and read what was logged.
-
-    Raises:
-        InputError: data that are missing, settings that do not fit, a training that diverged.
-    """
+    """Train and read what was logged."""
     run_folder = folder / "run"
     outcome = trained(train, image_settings(job, sources, run_folder))
     logged_rows = rows(run_folder, outcome.result)
@@ -80,17 +72,7 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
 def image_settings(
     job: PaperJob, sources: DataRegistry, output: Path, *, here: bool = True
 ) -> ImageSettings:
-    """Return the settings of the training.
-
-    Args:
-        job: of images.
-        sources: of data.
-        output: run folder.
-        here: whether the data must be there.
-
-    Raises:
-        InputError: a wrong setting, or data that are missing.
-    """
+    """Return the settings of the training."""
     settings = dict(job.settings)
     name = settings.pop("data", None)
     if name is None:

@@ -17,11 +17,7 @@ _SETTINGS = {"run", "data", "epochs", "limit", "shown"}
 
 
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
-    """Resolve the names of a job; return what is not on this machine, a line each.
-
-    Raises:
-        InputError: no such run, other settings, or an epoch to show that there is not.
-    """
+    """Resolve the names of a job; return what is not on this machine, a line each."""
     settings = job.settings
     if set(settings) != _SETTINGS:
         raise InputError(f"a job of a latent space has {', '.join(sorted(_SETTINGS))}")
@@ -38,11 +34,7 @@ def check(job: PaperJob, sources: DataRegistry) -> list[str]:
 
 
 def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
-    """Train one run and look at it after every epoch.
-
-    Raises:
-        InputError: data that are missing, a training that diverges.
-    """
+    """Train one run and look at it after every epoch."""
     settings = job.settings
     runs = {**simclr_cells(), **byol_cells()}
     (snapshots,) = latent(

@@ -45,21 +45,13 @@ class _SpectrumRequest:
 
 
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
-    """Resolve all names of a job; return what is not on this machine, a line each.
-
-    Raises:
-        InputError: a setting, a method or an objective that does not exist.
-    """
+    """Resolve all names of a job; return what is not on this machine, a line each."""
     _request(job)
     return images.check(_training_job(job), sources)
 
 
 def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
-    """Train, then run Lanczos at every step that was asked for.
-
-    Raises:
-        InputError: data that are missing, settings that do not fit, a training that diverged.
-    """
+    """Train, then run Lanczos at every step that was asked for."""
     request = _request(job)
     run_folder = folder / "run"
     settings = images.image_settings(_training_job(job), sources, run_folder)

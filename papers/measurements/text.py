@@ -75,11 +75,7 @@ Row = dict[str, Any]
 
 
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
-    """Resolve all names of a job; return what is not on this machine, a line each.
-
-    Raises:
-        InputError: a setting, an objective or a look that does not exist.
-    """
+    """Resolve all names of a job; return what is not on this machine, a line each."""
     settings = _settings(job, sources, Path("unused"), "unused.txt")
     try_objective(registry.build(settings.objective, settings.objective_settings), negatives=False)
     for quantity in job.settings.get("looks", ()):
@@ -107,11 +103,7 @@ def check(job: PaperJob, sources: DataRegistry) -> list[str]:
 
 
 def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
-    """Train, look, score.
-
-    Raises:
-        InputError: data that are missing, settings that do not fit, a training that diverged.
-    """
+    """Train, look, score."""
     options = job.settings
     settings = _settings(job, sources, folder / "run", str(sources.texts(options["texts"])))
     outcome = trained(train, settings)

@@ -47,13 +47,7 @@ def tuned(objective: str, backbone: str = BERT) -> Preset:
 def trained(
     scale: Scale, objective: str, changed: Mapping[str, float | str] | None = None
 ) -> list[PaperJob]:
-    """Return the trainings with one loss on BERT-base, or what stands for it; a job for each seed.
-
-    Args:
-        scale: of the training.
-        objective: its name in the registry.
-        changed: hyperparameters other than those of table 2.
-    """
+    """Return the trainings with one loss on BERT-base or its stand-in; a job for each seed."""
     preset = tuned(objective)
     training: dict[str, Any] = {
         "looks": ["dev", "probes"],

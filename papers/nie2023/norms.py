@@ -26,6 +26,7 @@ from papers.nie2023.losses import MARGINS
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
+
 Part = Literal["alignment", "uniformity"]
 COUNTS = (64, 256, 1024, 4096)
 """Negatives of InfoNCE in figure 2a: the text names 64; the others are ours."""
@@ -55,15 +56,7 @@ def surfaces(scale: Scale, part: Part) -> dict[str, Landscape]:
 
 
 def left(name: str, values: Mapping[str, float], p: Floats, n: Floats, k: float) -> Floats:
-    """Return how much of an anchor's gradient is left by the paper's equations, 0 to 1.
-
-    Args:
-        name: of the objective in the registry.
-        values: its hyperparameters.
-        p: angles to the positive.
-        n: angles to the negatives.
-        k: number of negatives.
-    """
+    """Return how much of an anchor's gradient is left by the paper's equations, 0 to 1."""
     gap = np.cos(p) - np.cos(n)
     if name == "infonce":
         return np.asarray(1 / (1 + np.exp(gap / values["temperature"] - np.log(k))))
@@ -79,15 +72,7 @@ def left(name: str, values: Mapping[str, float], p: Floats, n: Floats, k: float)
 def equation(
     panel: FigurePanel, part: Part, p: Floats, n: Floats, k: float | None = None
 ) -> Floats:
-    """Return the norm of a part of the gradient by the paper's equation.
-
-    Args:
-        panel: an objective with its hyperparameters.
-        part: what the positive contributes, or what one negative does.
-        p: angles to the positive.
-        n: angles to the negatives.
-        k: number of negatives instead of the panel's.
-    """
+    """Return the norm of a part of the gradient by the paper's equation."""
     name, values, k = panel.name, panel.settings, k or panel.negatives or COUNTS[0]
     angle = p if part == "alignment" else n
     if name == "alignuniform" and part == "alignment":

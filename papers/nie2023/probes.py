@@ -24,6 +24,7 @@ from papers.paper_numbers import printed
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
+
 SYMBOLS = {"contrastive": "L_cl", "alignment": "L_align", "uniformity": "L_uniform"}
 TRAIN = tuple(f"train {probe}" for probe in SYMBOLS)
 DEV = tuple(f"dev {probe}" for probe in SYMBOLS)
@@ -55,15 +56,7 @@ def probed(
     trainings: Sequence[PaperJob],
     claims: Sequence[CurveClaim],
 ) -> Rendered:
-    """Return the curves of one training, and what becomes of claims on them.
-
-    Args:
-        scale: of the training.
-        results: what was run.
-        name: of the picture.
-        trainings: one loss, all seeds.
-        claims: to be decided.
-    """
+    """Return the curves of one training, and what becomes of claims on them."""
     courses = {probe: course(results, trainings, probe) for probe in (*TRAIN, *DEV)}
     return Rendered(
         tables=[_table(results, trainings, courses)],

@@ -108,12 +108,7 @@ class Chart:
 
 
 def charts(panels: Sequence[Chart], *, columns: int = 3) -> Picture:
-    """Draw a panel for each chart, and one legend above them.
-
-    Args:
-        panels: any number.
-        columns: panels in a row at most; fewer where many bars make them wide.
-    """
+    """Draw a panel for each chart, and one legend above them."""
     shown = list(panels) or [Chart("", ())]
     titles = list(dict.fromkeys(s.title for chart in shown for s in chart.series))
     looks = {title: place for place, title in enumerate(titles)}

@@ -60,12 +60,7 @@ class Plane:
 
 
 def planes(panels: Sequence[Plane], *, columns: int = 2) -> Picture:
-    """Draw panels of one size, those of a row to one scale, and one legend.
-
-    Args:
-        panels: one or more.
-        columns: panels in a row.
-    """
+    """Draw panels of one size, those of a row to one scale, and one legend."""
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     with mpl.rc_context(settings(ascii([panel.title for panel in panels]))):

@@ -67,14 +67,7 @@ class Density:
 
 
 def angle_statistics(batches: Sequence[Views]) -> dict[str, AngleStatistics]:
-    """Return the statistics of the angles with positives and with negatives, all batches together.
-
-    Args:
-        batches: raw embeddings, n x d; negatives are those of the same batch's other view.
-
-    Raises:
-        ValueError: no batches, or none with a negative.
-    """
+    """Return the statistics of the angles with positives and with negatives of all batches."""
     statistics = {}
     for name, cosines in zip(("positive", "negative"), _cosines(batches), strict=True):
         angles = cosines.clamp(-1, 1).arccos()
@@ -95,12 +88,7 @@ def angle_statistics(batches: Sequence[Views]) -> dict[str, AngleStatistics]:
 
 
 def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
-    """Return Gaussian kernel estimates of the densities, with Scott's bandwidth.
-
-    Args:
-        batches: as for :func:`angle_statistics`; so are errors.
-        points: the number of points at which they are estimated.
-    """
+    """Return Gaussian kernel estimates of the densities, with Scott's bandwidth."""
     grid = torch.linspace(-1, 1, points, dtype=torch.float64)
     return Density(grid, *(_density(cosines, grid) for cosines in _cosines(batches)))
 

@@ -40,17 +40,7 @@ class RatioStatistics:
 def dynamic_ratios(
     batches: Sequence[Views], objectives: Mapping[str, Objective] | None = None
 ) -> dict[str, RatioStatistics]:
-    """Return the ratios of each objective on the same batches, by name.
-
-    Args:
-        batches: raw embeddings of a model at one step of its training, step 0 included.
-        objectives: objectives by name; by default every registered one, with its default settings,
-            whose ratio is dynamic.
-
-    Raises:
-        ValueError: no batches, or an objective whose pull is a matrix (Barlow Twins).
-        NoTerms: an objective without components.
-    """
+    """Return the ratios of each objective on the same batches, by name."""
     if not batches:
         raise ValueError("ratios are of batches; found none")
     chosen = _dynamic() if objectives is None else objectives

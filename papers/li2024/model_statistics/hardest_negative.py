@@ -33,20 +33,6 @@ def hardest_share(
     the length of v_n along sum_j v_j over the length of sum_j v_j. It may exceed 1 where others
     push against the hardest; anchors that nothing pushes do not count.
 
-    Args:
-        batches: raw embeddings of a model, before and after training, as
-            :func:`papers.li2024.model_statistics.held_out.held_out` makes them.
-        temperatures: tau, above 0.
-        margin: count anchors with s_ii' - s_in < margin only (GD of the paper's baseline, 0.3);
-            None counts all.
-        kind: which share.
-
-    Returns:
-        The share by temperature, None where no anchor counts.
-
-    Raises:
-        ValueError: a temperature that is not positive, or an unknown kind.
-
     Example:
         >>> x = torch.eye(3)
         >>> hardest_share([Views(x, x)], [1.0])

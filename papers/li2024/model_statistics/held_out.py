@@ -21,18 +21,7 @@ def held_out(
     max_length: int | None = None,
     seed: int = 0,
 ) -> list[Views]:
-    """Return the embeddings of texts or pairs in batches; an incomplete last batch is left out.
-
-    Args:
-        encoder: the encoder, in training mode while it works and as it was afterwards.
-        texts: each is its own positive, by another mask of dropout; or anchors with positives.
-        batch_size: pairs of a batch: each has ``batch_size`` - 1 negatives.
-        max_length: tokens; None is the encoder's own.
-        seed: the seed of the dropout masks.
-
-    Raises:
-        InputError: not enough texts for one batch, or for a negative.
-    """
+    """Return the embeddings of texts or pairs in batches; an incomplete last batch is left out."""
     if not 2 <= batch_size <= len(texts):
         raise InputError(
             f"batches of {batch_size} cannot be made of {len(texts)} texts; give more texts, or a "

@@ -59,14 +59,6 @@ def lemma_share(
     three angles are acute, as in the statistic that the paper's authors released; those among them
     with a negative discriminant are counted apart, and so are the others.
 
-    Args:
-        views: raw embeddings, n x d.
-        ratio: R, one number or n (an objective's ``terms(...).ratio``).
-        steps: lambdas, 0 or more.
-
-    Raises:
-        ValueError: an anchor without negatives, a negative step, or a ratio of another shape.
-
     Example:
         >>> anchors = torch.tensor([[1.0, 0.0, 0.0], [0.6, 0.8, 0.0]])
         >>> positives = torch.tensor([[0.8, 0.6, 0.0], [0.8, 0.6, 0.0]])
