@@ -119,6 +119,30 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert details["same_weights"] == []
 
 
+def test_what_smaller_vectors_cost(run, models, files) -> None:
+    asked = ["--retrieval", files["pairs"], "--dimensions", "128", "4", "--precision", "float32"]
+    found = run("evaluate", models[0], *asked, "int8", "binary")
+    assert found.code == 0, found.err
+    rows = [line for line in found.out.split("\n\ndifferences")[0].splitlines() if "bytes" in line]
+    sizes = [re.search(r"(\d+ x \w+) \((\d+) bytes\)", row).groups() for row in rows]
+    assert sizes[0] == ("128 x float32", "512")  # the full vectors come first
+    assert dict(sizes) == {
+        "128 x float32": "512",
+        "4 x float32": "16",
+        "128 x int8": "128",
+        "4 x int8": "4",
+        "128 x binary": "16",
+        "4 x binary": "1",
+    }
+    for words, flag in (
+        (["--compare", *models, "--dimensions", "4"], "--dimensions"),
+        ([models[0], "--precision", "int8", "--truncate-dim", "2"], "--precision"),
+    ):
+        refused = run("evaluate", *words, "--retrieval", files["pairs"])
+        assert (refused.code, refused.out) == (2, "")
+        assert f"{flag}: compares the vectors of one text encoder" in refused.err
+
+
 def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
     own, labels = ("--sts", files["own"]), ("--labels", files["labels"])
     for arguments, message in (

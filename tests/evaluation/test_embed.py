@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
+from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name, stored
 
 from .conftest import Table
 
@@ -87,9 +87,39 @@ def test_truncated_embeddings_are_those_of_sentence_transformers(tiny, tmp_path)
     theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu", truncate_dim=5)
     ours = Truncated(tiny, 5)
     np.testing.assert_allclose(embed(ours, texts), theirs.encode(texts), atol=1e-6)
-    assert encoder_name(ours) == f"{tiny.name}, 5 dimensions"
+    assert encoder_name(ours) == f"{tiny.name}, 5 x float32 (20 bytes)"
     assert ours.fingerprint() not in (tiny.fingerprint(), Truncated(tiny, 6).fingerprint())
     assert Truncated(Table({"a": [1, 0]}), 1).fingerprint() is None
+
+
+def test_a_vector_in_fewer_bits_is_what_sentence_transformers_stores(tiny):
+    quantization = pytest.importorskip("sentence_transformers.util.quantization")
+    texts = ["the river", "a boat", "the bank of the river", "nothing"]
+    full = tiny.encode(texts)
+    ours = Truncated(tiny, tiny.dimension, "int8").encode(texts)
+    theirs = quantization.quantize_embeddings(full, "int8").astype(np.float32)
+    low, step = full.min(axis=0), (full.max(axis=0) - full.min(axis=0)) / 255
+    np.testing.assert_allclose(ours, low + (theirs + 128.5) * step, atol=2e-6)
+    assert np.abs(ours - full).max() <= 0.51 * step.max() + 1e-6
+    signs = Truncated(tiny, tiny.dimension, "binary").encode(texts)
+    packed = quantization.quantize_embeddings(full, "ubinary")
+    np.testing.assert_array_equal(np.packbits(signs > 0, axis=-1), packed)
+
+
+def test_every_stored_form_is_compared_and_texts_are_embedded_once():
+    table = Table({f"text {i}": [1.0, i, -i] for i in range(4)} | {"one text": [0.0, 0, 0]})
+    forms = stored(table, [3, 2], ["float32", "binary"])
+    assert [encoder_name(form).split(", ")[1] for form in forms] == [
+        "3 x float32 (12 bytes)",
+        "2 x float32 (8 bytes)",
+        "3 x binary (1 bytes)",
+        "2 x binary (1 bytes)",
+    ]
+    texts = [f"text {i}" for i in range(4)]
+    assert [form.encode(texts).shape[1] for form in forms] == [3, 2, 3, 2]
+    assert len(table.calls) == 2  # the size, then all texts, for the four forms together
+    with pytest.raises(InputError, match="cannot be cut to 4"):
+        stored(table, [4])
 
 
 def test_what_cannot_be_truncated():

@@ -13,6 +13,7 @@ from isotrope.encoders.names import existing
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
+    from isotrope.evaluation.embed import Encoder
 
 EPILOG = """\
 examples:
@@ -51,6 +52,10 @@ from the first by more than noise: by a paired bootstrap over the scored items, 
 number of comparisons. It accounts for the noise of the test data, not for that of the training
 seed.
 
+--dimensions and --precision show what smaller vectors cost: every combination beside the full
+vectors, with the bytes of a vector and the intervals of --compare. int8 keeps 256 steps of each
+coordinate, binary its sign.
+
 Every finished task is kept, in RUN/evaluations or the user's cache (--results), and is not scored
 again for the same weights, data and protocol: you may stop the command and start it again. --again
 scores everything anew.
@@ -83,6 +88,12 @@ class EvaluateSettings(Settings):
     )
     pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
     truncate_dim: int | None = setting(None, "Coordinates to score, the first N (text).")
+    dimensions: list[int] = setting(
+        [], "Numbers of coordinates to compare: 384 256 128 (text).", "N", many=True
+    )
+    precision: list[Literal["float32", "int8", "binary"]] = setting(
+        [], "Precisions of stored vectors to compare.", many=True
+    )
     device: str = device()
     results: Path | None = setting(None, "Folder where finished tasks are kept.", "DIR")
     again: bool = setting(False, "Score finished tasks again.")
@@ -113,7 +124,12 @@ def evaluate(settings: EvaluateSettings) -> int:
         names = ("sts", "transfer", "retrieval", "labels", "labels_test", "corpus")
         read = [getattr(settings, name) for name in names]
         check_outputs(settings.csv.parent, [settings.csv.name], read)
-    result = _compared(models, settings) if settings.compare else _evaluated(models[0], settings)
+    if settings.dimensions or settings.precision:
+        result = _smaller(models, settings)
+    else:
+        result = (
+            _compared(models, settings) if settings.compare else _evaluated(models[0], settings)
+        )
     _show(result, settings)
     return 0
 
@@ -146,6 +162,21 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         )
 
 
+def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "Result":
+    """Compare the stored forms of one model's vectors."""
+    from isotrope.encoders.loading import load_encoder
+    from isotrope.evaluation.compare import compare
+    from isotrope.evaluation.embed import stored
+    from isotrope.evaluation.image_tasks import takes_images
+
+    if len(models) > 1 or settings.truncate_dim is not None or takes_images(models[0]):
+        flag = "dimensions" if settings.dimensions else "precision"
+        raise SettingError("compares the vectors of one text encoder", setting=flag)
+    encoder = load_encoder(models[0], pooling=settings.pooling, device=settings.device)
+    forms = stored(encoder, settings.dimensions, settings.precision)
+    return compare([_evaluated(form, settings) for form in forms])
+
+
 def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     from isotrope.encoders.names import resolve
     from isotrope.evaluation.compare import compare
@@ -155,7 +186,7 @@ def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     return compare([_evaluated(model, settings) for model in models])
 
 
-def _evaluated(model: str, settings: EvaluateSettings) -> "Result":
+def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
     from isotrope.evaluation import evaluate
 
     return evaluate(
@@ -170,7 +201,7 @@ def _evaluated(model: str, settings: EvaluateSettings) -> "Result":
         corpus=settings.corpus,
         mode=settings.mode,
         only=settings.tasks or None,
-        pooling=settings.pooling,
+        pooling=settings.pooling if isinstance(model, str) else None,
         truncate_dim=settings.truncate_dim,
         device=settings.device,
         results="auto" if settings.results is None else settings.results,
@@ -189,7 +220,7 @@ def _show(result: "Result", settings: EvaluateSettings) -> None:
     if settings.as_json:
         print(json.dumps(result.details, ensure_ascii=False, allow_nan=False))
     else:
-        print(scores.comparison(result) if settings.compare else scores.tables(result))
+        print((scores.comparison if result.kind == "comparison" else scores.tables)(result))
 
 
 run = Command(

@@ -7,11 +7,12 @@ The functions ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear_probe``, `
 import importlib
 from typing import TYPE_CHECKING
 
-__all__ = ["Encoder", "evaluate", "holdout_set", "retrieval_dev", "search", "sts_dev"]
+__all__ = ["Encoder", "evaluate", "holdout_set", "retrieval_dev", "search", "stored", "sts_dev"]
 
 if TYPE_CHECKING:
     from isotrope.evaluation.dispatch import evaluate as evaluate
     from isotrope.evaluation.embed import Encoder as Encoder
+    from isotrope.evaluation.embed import stored as stored
     from isotrope.evaluation.files import search as search
     from isotrope.evaluation.holdout import holdout_set as holdout_set
     from isotrope.evaluation.retrieval import retrieval_dev as retrieval_dev
@@ -23,6 +24,7 @@ _HOME = {
     "holdout_set": "holdout",
     "retrieval_dev": "retrieval",
     "search": "files",
+    "stored": "embed",
     "sts_dev": "sts",
 }
 

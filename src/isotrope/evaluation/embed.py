@@ -2,11 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 from isotrope.core.errors import InputError
+
+Precision = Literal["float32", "int8", "binary"]
+"""How a coordinate of a stored vector is kept."""
 
 
 @runtime_checkable
@@ -109,35 +112,49 @@ class CachedEncoder:
             self._vectors.update(zip(new, vectors, strict=True))
         return np.stack([self._vectors[text] for text in texts])
 
+    def fingerprint(self) -> str | None:
+        """Return the identifier of the encoder; None if it has none."""
+        identify = getattr(self.encoder, "fingerprint", None)
+        return identify() if callable(identify) else None
+
 
 class Truncated:
-    """The first coordinates of an encoder's embeddings: ``truncate_dim`` of sentence-transformers.
+    """An encoder whose vectors take fewer bytes: fewer coordinates, or fewer bits for each.
+
+    Coordinates are cut as ``truncate_dim`` of sentence-transformers does. Precisions are those of
+    its ``quantize_embeddings``; vectors are decoded before they are compared.
 
     Args:
-        encoder: the encoder that embeds.
-        dimension: how many coordinates are left; they are not normalised again.
+        encoder: The encoder that embeds.
+        dimension: Number of coordinates that are kept; they are not normalised again.
+        precision: ``float32`` (4 bytes a coordinate), ``int8`` (1 byte: 256 steps between the
+            smallest and the largest value of each coordinate in the first call of ``encode``) or
+            ``binary`` (1 bit: the sign).
 
     Attributes:
-        name: the name of the encoder, and the dimension.
-        encoder: the encoder that embeds.
+        name: Name of the encoder, with what is stored.
+        encoder: The encoder that embeds.
 
     Raises:
-        InputError: fewer than one coordinate.
+        InputError: The dimension is below 1.
     """
 
-    def __init__(self, encoder: Encoder, dimension: int) -> None:
+    def __init__(self, encoder: Encoder, dimension: int, precision: Precision = "float32") -> None:
         if dimension < 1:
             raise InputError(f"embeddings are cut to 1 coordinate or more; found {dimension}")
-        self.name = f"{encoder_name(encoder)}, {dimension} dimensions"
-        self.encoder, self._dimension = encoder, dimension
+        self.encoder, self._dimension, self._precision = encoder, dimension, precision
+        size = -(-dimension * {"float32": 32, "int8": 8, "binary": 1}[precision] // 8)
+        self._stored = f"{dimension} x {precision} ({size:,} bytes)"
+        self.name = f"{encoder_name(encoder)}, {self._stored}"
+        self._ranges: np.ndarray | None = None
 
     def encode(
         self, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
     ) -> np.ndarray:
-        """Return the embeddings of ``texts`` (n x dimension, float32).
+        """Return the decoded embeddings of ``texts`` (n x dimension, float32).
 
         Raises:
-            InputError: the encoder has fewer coordinates.
+            InputError: The encoder has fewer coordinates.
         """
         vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)
         if vectors.shape[1] < self._dimension:
@@ -145,12 +162,58 @@ class Truncated:
                 f"{encoder_name(self.encoder)} has {vectors.shape[1]} dimensions, which cannot be "
                 f"cut to {self._dimension}"
             )
-        return np.ascontiguousarray(vectors[:, : self._dimension])
+        vectors = np.ascontiguousarray(vectors[:, : self._dimension])
+        if self._precision == "binary":
+            return np.where(vectors > 0, np.float32(1), np.float32(-1))
+        if self._precision == "int8":
+            if self._ranges is None:
+                self._ranges = np.stack([vectors.min(axis=0), vectors.max(axis=0)])
+            low, high = self._ranges
+            step = np.where(high > low, (high - low) / 255, 1).astype(np.float32)
+            stored = np.clip(np.floor((vectors - low) / step), 0, 255)
+            vectors = np.asarray(low + (stored + np.float32(0.5)) * step, np.float32)
+        return vectors
 
     def fingerprint(self) -> str | None:
-        """Return an identifier of the embeddings; None if the encoder has none."""
+        """Return an identifier of the embeddings; None if the encoder has none, and for int8."""
         full = getattr(self.encoder, "fingerprint", None)
-        return f"{full()}, {self._dimension} dimensions" if callable(full) else None
+        if not callable(full) or self._precision == "int8":  # which depends on the first call
+            return None
+        return f"{full()}, {self._stored}"
+
+
+def stored(
+    encoder: Encoder, dimensions: Sequence[int] = (), precisions: Sequence[Precision] = ()
+) -> list[Encoder]:
+    """Return an encoder whose vectors are stored in every combination, to ``isotrope.compare``.
+
+    Each text is embedded once for all of them.
+
+    Args:
+        encoder: The encoder that embeds.
+        dimensions: Numbers of coordinates; empty for all that it has.
+        precisions: ``float32``, ``int8``, ``binary``; empty for float32.
+
+    Returns:
+        The full vectors, then each combination, in the given order.
+
+    Raises:
+        InputError: The encoder has fewer coordinates.
+    """
+    shared = CachedEncoder(encoder)
+    full = embed(shared, ["one text"]).shape[1]
+    for dimension in dimensions:
+        if dimension > full:
+            raise InputError(
+                f"{encoder_name(encoder)} has {full} dimensions, which cannot be cut to {dimension}"
+            )
+    chosen = [
+        (dimension, precision)
+        for precision in precisions or ("float32",)
+        for dimension in dimensions or (full,)
+    ]
+    others = [pair for pair in dict.fromkeys(chosen) if pair != (full, "float32")]
+    return [Truncated(shared, *pair) for pair in [(full, "float32"), *others]]
 
 
 def encoder_name(encoder: Encoder) -> str:
