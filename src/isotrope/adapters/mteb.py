@@ -104,9 +104,6 @@ class MTEBEncoder:
 
         Returns:
             n x d, float32.
-
-        Raises:
-            InputError: the model has a prompt for these texts.
         """
         self._check_prompt(task_metadata, prompt_type)
         texts = [text for batch in inputs for text in batch["text"]]
@@ -159,9 +156,6 @@ def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTask
     Args:
         data: the folder of the seven tasks, a file of scored pairs, or subsets by name of task,
             as ``load_sts`` gives them. Of subsets without a test split all are taken.
-
-    Raises:
-        InputError: anything wrong with the files, or a task without pairs.
     """
     sets = load_tasks(Path(data)) if isinstance(data, (Path, str)) else data
     tasks = []

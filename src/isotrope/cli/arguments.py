@@ -17,11 +17,7 @@ if TYPE_CHECKING:  # `isotrope --help` needs no package
 
 
 def check_readable(*files: Path | None) -> None:
-    """Refuse a path that cannot be read: before anything is imported that takes seconds.
-
-    Raises:
-        InputError: nothing is there, or neither a file nor a folder.
-    """
+    """Refuse a path that cannot be read: before anything is imported that takes seconds."""
     for file in files:
         if file is not None and str(file) != "-" and not file.is_dir():
             check_file(file)
@@ -55,11 +51,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage.
-
-        Raises:
-            InputError: always.
-        """
+        """Raise instead of printing the usage."""
         raise InputError(f"{message} (see `{self.prog} --help`)")
 
 
@@ -144,11 +136,7 @@ def _metavar(kind: object) -> str:
 
 
 def dotted(rest: Sequence[str], prefix: str) -> tuple[dict[str, str], list[str]]:
-    """Split ``--objective.temperature 0.05`` (or ``=0.05``) from the other arguments.
-
-    Raises:
-        InputError: a dotted flag without a value.
-    """
+    """Split ``--objective.temperature 0.05`` (or ``=0.05``) from the other arguments."""
     values: dict[str, str] = {}
     others: list[str] = []
     waiting = iter(rest)

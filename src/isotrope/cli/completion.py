@@ -16,9 +16,6 @@ def completion(shell: str, root: Parser, verbs: dict[str, str]) -> str:
         shell: ``bash`` or ``zsh``.
         root: the parser of what stands before a verb.
         verbs: the verbs, each with its line of help.
-
-    Raises:
-        MissingExtra: shtab is not installed.
     """
     try:
         import shtab

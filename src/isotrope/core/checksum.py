@@ -25,11 +25,7 @@ class ChecksumMismatch(ValueError):
 
 
 def add_checksum(path: Path) -> None:
-    """Add the digest to an archive that has no comment.
-
-    Raises:
-        ChecksumMismatch: the file does not end as such an archive does.
-    """
+    """Add the digest to an archive that has no comment."""
     with path.open("r+b") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 22))
@@ -48,10 +44,6 @@ def verify_checksum(path: Path) -> None:
 
     An archive without a digest (older versions wrote none) is read through, and its records are
     compared with their own checksums.
-
-    Raises:
-        ChecksumMismatch: a byte has changed, or the file was cut short.
-        OSError: it cannot be read.
     """
     with path.open("rb") as file:
         size = max(0, file.seek(0, os.SEEK_END) - _LENGTH)

@@ -125,9 +125,6 @@ def all_gather_views(views: Views) -> GlobalBatch:
     a row receives the sum of its gradients from the losses of all processes. Half-precision rows
     become float32, as they would inside an objective, so that the sum is in float32. ``groups``
     must mean the same everywhere (isotrope.data.text.batches derives them from the whole batch).
-
-    Raises:
-        ValueError: the views are rectangular, that is, their positives were gathered already.
     """
     n = len(views.anchors)
     if len(views.positives) != n:

@@ -24,11 +24,7 @@ _MOST_VALUES = 100_000  # of settings, with all aliases written out
 
 
 def check_file(path: Path) -> None:
-    """Refuse anything but a readable regular file, without opening it (a pipe would block).
-
-    Raises:
-        InputError: nothing is there, or it is a folder, pipe, socket or device.
-    """
+    """Refuse anything but a readable regular file, without opening it (a pipe would block)."""
     try:
         mode = path.stat().st_mode
     except FileNotFoundError as error:
@@ -47,11 +43,7 @@ def check_file(path: Path) -> None:
 
 
 def read_text(path: Path | str, limit: int = LARGEST) -> str:
-    """Return a file of UTF-8 text.
-
-    Raises:
-        InputError: no regular file, larger than ``limit`` bytes, unreadable or no UTF-8.
-    """
+    """Return a file of UTF-8 text."""
     path = Path(path)
     check_file(path)
     try:
@@ -70,11 +62,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
 
 
 def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
-    """Read a JSON file.
-
-    Raises:
-        InputError: the file is not JSON, or :func:`read_text` refuses it.
-    """
+    """Read a JSON file."""
     path = Path(path)
     text = read_text(path)
     try:
@@ -99,10 +87,6 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     Args:
         text: the YAML.
         path: where it comes from, for messages.
-
-    Raises:
-        InputError: the text is not YAML or not a mapping from texts; a key occurs twice; a tag
-            would make an object; an alias repeats itself.
     """
     import yaml
 

@@ -189,9 +189,6 @@ def needs_extra(extra: str, *packages: str) -> Iterator[None]:
     Args:
         extra: that brings the packages.
         packages: the import names.
-
-    Raises:
-        MissingExtra: one of the packages is not installed.
     """
     try:
         yield

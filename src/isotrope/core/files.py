@@ -64,11 +64,7 @@ def _reason(error: OSError) -> str:
 
 @contextmanager
 def os_errors_as_input_errors(path: Path) -> Iterator[None]:
-    """Turn an operating-system error while writing ``path`` into an :class:`InputError`.
-
-    Raises:
-        InputError: the disk is full, the folder is read-only, missing or not a folder.
-    """
+    """Turn an operating-system error while writing ``path`` into an :class:`InputError`."""
     try:
         yield
     except OSError as error:
@@ -107,12 +103,7 @@ def atomic_replace(path: Path) -> Iterator[Path]:
 
 
 def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
-    """Open a file of ours for writing in place, as ``open`` does, but through no link.
-
-    Raises:
-        InputError: it is a symbolic link, has a second name (a hard link), or is no regular file.
-        OSError: it cannot be written.
-    """
+    """Open a file of ours for writing in place, as ``open`` does, but through no link."""
 
     def regular(name: str, flags: int) -> int:
         careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -140,9 +131,6 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
         folder: where the files will be.
         names: of the files.
         inputs: what the same command reads; only paths of files and folders count.
-
-    Raises:
-        InputError: a file is a folder, the folder is a file, or a file is one that is read.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder")
@@ -167,9 +155,6 @@ def replace_together(
         folder: where the files will be; it is made.
         names: of the files that are made.
         instead_of: of files that an earlier command may have written.
-
-    Raises:
-        InputError: one of them is a folder, or cannot be written.
     """
     check_outputs(folder, names)
     with os_errors_as_input_errors(folder):

@@ -13,9 +13,6 @@ def fingerprint(*values: object) -> str:
     Args:
         values: None, bool, int, float, str, bytes, numpy arrays; sequences, iterators, mappings
             (in any order of their keys) and dataclasses of these.
-
-    Raises:
-        TypeError: anything else.
     """
     digest = hashlib.blake2b(digest_size=8)
     _feed(digest, values)

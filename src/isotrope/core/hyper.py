@@ -90,11 +90,7 @@ def is_number(setting: object) -> TypeGuard[float | str]:
 
 
 def value_of(hyper: Hyper, setting: object) -> float | str:
-    """Return a setting (a number, or the text of a flag) as the field's own type.
-
-    Raises:
-        ValueError: neither a number nor one of the choices.
-    """
+    """Return a setting (a number, or the text of a flag) as the field's own type."""
     if hyper.choices:
         for choice in hyper.choices:
             if str(setting).lower() == str(choice).lower():
@@ -113,10 +109,6 @@ def check(instance: object, *, constant: bool = False) -> None:
     Args:
         instance: of a dataclass.
         constant: all hyperparameters are, whether declared so or not.
-
-    Raises:
-        ValueError: a value that is not a number, lies outside its bounds, or is constant and wants
-            a gradient.
     """
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)

@@ -61,9 +61,6 @@ def exclusive_lock(
         doing: The work of this process there, for the message to others.
         hint: An addition to the message.
         role: ``"starter"`` lets one process in, whose role is ``"started"``.
-
-    Raises:
-        InputError: another process is in it, or it cannot be written.
     """
     folder = _absolute(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
@@ -94,11 +91,7 @@ def _absolute(folder: Path) -> Path:
 
 
 def ensure_not_replaced(folder: Path) -> None:
-    """Do nothing for a folder that is as it was when it was locked, or was not locked at all.
-
-    Raises:
-        InputError: it was removed, and perhaps made anew.
-    """
+    """Do nothing for a folder that is as it was when it was locked, or was not locked at all."""
     folder = _absolute(folder)
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):

@@ -21,9 +21,6 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
         path: The file.
         complete: Whether the run has ended. One in progress may be in the middle of a line, so its
             last line counts only once it ends.
-
-    Raises:
-        DataError: The file is missing or damaged.
     """
     if not os.path.lexists(path):
         raise DataError(

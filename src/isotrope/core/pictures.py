@@ -62,10 +62,6 @@ def measure(file: Path | BinaryIO) -> tuple[int, int, int, int]:
 
     The checksum is the CRC-32 of the first and the last kilobyte: files of one size that are not
     compressed are as long, whatever they show.
-
-    Raises:
-        Unreadable: not a regular file, no picture, or one of too many pixels.
-        MissingExtra: Pillow is not installed.
     """
     with (
         _opened(file) as image,
@@ -79,24 +75,13 @@ def measure(file: Path | BinaryIO) -> tuple[int, int, int, int]:
 
 
 def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
-    """Return a picture as RGB of its own size, h x w x 3, as it is stored.
-
-    Raises:
-        Unreadable: no picture, or a damaged one.
-        MissingExtra: Pillow is not installed.
-    """
+    """Return a picture as RGB of its own size, h x w x 3, as it is stored."""
     with _opened(file) as image:
         return np.asarray(_rgb(image))
 
 
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
-    """Return a picture as RGB, 3 x side x side; pixels of that size are taken as they are.
-
-    Raises:
-        Unreadable: no picture, or a damaged one.
-        InputError: pixels of another kind or shape.
-        MissingExtra: Pillow is needed and not installed.
-    """
+    """Return a picture as RGB, 3 x side x side; pixels of that size are taken as they are."""
     if isinstance(picture, Tensor):
         picture = picture.cpu().numpy()
     if isinstance(picture, np.ndarray):

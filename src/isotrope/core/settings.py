@@ -130,9 +130,6 @@ class Settings(BaseModel):
         Args:
             key: Name, with hyphens or underscores.
             source: File that it comes from, for the message.
-
-        Raises:
-            SettingError: an unknown name; names the nearest.
         """
         if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
             names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
@@ -143,11 +140,7 @@ class Settings(BaseModel):
 
     @classmethod
     def by_field(cls, values: Mapping[str, Any], *, source: str = "") -> dict[str, Any]:
-        """Return settings by the names of fields, spelled with hyphens or underscores.
-
-        Raises:
-            SettingError: a setting that is given in both spellings.
-        """
+        """Return settings by the names of fields, spelled with hyphens or underscores."""
         fields: dict[str, Any] = {}
         for key, value in values.items():
             name = key if dotted_key(cls, str(key)) else str(key).replace("-", "_")
@@ -163,9 +156,6 @@ class Settings(BaseModel):
         Args:
             values: Settings by field name, with hyphens or underscores.
             source: File that they come from, for the message.
-
-        Raises:
-            SettingError: an unknown key, or a value of the wrong type or out of its bounds.
         """
         plain = cls.by_field(values, source=source)
         for key in plain:

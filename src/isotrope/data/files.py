@@ -34,9 +34,6 @@ def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
 
     Folders are searched to any depth, following symbolic links, each folder once. Hidden files and
     empty files are ignored. A saved dataset is one source.
-
-    Raises:
-        InputError: A file does not exist or is of unknown kind, or a folder has no readable file.
     """
     return files_of(paths)[0]
 

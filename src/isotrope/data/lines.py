@@ -63,12 +63,7 @@ class _Unpacked(gzip.GzipFile):
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading bytes; a name that ends in ``.gz`` is decompressed.
-
-    Raises:
-        InputError: no such file, not a regular file, not readable, or broken gzip; also for
-            errors that come up while the caller reads.
-    """
+    """Open a regular file for reading bytes; a name that ends in ``.gz`` is decompressed."""
     check_file(path)
     try:
         with path.open("rb") as raw:
@@ -103,10 +98,6 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     Args:
         path: a plain or gzipped text file.
         limit: characters that a line may have.
-
-    Raises:
-        InputError: the file cannot be read; is empty or blank; holds NUL bytes, invalid UTF-8
-            or a line over ``limit`` characters.
     """
     most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True

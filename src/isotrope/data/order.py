@@ -41,11 +41,7 @@ class Order:
         return self.n
 
     def __getitem__(self, places: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-        """Return the records at ``places`` (any shape, each in range(n)), as int64.
-
-        Raises:
-            IndexError: a place outside range(n).
-        """
+        """Return the records at ``places`` (any shape, each in range(n)), as int64."""
         places = np.asarray(places)
         if places.size and (places.min() < 0 or places.max() >= self.n):
             raise IndexError(

@@ -76,11 +76,7 @@ def whole(value: object) -> int | None:
 
 
 def cell_text(value: object, path: Path, line: int, column: str) -> str:
-    """Return a cell as stripped text; a missing value (null, NaN) is an empty text.
-
-    Raises:
-        InputError: The cell is not text, is too long, or cannot be written as UTF-8.
-    """
+    """Return a cell as stripped text; a missing value (null, NaN) is an empty text."""
     if missing(value):
         return ""
     if not isinstance(value, str):

@@ -117,11 +117,7 @@ class Form:
 
 
 def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None) -> Form:
-    """Return how a table is read: by the columns that were chosen, by names, or by their number.
-
-    Raises:
-        InputError: No usual columns, or no names where a column was chosen.
-    """
+    """Return how a table is read: by the columns that were chosen, by names, or by their number."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled:
@@ -230,12 +226,7 @@ class Reading:
     _forms: dict[Form, Table] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[Record]:
-        """Read all sources.
-
-        Raises:
-            InputError: A source that cannot be read, sources of several kinds, or without text.
-            MissingExtra: A package that reads such a source is not installed.
-        """
+        """Read all sources."""
         self.rows = self.records = 0
         for count in (self.negatives, self.left, self._first_left, self._forms):
             count.clear()
@@ -387,9 +378,6 @@ def read(
         streaming: Keep no copy of a data set of the hub.
         paired: Make pairs of labelled texts.
         scored: Read scored pairs too.
-
-    Raises:
-        InputError: No source, a missing file, or a file of unknown kind.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]

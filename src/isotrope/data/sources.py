@@ -36,9 +36,6 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
 
     >>> by_dataset(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
     {'qa': ['a.tsv', 'c.tsv'], 'nli': ['b.tsv']}
-
-    Raises:
-        InputError: Some files have a name, and some have none.
     """
     datasets: dict[str, list[str]] = {}
     for file in files:
@@ -80,9 +77,6 @@ def is_in_memory(data: object) -> bool:
 
     A list of strings names files where each of them exists, or has no white space and ends in the
     suffix of a kind of file that can be read; it is a list of texts where none of them does.
-
-    Raises:
-        InputError: A list of which only some are names of files, or an object that is not data.
     """
     if isinstance(data, (str, Path)):
         return False
@@ -115,11 +109,7 @@ def _names_file(value: object) -> bool:
 
 
 def named_datasets(data: object) -> Mapping[str, object]:
-    """Return several data sets by name; of anything but a dictionary of them, one called ``""``.
-
-    Raises:
-        InputError: A name that a command line cannot have, or a dictionary of columns.
-    """
+    """Return several data sets by name; of anything but a dictionary of them, one called ``""``."""
     if not isinstance(data, Mapping) or is_frame(data):
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
@@ -158,10 +148,6 @@ def write_records(
 
     Returns:
         What was read; None where the file held these records already.
-
-    Raises:
-        InputError: The data is not text, has records of different kinds or no record, or the file
-            has other records.
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
@@ -207,10 +193,6 @@ def to_dataset(reading: Reading) -> "Dataset":
     scores of a record, a score for each text after the anchor, or the number of its group. A row
     with fewer negatives than another has its own again; one without any among rows that have some
     is left out and counted.
-
-    Raises:
-        InputError: The records cannot be read.
-        MissingExtra: The package datasets is not installed.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

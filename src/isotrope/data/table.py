@@ -45,10 +45,6 @@ def open_table(
         header: Known names of columns, in lower case; a first line of nothing else is a header.
         streaming: Whether to keep no copy of a data set of the hub.
         txt_columns: Whether a .txt may have columns, separated by tabs; otherwise a tab is text.
-
-    Raises:
-        InputError: The source cannot be read.
-        MissingExtra: A package that reads such a source is not installed.
     """
     if is_hub_name(path):
         return _hub(path, streaming=streaming)
@@ -65,11 +61,7 @@ def open_table(
 
 
 def check_kind(path: Path) -> str:
-    """Return the suffix of a file that can be read.
-
-    Raises:
-        InputError: The file does not exist, is not a regular file, or is of unknown kind.
-    """
+    """Return the suffix of a file that can be read."""
     check_file(path)
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES:
@@ -170,11 +162,7 @@ def is_hub_name(path: Path) -> bool:
 
 
 def check_known(path: Path) -> None:
-    """Refuse a data set that is not in the cache and that the hub does not know, within seconds.
-
-    Raises:
-        InputError: The hub does not know it.
-    """
+    """Refuse a data set that is not in the cache and that the hub does not know, within seconds."""
     from huggingface_hub import constants
 
     name = path.as_posix()
@@ -224,11 +212,7 @@ def is_frame(data: object) -> str:
 
 
 def table_of(data: object, name: Path = Path("the data")) -> Table:
-    """Return data in memory as a table: a frame, a data set, or texts, tuples or dictionaries.
-
-    Raises:
-        InputError: Several splits without one called ``train``, or records of several kinds.
-    """
+    """Return data in memory as a table: a frame, a data set, or texts, tuples or dictionaries."""
     if isinstance(data, Mapping):  # a DatasetDict
         if "train" not in data:
             raise InputError(

@@ -15,9 +15,6 @@ def find_device(name: str) -> torch.device:
 
     Args:
         name: ``auto`` (a GPU if there is one), ``cpu``, ``cuda``, ``cuda:1``, ... or ``mps``.
-
-    Raises:
-        InputError: the name is not a device's, or this machine has no such device.
     """
     if name == "auto":
         if torch.cuda.is_available():

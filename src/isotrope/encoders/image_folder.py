@@ -63,12 +63,7 @@ def _json(file: Path) -> dict[str, Any]:
 
 
 def read(folder: Path) -> Stored:
-    """Read a folder that holds an image encoder.
-
-    Raises:
-        InputError: another kind of model, weights that are missing or of other shapes, or a
-            preparation of pictures that cannot be understood.
-    """
+    """Read a folder that holds an image encoder."""
     config = _json(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:
@@ -141,11 +136,7 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
 
 
 def write(stored: Stored, folder: Path, card: str) -> None:
-    """Write a folder, whole or not at all.
-
-    Raises:
-        InputError: the folder cannot be written.
-    """
+    """Write a folder, whole or not at all."""
     from safetensors import SafetensorError
 
     with atomic_replace(folder) as temporary, quiet_loading():

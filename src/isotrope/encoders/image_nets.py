@@ -62,11 +62,7 @@ def build_net(
     heads: int | None,
     seed: int | None,
 ) -> nn.Module:
-    """Return an untrained network of transformers; see ``ImageEncoder.build``.
-
-    Raises:
-        InputError: an unknown name, or sizes that do not fit each other.
-    """
+    """Return an untrained network of transformers; see ``ImageEncoder.build``."""
     if name not in ARCHITECTURES:
         raise InputError(
             f"there is no image encoder {name!r}{nearest(name, ARCHITECTURES)}; "
@@ -165,9 +161,6 @@ def _vit(size: _ViT, image_size: int, patch: int | None) -> nn.Module:
 
 def freeze_patches(module: nn.Module) -> None:
     """Keep the patch projections in ``module`` as they are: MoCo v3's remedy for instability.
-
-    Raises:
-        InputError: ``module`` has no patch projection.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.

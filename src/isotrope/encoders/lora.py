@@ -58,9 +58,6 @@ def add_lora(
         targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for
             peft's default for this architecture, or all linear layers if it has none.
         seed: the seed of the initial ``A``.
-
-    Raises:
-        InputError: peft is not installed, no layer has this name, or LoRA does not support it.
     """
     try:
         from peft import LoraConfig, TaskType, inject_adapter_in_model

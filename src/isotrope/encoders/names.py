@@ -32,11 +32,7 @@ _UNWANTED = ("onnx/*", "openvino/*", "original/*", "*/pytorch/*")
 
 
 def resolve(name: str | Path) -> Path:
-    """Return the folder of the model that ``name`` means, downloading it if need be.
-
-    Raises:
-        InputError: no such folder, no model in it, or an id of the hub that cannot be had.
-    """
+    """Return the folder of the model that ``name`` means, downloading it if need be."""
     text = os.fspath(name)
     if (path := existing(name)) is not None:
         return model_folder(path)
@@ -48,11 +44,7 @@ def resolve(name: str | Path) -> Path:
 
 
 def existing(name: str | Path) -> Path | None:
-    """Return the path that ``name`` is; None for a name that only the hub can know.
-
-    Raises:
-        InputError: neither.
-    """
+    """Return the path that ``name`` is; None for a name that only the hub can know."""
     text = os.fspath(name)
     path = Path(text).expanduser()
     if text.strip() and path.exists():
@@ -76,12 +68,7 @@ def hub_name(name: str) -> str | None:
 
 
 def model_folder(path: Path) -> Path:
-    """Return the folder of the model at ``path``: itself, or ``model/`` of one of our runs.
-
-    Raises:
-        InputError: a file, a folder without a model, with weights only as pickles, of text
-            without a tokenizer, or with a configuration or weights that cannot be read.
-    """
+    """Return the folder of the model at ``path``: itself, or ``model/`` of one of our runs."""
     if not path.is_dir():
         raise InputError(f"{path} is a file; an encoder is a folder with a config.json and weights")
     run = RunFolder(path)

@@ -44,11 +44,7 @@ def scratch_model(
     max_length: int,
     dropout: float,
 ) -> "SentenceTransformer":
-    """Return an untrained BERT with mean pooling, see ``SentenceEncoder.scratch``.
-
-    Raises:
-        InputError: no text to learn a vocabulary from, or sizes that do not fit each other.
-    """
+    """Return an untrained BERT with mean pooling, see ``SentenceEncoder.scratch``."""
     for what, size, least in (
         ("vocabulary", vocabulary, 100),
         ("layers", layers, 1),

@@ -520,11 +520,7 @@ class SentenceEncoder(nn.Module):
 
 
 def _checked(texts: Sequence[str]) -> list[str]:
-    """Return the texts as a list.
-
-    Raises:
-        InputError: one text instead of several, or something that is not a text.
-    """
+    """Return the texts as a list."""
     if isinstance(texts, str):
         raise InputError(f"expected a list of texts; found the single text {texts[:40]!r}")
     texts = list(texts)

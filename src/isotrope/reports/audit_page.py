@@ -13,11 +13,7 @@ _FILES = ("audit.html", "audit.json", "cleaned.jsonl", "grouped.jsonl", "mined.j
 
 
 def check_folder(folder: Path, *inputs: object) -> None:
-    """Refuse, before an audit, a folder that it cannot write without replacing what it reads.
-
-    Raises:
-        InputError: see :func:`isotrope.core.files.check_outputs`.
-    """
+    """Refuse, before an audit, a folder that it cannot write without replacing what it reads."""
     check_outputs(folder, _FILES, inputs)
 
 
@@ -26,9 +22,6 @@ def write_audit(audited: Audit, folder: Path) -> None:
 
     The files of an earlier audit go, also those that this one has none of. A file of fewer than two
     rows is not written, and stderr says why.
-
-    Raises:
-        InputError: they cannot be written.
     """
     tables = [HtmlTable(t.title, t.columns, t.rows, t.note) for t in audited.tables()]
     files = {

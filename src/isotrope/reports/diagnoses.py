@@ -65,11 +65,7 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection
 
 
 def read_diagnosis(folder: Path) -> Diagnosis | None:
-    """Read the diagnosis of a run folder; None if there is none.
-
-    Raises:
-        InputError: the file is damaged.
-    """
+    """Read the diagnosis of a run folder; None if there is none."""
     path = RunFolder(folder).diagnosis
     if not os.path.lexists(path):
         return None

@@ -220,11 +220,7 @@ def _parameters(parameters: Mapping[str, Any]) -> str:
 
 
 def _cells(table: HtmlTable) -> list[list[ComparisonCell]]:
-    """Return the cells of an extra table.
-
-    Raises:
-        ValueError: a row that is not as wide as the header.
-    """
+    """Return the cells of an extra table."""
     for row in table.rows:
         if len(row) != len(table.columns):
             raise ValueError(

@@ -27,9 +27,6 @@ def write_pictures(runs: Sequence[Run], folder: Path) -> list[Path]:
 
     Returns:
         the files.
-
-    Raises:
-        InputError: the folder is a file, or cannot be written; then none is.
     """
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
@@ -102,9 +99,6 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
         folder: The folder of the run.
         quantities: columns of metrics.csv; none: loss, dev score, gradient dissipation and the
             share of the hardest negative, as far as they were measured.
-
-    Raises:
-        InputError: a quantity that no picture has or that was not measured, or a damaged run.
     """
     run = read_run(Path(folder))
     known = {

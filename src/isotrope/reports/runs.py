@@ -211,11 +211,7 @@ class Run:
 
 
 def read_run(folder: Path) -> Run:
-    """Read a run folder.
-
-    Raises:
-        InputError: the folder or one of its files is missing, cut short or damaged.
-    """
+    """Read a run folder."""
     folder = Path(folder)
     if not folder.is_dir():
         raise InputError(

@@ -28,11 +28,7 @@ _PLACES = ("encoder", "dev", "data", "files")  # settings whose values are looke
 
 
 def check_metric(settings: type[RunSettings], metric: str) -> None:
-    """Refuse a metric that no run of this kind has.
-
-    Raises:
-        InputError: an unknown metric.
-    """
+    """Refuse a metric that no run of this kind has."""
     metrics = METRICS[settings.kind]
     if metric not in metrics:
         raise SettingError(
@@ -44,11 +40,7 @@ def check_metric(settings: type[RunSettings], metric: str) -> None:
 
 
 def check_sweep(spec: Sweep) -> None:
-    """Check a sweep before anything runs.
-
-    Raises:
-        InputError: the first error.
-    """
+    """Check a sweep before anything runs."""
     check_metric(spec.settings, spec.metric)
     checked: list[RunSettings] = []
     for values in _every(spec):

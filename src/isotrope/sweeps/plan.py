@@ -43,9 +43,6 @@ def plan(
         jobs: runs at a time; None: one for each GPU, or 1.
         draws: seed of the sampler.
         keep: The runs whose models and checkpoints stay.
-
-    Raises:
-        InputError: Contradictions, and names that do not exist.
     """
     varied = [[read_varied(text, settings) for text in texts] for texts in stages]
     if not varied or not all(varied):
@@ -98,11 +95,7 @@ def plan(
 
 
 def _check_scored(metric: str, base: Mapping[str, Any], varied: Set[str]) -> None:
-    """Refuse to vary what a dev score, or the accuracy on pictures, is measured on.
-
-    Raises:
-        InputError: such a setting.
-    """
+    """Refuse to vary what a dev score, or the accuracy on pictures, is measured on."""
     score, remedies = "`--dev`", {"dev": "make one sweep for each"}
     if metric.startswith("dev_"):
         if base.get("dev") == "auto":
@@ -124,11 +117,7 @@ def _check_scored(metric: str, base: Mapping[str, Any], varied: Set[str]) -> Non
 
 
 def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
-    """Return how many runs go side by side.
-
-    Raises:
-        InputError: fewer than one, or runs that already share the devices.
-    """
+    """Return how many runs go side by side."""
     if jobs is not None and jobs < 1:
         raise SettingError("must be 1 or more", setting="jobs", value=jobs)
     if str(base.get("devices", 1)) != "1":

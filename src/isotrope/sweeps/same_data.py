@@ -27,9 +27,6 @@ class SameData:
             values: The values of the trial.
             seed: The seed of the run.
             result: The result; a run without one is not checked.
-
-        Raises:
-            InputError: naming the data and two runs.
         """
         if not isinstance(result, Result):
             return

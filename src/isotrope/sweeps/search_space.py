@@ -92,9 +92,6 @@ def read_varied(text: str, settings: type[RunSettings]) -> Varied:
     Args:
         text: The text after one ``--vary``.
         settings: The settings of the training, which know the names.
-
-    Raises:
-        InputError: no such setting, or no values.
     """
     name, equals, values = text.partition("=")
     name = flag(name.strip())

@@ -45,11 +45,7 @@ _REPEATS = 10  # choices for each that must be new, until there are taken to be 
 
 
 def planned(spec: Sweep, stage: Sequence[Varied]) -> list[dict[str, str]] | None:
-    """Return all values of a stage, or None where they depend on scores.
-
-    Raises:
-        InputError: a range in a grid.
-    """
+    """Return all values of a stage, or None where they depend on scores."""
     sampler = spec.sampler_of(stage)
     if sampler == "grid":
         return _grid(stage)
@@ -198,11 +194,7 @@ _DAMAGE = (ValueError, LookupError, TypeError, AttributeError, AssertionError, R
 
 @contextmanager
 def _reading(journal: Path) -> Iterator[JournalStorage]:
-    """Yield what is kept in a journal, which Optuna reads when it is asked for something.
-
-    Raises:
-        InputError: the journal is damaged, no file of ours, or cannot be written.
-    """
+    """Yield what is kept in a journal, which Optuna reads when it is asked for something."""
     try:
         with os_errors_as_input_errors(journal):
             open_own(journal, "ab").close()  # Optuna would write through a link

@@ -196,11 +196,7 @@ class _StageRun:
 
 
 def _finished(settings: RunSettings) -> Result | str | None:
-    """Return the result of a run, or why it diverged; None where it is to be trained.
-
-    Raises:
-        InputError: the folder belongs to another run.
-    """
+    """Return the result of a run, or why it diverged; None where it is to be trained."""
     folder = Path(settings.output)
     if not RunFolder(folder).config.is_file():
         return None

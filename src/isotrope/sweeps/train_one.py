@@ -20,12 +20,6 @@ def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
     Args:
         train: The function that trains on text or on images.
         settings: Settings with an output that belongs to this training alone.
-
-    Raises:
-        InputError: the training cannot be done.
-        Diverged: it was, for a while.
-        KeyboardInterrupt: Ctrl-C; a checkpoint is left.
-        LostProcess: SIGTERM; a checkpoint is left.
     """
     run = Path(settings.output)
     if not RunFolder(run).config.is_file():

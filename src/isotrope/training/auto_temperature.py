@@ -39,10 +39,6 @@ def with_temperature(
         encoder_of: returns the encoder that it starts from.
         records_of: returns the records of one of its data sets.
         resume: whether the folder may hold a run.
-
-    Raises:
-        InputError: a training whose first step the audit does not describe, an objective without
-            a temperature, or anything wrong with the folder, the encoder or the data.
     """
     own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     asked = _asked(settings)
@@ -61,11 +57,7 @@ def with_temperature(
 
 
 def without_auto(settings: TrainSettings) -> TrainSettings:
-    """Return the settings with the default of each temperature that is ``auto``, to check the rest.
-
-    Raises:
-        InputError: a training whose first step the audit does not describe.
-    """
+    """Return the settings with the default of each ``auto`` temperature, to check the rest."""
     if not _asked(settings):
         return settings
     _refuse(settings)

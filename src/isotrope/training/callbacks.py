@@ -353,11 +353,7 @@ class Dev(TrainerCallback):
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue from the scores of a checkpoint.
-
-        Raises:
-            CannotResume: the score is of other data now, and no change of it would mean anything.
-        """
+        """Continue from the scores of a checkpoint."""
         before = state_dict.get("data", self.data)  # an older checkpoint does not have it
         if before != self.data:
             raise CannotResume(
@@ -402,11 +398,7 @@ class DataFingerprintCheck(TrainerCallback):
         return {"data": self.fingerprint}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Compare with that of a checkpoint.
-
-        Raises:
-            CannotResume: the data are others now.
-        """
+        """Compare with that of a checkpoint."""
         if state_dict["data"] != self.fingerprint:
             raise CannotResume(
                 f"cannot resume: the data have changed since the checkpoint (fingerprint "

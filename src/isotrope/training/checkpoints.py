@@ -54,11 +54,7 @@ def _digest(file: Path) -> str:
 
 
 def verify(folder: Path) -> None:
-    """Do nothing for a checkpoint that is as it was written.
-
-    Raises:
-        ChecksumMismatch: it is not whole, or a byte has changed.
-    """
+    """Do nothing for a checkpoint that is as it was written."""
     try:
         digests = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))["blake2b"]
         for name, digest in digests.items():
@@ -78,11 +74,7 @@ def exists(folder: Path) -> bool:
 
 
 def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
-    """Return the newest whole checkpoint of a run, or None where there is none.
-
-    Raises:
-        CannotResume: there are checkpoints that were whole, and none is any more.
-    """
+    """Return the newest whole checkpoint of a run, or None where there is none."""
     damaged = []
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
@@ -102,11 +94,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """Return the weights of a whole checkpoint as ``state_dict``, and its ``global_step``.
-
-    Raises:
-        ChecksumMismatch: it is not as it was written.
-    """
+    """Return the weights of a whole checkpoint as ``state_dict``, and its ``global_step``."""
     verify(folder)
     state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
     return {"state_dict": state, "global_step": step_of(folder)}

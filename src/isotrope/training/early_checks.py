@@ -21,11 +21,7 @@ AUTO = "auto"
 
 
 def as_begun(settings: TrainSettings) -> TrainSettings:
-    """Return settings with the temperatures of the run in their folder instead of ``auto``.
-
-    Raises:
-        InputError: the folder holds a run with other kinds of settings.
-    """
+    """Return settings with the temperatures of the run in their folder instead of ``auto``."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
     if AUTO not in own.values() or not config.is_file():
         return settings
@@ -39,9 +35,6 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
     """Check the folder, files and names of a run without importing torch.
 
     Everything is checked again, in full, when the run begins.
-
-    Raises:
-        InputError: the first error.
     """
     output = Path(settings.output)
     # another process of this run may have begun in it
@@ -78,9 +71,6 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
         output: run folder.
         settings: of this call; a run in the folder must have begun with the same.
         resume: whether there may be a run.
-
-    Raises:
-        InputError: the folder is in use, is a file, or belongs to another run.
     """
     if output.exists() and not output.is_dir():
         raise InputError(f"output {output} is a file; give a folder")

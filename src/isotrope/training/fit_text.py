@@ -98,11 +98,7 @@ def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> l
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
-    """Return settings in which an objective is a name with settings of its own.
-
-    Raises:
-        InputError: an objective that cannot be described so.
-    """
+    """Return settings in which an objective is a name with settings of its own."""
     objective = options.get("objective")
     if isinstance(objective, Mapping):
         return _by_dataset(options, objective)

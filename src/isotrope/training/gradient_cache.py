@@ -25,20 +25,13 @@ def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor
         module: gives one tensor for a chunk; each row depends on nothing but its own input, the
             parameters and torch's global random state.
         chunks: the module's arguments, of any sizes.
-
-    Raises:
-        InputError: a module with batch statistics.
     """
     refuse_batch_statistics(module)
     return [checkpoint(module, *chunk, use_reentrant=False) for chunk in chunks]
 
 
 def refuse_batch_statistics(module: nn.Module) -> None:
-    """Do nothing for a module whose rows do not depend on each other.
-
-    Raises:
-        InputError: a batch normalisation that takes its statistics from the batch.
-    """
+    """Do nothing for a module whose rows do not depend on each other."""
     for name, part in module.named_modules():
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(

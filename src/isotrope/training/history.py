@@ -31,11 +31,7 @@ class History(Sequence[Row]):
 
     @classmethod
     def read(cls, file: Path) -> "History":
-        """Read a metrics.csv; a last line that is being written is left out.
-
-        Raises:
-            InputError: no such file, or one that is not a table of numbers.
-        """
+        """Read a metrics.csv; a last line that is being written is left out."""
         try:
             with file.open(newline="", encoding="utf-8") as handle:
                 written = [line for line in handle if line.endswith("\n")]

@@ -159,11 +159,7 @@ class _Worker:
 
 @contextmanager
 def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
-    """Yield a list for processes that end together, and one of the requests to stop that came.
-
-    Raises:
-        KeyboardInterrupt: a second Ctrl-C: at once, without waiting for checkpoints.
-    """
+    """Yield a list for processes that end together, and one of the requests to stop that came."""
     workers: list[_Worker] = []
     requests: list[int] = []
 
@@ -207,12 +203,6 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
     Returns:
         Exit code: 0 where all finished, 130 or 75 where they were stopped; and the result
         of the first process, if it came that far.
-
-    Raises:
-        InputError: what the processes found wrong.
-        LostProcess: one of them was killed.
-        RuntimeError: one of them failed; the message ends in its traceback.
-        KeyboardInterrupt: Ctrl-C twice.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -305,11 +295,6 @@ def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
         task: a function that can be pickled, of a module that can be imported.
         items: can be pickled.
         jobs: 1 runs in this process; more are processes of their own.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C.
-        LostProcess: SIGTERM, or a process was killed.
-        RuntimeError: a task in another process failed; the message ends in its traceback.
     """
     yield from _here(task, items) if jobs == 1 else _beside(task, items, jobs)
 

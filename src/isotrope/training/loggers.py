@@ -16,11 +16,7 @@ from isotrope.core.files import open_own, os_errors_as_input_errors
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """See to it that the packages of the loggers are installed; TensorBoard comes with isotrope.
-
-    Raises:
-        InputError: one of them is not.
-    """
+    """See to it that the packages of the loggers are installed; TensorBoard comes with isotrope."""
     for name in names:
         if name != "tensorboard" and importlib.util.find_spec(name) is None:
             raise SettingError(

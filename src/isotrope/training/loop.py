@@ -98,9 +98,6 @@ class TrainingTask(ABC):
         """Save the model of a step that is the best so far; return its fingerprint.
 
         Only a task whose ``dev`` chooses the step is asked to, and has its own.
-
-        Raises:
-            TypeError: this one does not.
         """
         raise TypeError(f"{type(self).__name__} does not choose a step: it saves the last")
 

@@ -68,9 +68,6 @@ def check_file(
 
     Returns:
         The checks of each by its name.
-
-    Raises:
-        InputError: the file fails or has no loss.
     """
     module = _run(file)
     losses = _losses(vars(module), module.__name__, name)

@@ -85,11 +85,7 @@ class NonFiniteGuard:
         self._loss: Tensor | None = None
 
     def check_forward(self, step: int, loss: Tensor) -> None:
-        """Check the loss of a step and the views that it is computed of.
-
-        Raises:
-            Diverged: something is not finite, in whatever process.
-        """
+        """Check the loss of a step and the views that it is computed of."""
         what, self._loss = 0, loss.detach()
         if not math.isfinite(float(self._loss)):
             what = 2
@@ -107,9 +103,6 @@ class NonFiniteGuard:
             scale: what a float16 loss was multiplied by. Above 1 a gradient may overflow for that
                 reason alone: the scaler leaves the step out, and scales less in the next.
             device: where other processes are reached from.
-
-        Raises:
-            Diverged: it is not finite.
         """
         overflows = scale is not None and scale > 1
         if all_reduce_max(int(not (overflows or math.isfinite(norm))), device):
@@ -125,11 +118,7 @@ class NonFiniteGuard:
 
 
 def check_finite_weights(module: Trained | nn.Module, step: int) -> None:
-    """Check that no parameter is infinite or NaN before a model is saved.
-
-    Raises:
-        Diverged: the last update has made a parameter infinite, or NaN.
-    """
+    """Check that no parameter is infinite or NaN before a model is saved."""
     if broken := non_finite_names(module.named_parameters()):
         raise Diverged(
             f"training diverged: after {step} steps the weights are not finite ({broken[0]}), and "

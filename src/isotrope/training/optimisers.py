@@ -47,11 +47,7 @@ def learning_rate_at(plan: Plan, step: int) -> float:
 
 
 def refuse_long_warmup(plan: Plan, setting: str) -> None:
-    """Do nothing for a plan that reaches its peak.
-
-    Raises:
-        InputError: the warm-up is longer than the run; names ``setting``.
-    """
+    """Do nothing for a plan that reaches its peak."""
     if plan.warmup_steps > plan.steps:
         raise InputError(
             f"{setting} is {plan.warmup_steps} steps and the run has {plan.steps}: its learning "

@@ -277,11 +277,7 @@ def _taken(
 
 
 def _check_devices(settings: RunSettings) -> str:
-    """Return the kind of device to train on; there must be one for each process.
-
-    Raises:
-        InputError: too few GPUs, too small a batch, or another number than torchrun started.
-    """
+    """Return the kind of device to train on; there must be one for each process."""
     kind = find_device(settings.device).type
     total, here = launched_processes()
     if total == 1:
@@ -324,9 +320,6 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
         output: run folder.
         settings: of this call; a run in the folder must have begun with the same.
         resume: whether there may be a run.
-
-    Raises:
-        InputError: the folder is in use, is a file, or belongs to another run.
     """
     finished = check_folder(output, settings, resume=resume)
     return None if finished is None else Outcome(finished, output)
@@ -354,11 +347,7 @@ def _tidy(output: Path) -> None:
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:
-    """Compute the loss once on noise, so that errors show before any work is done.
-
-    Raises:
-        InputError: the objective cannot be trained with as it is.
-    """
+    """Compute the loss once on noise, so that errors show before any work is done."""
     noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
     try:
         objective(noise[0], noise[1], noise[2] if negatives else None)

@@ -95,10 +95,6 @@ def train(
         resume: continue, start or do nothing, as ``--resume`` does.
         lines: say how far it is without a bar, too; warnings are always printed.
         callbacks: called by the trainer between steps, after those of the run.
-
-    Raises:
-        InputError: anything wrong with the settings, the data, the encoder or the folder.
-        LostProcess: one of several processes has gone.
     """
     settings = as_begun(settings) if resume else settings
     settings = with_temperature(settings, encoder_of, _records, resume=resume)
@@ -120,11 +116,7 @@ def _train(
 def check(
     settings: TrainSettings,
 ) -> tuple[SentenceEncoder, dict[str, Objective], DevMetric | None]:
-    """Check settings, files, dev set and encoder, without writing anything.
-
-    Raises:
-        InputError: the first error.
-    """
+    """Check settings, files, dev set and encoder, without writing anything."""
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     objectives = objectives_of(settings)
@@ -157,11 +149,7 @@ def check(
 
 
 def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
-    """Return the objective of each data set.
-
-    Raises:
-        InputError: a data set without one, or settings that an objective does not have.
-    """
+    """Return the objective of each data set."""
     own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     return {name: registry.build(*described) for name, described in own.items()}
 
@@ -310,11 +298,7 @@ def _trained_tokens(stores: Sequence[TokenStore], count: int) -> tuple[Tokens, T
 
 
 def encoder_of(settings: TrainSettings) -> SentenceEncoder:
-    """Return the encoder that a run starts from.
-
-    Raises:
-        InputError: there is none, or it does not fit the settings.
-    """
+    """Return the encoder that a run starts from."""
     device = settings.device
     if settings.precision == "16" and find_device(device).type == "cpu":
         raise SettingError(
@@ -356,11 +340,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
 
 
 def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
-    """Return the prefixes of embeddings that are trained too, the longest first.
-
-    Raises:
-        InputError: a prefix that is none, or a head, which would mix the coordinates.
-    """
+    """Return the prefixes of embeddings that are trained too, the longest first."""
     if not settings.matryoshka:
         return []
     longest = max(settings.matryoshka)
@@ -502,11 +482,7 @@ def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, st
 
 
 def plan_of(settings: TrainSettings, steps_per_epoch: int | None) -> Plan:
-    """Return the steps and the learning rates of the whole run.
-
-    Raises:
-        InputError: a warm-up that is longer than the run.
-    """
+    """Return the steps and the learning rates of the whole run."""
     steps, warmup = settings.max_steps, settings.warmup
     if steps is None:
         assert steps_per_epoch is not None  # --streaming is refused without --max-steps

@@ -150,11 +150,7 @@ class RunTrainer(Trainer):
         self.timer.rest(time.perf_counter() - began)
 
     def _write(self, model: nn.Module, folder: Path, trial: Any) -> None:
-        """Write the files of a checkpoint.
-
-        Raises:
-            InputError: the disk is full; torch's own writer does not say why.
-        """
+        """Write the files of a checkpoint."""
         try:
             super()._save_checkpoint(model, trial)
             if rank() == 0:
@@ -202,11 +198,7 @@ class RunTrainer(Trainer):
 
 @contextmanager
 def _readable(folder: Path) -> Iterator[None]:
-    """Report files of a whole checkpoint that are not what a training writes.
-
-    Raises:
-        CannotResume: there is another kind of file, or one that would execute something.
-    """
+    """Report files of a whole checkpoint that are not what a training writes."""
     try:
         yield
     except MemoryError:

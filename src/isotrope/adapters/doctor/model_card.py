@@ -25,9 +25,6 @@ def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: D
         model: that of the trainer; one without a card is left alone.
         losses: the recognised properties of each loss.
         diagnosis: of the training.
-
-    Raises:
-        OSError: the template cannot be read, or the copy not be written.
     """
     data = getattr(model, "model_card_data", None)
     path = getattr(data, "template_path", None)

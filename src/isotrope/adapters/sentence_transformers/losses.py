@@ -315,11 +315,7 @@ def _first(views: Views, d: int) -> Views:
 
 
 def _groups(labels: Tensor | None) -> Tensor:
-    """Return the groups of the rows.
-
-    Raises:
-        InputError: no labels, or scores, which would be cut to integers.
-    """
+    """Return the groups of the rows."""
     if labels is None:
         raise InputError("groups=True takes a column 'label' of integers; the data has none")
     groups = labels.long().flatten()

@@ -89,12 +89,7 @@ class ArrayImages:
 
 
 def load_npz(path: Path) -> RecognisedSet:
-    """Open the pictures of an ``.npz`` file.
-
-    Raises:
-        InputError: no such file, damaged, arrays that are missing, of another shape or dtype, or
-            of Python objects; labels that are not as many as the pictures.
-    """
+    """Open the pictures of an ``.npz`` file."""
     with _opened(path) as arrays:
         key = arrays.one_of(_IMAGES)
         if key is None:
@@ -273,10 +268,6 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     Args:
         folder: the folder of ``train*.npz``, and perhaps ``test.npz``.
         limit: decode no more than so many training pictures need.
-
-    Raises:
-        InputError: a file is damaged, or its arrays do not fit together.
-        MissingExtra: pillow is not installed.
     """
     files = sorted(folder.glob("train*.npz"))
     needed = None
@@ -344,9 +335,6 @@ def load_digits(share: float, seed: int) -> RecognisedSet:
     Args:
         share: the share of the test part, drawn from every class by the seed; 0 for a fifth.
         seed: the seed of the draw.
-
-    Raises:
-        MissingExtra: scikit-learn is not installed.
     """
     try:
         from sklearn.datasets import load_digits as bundled

@@ -187,9 +187,6 @@ class Augment:
 
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.
-
-        Raises:
-            InputError: images of another shape or type, or not as many as the draws.
         """
         _check(images, len(draws.flip))
         device = images.device
@@ -331,9 +328,6 @@ def two_views(name: str, size: int) -> tuple[Augment, ...]:
     Args:
         name: one of :data:`RECIPES`.
         size: height and width of the (global) views, in pixels.
-
-    Raises:
-        InputError: no recipe of that name.
     """
     if name not in RECIPES:
         raise InputError(

@@ -109,11 +109,7 @@ class EncodedImages:
         return tuple(self.files.name(int(i)) for i in self.broken.nonzero())
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
-        """Return pictures as RGB, n x 3 x side x side.
-
-        Raises:
-            InputError: none of all pictures can be decoded.
-        """
+        """Return pictures as RGB, n x 3 x side x side."""
         pixels = np.empty((len(indices), 3, self.side, self.side), np.uint8)
         for row, i in zip(pixels, indices, strict=True):
             row[:] = self._decoded(int(i))
@@ -175,10 +171,6 @@ def readable_pictures(
         files: all of them.
         labels: theirs, or None.
         where: what to name in an error.
-
-    Raises:
-        InputError: none can be read.
-        MissingExtra: pillow is not installed.
     """
     facts = np.zeros((len(files), 4), np.int64)
     good = np.zeros(len(files), bool)
@@ -208,11 +200,6 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Recognise
         folder: flat, of one folder a class, or of ``train/`` and a test part of either.
         classes: names of the folders of classes to take, each perhaps with more words after it;
             None for all.
-
-    Raises:
-        InputError: no pictures, none that can be read, pictures beside folders of classes, a
-            class that is not there, a folder called train that may be a class.
-        MissingExtra: pillow is not installed.
     """
     root = _inner(folder)
     train_folder = next(_called(root, _TRAIN), root)
@@ -266,11 +253,7 @@ def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
 
 
 def _check_alone(root: Path, train: Path) -> None:
-    """Refuse a training part without a test part beside other folders of pictures.
-
-    Raises:
-        InputError: it may be a class, such as the train of vehicles.
-    """
+    """Refuse a training part without a test part beside other folders of pictures."""
     for entry in sorted(_entries(root), key=lambda entry: entry.name):
         path = Path(entry.path)
         if path != train and _is_folder(entry) and next(below(path), None):
@@ -339,11 +322,7 @@ def _endings(folder: Path) -> str:
 
 
 def below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield the pictures below a folder, as paths from there with forward slashes.
-
-    Raises:
-        InputError: a folder that cannot be read.
-    """
+    """Yield the pictures below a folder, as paths from there with forward slashes."""
     real = os.path.realpath(folder)
     if real in above:  # a link back into a folder that contains it
         return

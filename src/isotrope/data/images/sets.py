@@ -55,11 +55,6 @@ def load_images(
         seed: the seed of that draw.
         limit: the most training pictures, the first when the classes take turns.
         classes: the classes to take from a folder of classes: names, or a file with one a line.
-
-    Raises:
-        InputError: nothing there, nothing recognised, no pictures, fewer than two, damaged files;
-            a share of pictures without labels; settings out of range.
-        MissingExtra: pillow, datasets, scipy or scikit-learn is needed and not installed.
     """
     if not 0 <= holdout < 1:
         raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
@@ -129,9 +124,6 @@ def _prepare(
         holdout: share that is held out where there is no test part.
         seed: the seed of that draw.
         limit: most training pictures.
-
-    Raises:
-        InputError: fewer than two training pictures; a share of pictures without labels.
     """
     train, test = recognised.train, recognised.test
     numbers = np.arange(len(train.images))

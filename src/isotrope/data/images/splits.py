@@ -44,9 +44,6 @@ def held_out(
         labels: int64 (n).
         share: between 0 and 1.
         seed: the seed of the draw.
-
-    Raises:
-        InputError: no such share, or nothing would be held out.
     """
     if not 0 < share < 1:
         raise InputError(f"the held-out share must lie between 0 and 1; found {share}")

@@ -100,12 +100,7 @@ def _check_splits(folder: Path) -> None:
 
 
 def load_table(folder: Path) -> RecognisedSet:
-    """Open a Hugging Face dataset folder.
-
-    Raises:
-        InputError: damaged; no training part, no column of pictures.
-        MissingExtra: datasets is not installed.
-    """
+    """Open a Hugging Face dataset folder."""
     try:
         import datasets
     except ImportError as error:

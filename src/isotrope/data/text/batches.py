@@ -47,11 +47,7 @@ class Batches:
         self._epoch = 0
 
     def indices(self, epoch: int, step: int) -> NDArray[np.int64]:
-        """Return the record numbers of one step (counted within the epoch), in batch order.
-
-        Raises:
-            IndexError: the epoch has fewer steps.
-        """
+        """Return the record numbers of one step (counted within the epoch), in batch order."""
         if not 0 <= step < self.steps_per_epoch:
             raise IndexError(f"an epoch has {self.steps_per_epoch} steps; found step {step}")
         if epoch != self._epoch:

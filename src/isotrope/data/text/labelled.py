@@ -88,11 +88,6 @@ def load_labelled(
         text: name of the column of texts.
         train_fraction: between 0 and 1; only for one file.
         seed: the seed of the draw.
-
-    Raises:
-        InputError: a file cannot be read; a row without text or label; a header of other names;
-            nothing to test on; no label of the test file in the training file.
-        MissingExtra: a parquet file, and pyarrow is not installed.
     """
     path = Path(path)
     if test is None and is_folder(path):
@@ -113,11 +108,7 @@ def load_labelled(
 
 
 def load_features(vectors: Path | str, labels: Path | str) -> Features:
-    """Open features (``.npy``, n x d, memory-mapped) and their labels (``.npy``, or one a line).
-
-    Raises:
-        InputError: a file cannot be read, or holds something else.
-    """
+    """Open features (``.npy``, n x d, memory-mapped) and their labels (``.npy``, or one a line)."""
     rows = _array(Path(vectors), "features")
     path = Path(labels)
     if path.suffix == ".npy":

@@ -46,11 +46,6 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
     Args:
         path: see the module.
         split: which file of the folder ``qrels/`` to take, if there is no ``qrels.tsv``.
-
-    Raises:
-        InputError: a missing file, an unknown or repeated id, a score that is not a number, two
-            scores for one pair, a query without relevant documents (with ``qrels.tsv``, which
-            must cover all queries).
     """
     path = Path(path)
     if is_folder(path):

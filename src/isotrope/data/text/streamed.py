@@ -73,12 +73,7 @@ class StreamedBatches:
         return joined(self._reports)
 
     def at(self, step: int) -> Drawn:
-        """Return what a step, counted from the start of training, is made of.
-
-        Raises:
-            InputError: what reading the data raises.
-            CannotResume: the data are not what they were.
-        """
+        """Return what a step, counted from the start of training, is made of."""
         number, first = (self._number, self._first) if step >= self._first else (0, 0)
         while step >= first + (steps := self._report(number).kept // self.batch_size):
             number, first = number + 1, first + steps

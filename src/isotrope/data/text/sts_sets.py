@@ -115,11 +115,6 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
     """Load the STS tasks of a folder, in the order of ``tasks``.
 
     Of STS-B and SICK-R the test split, and the dev split where it is there.
-
-    Raises:
-        InputError: an unknown task, one that is not there, a missing subset, a wrong number of
-            pairs, or a line that is not a scored pair; all files are checked before anything is
-            returned.
     """
     folder = Path(folder)
     if not is_folder(folder):
@@ -191,9 +186,6 @@ def load_sts_file(path: Path | str) -> Subset:
     A table with the columns ``sentence1``, ``sentence2`` and ``score`` (or other usual names,
     see :mod:`isotrope.data.schemas`), or tab-separated lines of a score and two sentences without
     header. A file called train, dev or test has that split.
-
-    Raises:
-        InputError: The file cannot be read, or a row is not a scored pair.
     """
     path = Path(path)
     check_file(path)

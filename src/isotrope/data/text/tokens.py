@@ -156,9 +156,6 @@ class TokenStore:
         Args:
             folder: where it lies.
             verify: read all of it, and hold it against its digests.
-
-        Raises:
-            InputError: no complete store of this version is there.
         """
         folder = Path(folder)
         try:
@@ -287,10 +284,6 @@ def build(
             is one, else dropout.
         grouped: whether the records have groups.
         progress: called with the number of records read since the last call.
-
-    Raises:
-        InputError: what ``records`` raises; views that do not fit the records; a disk that is full.
-        TooFewRecords: fewer than two different records are left to train on.
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to less than 1; found {holdout}")

@@ -86,10 +86,6 @@ def load_transfer(
     Args:
         folder: see the module.
         tasks: some of :data:`TASKS`; None means all seven, which the average needs.
-
-    Raises:
-        InputError: an unknown task, a missing file, a row that is not a labelled text, or other
-            counts than the task has; everything is checked before anything is returned.
     """
     folder = Path(folder)
     if not is_folder(folder):

@@ -32,11 +32,7 @@ class Formed(NamedTuple):
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
-    """Resolve ``"auto"``, or return ``views`` if they fit the first record.
-
-    Raises:
-        InputError: pairs asked of single texts, or dropout or adjacent views of pairs.
-    """
+    """Resolve ``"auto"``, or return ``views`` if they fit the first record."""
     single = len(first.texts) == 1
     if views == "auto":
         return "dropout" if single else "pairs"

@@ -105,11 +105,7 @@ class DINOMethod(ImageMethod):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Refuse objectives without a teacher's temperature.
-
-        Raises:
-            InputError: any objective but ``dino``.
-        """
+        """Refuse objectives without a teacher's temperature."""
         if not isinstance(objective, dino.DINO):
             raise InputError(
                 "method dino gives logits over prototypes, which only objective dino takes; "

@@ -40,11 +40,7 @@ class Options:
     """The options of a method: each method has a subclass, with a ``Hyper`` for each field."""
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            ValueError: a value outside the bounds that its field declares.
-        """
+        """Check the values."""
         check(self)
 
 

@@ -77,11 +77,7 @@ class MoCoV2(ImageMethod):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Compute the loss once against a queue of noise, to refuse what cannot use a queue.
-
-        Raises:
-            InputError: it has no place for further negatives, or needs those of the batch.
-        """
+        """Compute the loss once against a queue of noise, to refuse what cannot use a queue."""
         noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
         try:
             objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))

@@ -47,9 +47,6 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
     Args:
         name: the method.
         settings: values, or the text of flags, by option.
-
-    Raises:
-        InputError: no such method or option, or a value out of its bounds.
     """
     cls = find_method(name).options_class
     fields = hypers(cls)

@@ -112,10 +112,6 @@ def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False)
         settings: the run's settings.
         resume: continue, start or do nothing, as ``--resume`` does.
         lines: print progress lines even without a progress bar; warnings are always printed.
-
-    Raises:
-        InputError: anything wrong with the settings, the data, the encoder or the folder.
-        LostProcess: one of several processes has ended.
     """
     return run(settings, _train, resume=resume, lines=lines)
 
@@ -141,9 +137,6 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     Args:
         settings: the run's settings.
         own_encoder: the user's encoder, None if ``settings.encoder`` names one.
-
-    Raises:
-        InputError: anything wrong with the settings, the data or the encoder.
     """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
