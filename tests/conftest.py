@@ -1,5 +1,6 @@
 """Fixtures shared by all tests: real data where it is there, offline libraries, quiet threads."""
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -44,3 +45,13 @@ def pytest_configure(config: pytest.Config) -> None:
         from isotrope.paradigm.registry import load_plugin
 
         load_plugin(Path(file))
+
+
+def pytest_collection_finish() -> None:
+    """Leave what is there before the first test out of garbage collections.
+
+    A trainer collects at its end, and would go through millions of objects of the libraries and of
+    the collected tests each time.
+    """
+    gc.collect()
+    gc.freeze()

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch.utils.data.dataloader import _MultiProcessingDataLoaderIter
 
 from isotrope.core.result import Result
 from isotrope.training import loop
+from isotrope.training.callbacks import worker_gone
 from isotrope.training.launch import REQUEUE
 from isotrope.training.run import Outcome, stop_message
 from isotrope.training.trainers import RunTrainer
@@ -66,3 +68,22 @@ def test_where_there_is_no_checkpoint_none_is_spoken_of(tmp_path: Path) -> None:
     assert said == (
         "stopped before the first checkpoint: run the same command with --resume to start"
     )
+
+
+def test_a_worker_that_dies_while_a_batch_is_handed_over_has_gone() -> None:
+    def _try_get_data(error: Exception) -> None:
+        raise error
+
+    def found(error: Exception) -> bool:
+        try:
+            _try_get_data(error)
+        except Exception as raised:
+            return worker_gone(raised)
+        return False
+
+    assert hasattr(_MultiProcessingDataLoaderIter, "_try_get_data"), "torch calls it otherwise"
+    assert found(ConnectionResetError(104, "Connection reset by peer"))
+    assert found(EOFError())
+    assert not found(ValueError())
+    assert not worker_gone(ConnectionResetError(104, "of something else"))
+    assert worker_gone(RuntimeError("DataLoader worker (pid 5) is killed by signal: Killed."))
