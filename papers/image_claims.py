@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 from isotrope.core.result import Result
-from papers.draganov2024 import logged
-from papers.draganov2024.trainings import CUT, cut, slow
+from papers.draganov2024.trainings import CUT, named
+from papers.machinery import logged
 from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
 from papers.machinery.small_images import small_images
@@ -25,12 +25,8 @@ def trainings(name: str) -> list[PaperJob]:
     method, _, way = name.partition(" ")
     if method not in CUT or not way:
         return trained("cpu", name)
-    ways = {
-        "cut": lambda: slow("cpu", method, CUT[method]),
-        "slow": lambda: slow("cpu", method),
-        "cut, recipe": lambda: cut("cpu", method),
-    }
-    return ways[way]()
+    ways = {"slow": "slow", "cut": f"slow, c = {CUT[method]}", "cut, recipe": f"c = {CUT[method]}"}
+    return named("cpu", f"{method}, {ways[way]}")
 
 
 def measured(find: Callable[[PaperJob], Result | None]) -> Callable[[str, str], dict[int, float]]:
@@ -42,9 +38,9 @@ def measured(find: Callable[[PaperJob], Result | None]) -> Callable[[str, str], 
         if metric == "knn":
             level = results.spread(jobs, "knn")
         elif metric == "knn early":
-            level = logged.at(results, jobs, "knn", _EARLY)
+            level = logged.over_seeds(results, jobs, f"at {_EARLY}", "knn")
         else:
-            level = logged.first(results, jobs, "opposite_halves")
+            level = logged.over_seeds(results, jobs, "first", "opposite_halves")
         factor = 100 if metric == "opposite early" else 1
         return {s: factor * v for s, v in level.by_seed.items()} if level is not None else {}
 

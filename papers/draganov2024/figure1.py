@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from papers.draganov2024.cosine import attraction, norm_growth
-from papers.draganov2024.logged import verdict
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
+from papers.machinery.verdicts import Ruling
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -42,10 +42,9 @@ def render(scale: Scale, results: Results) -> Rendered:
     return Rendered(
         tables=[Sheet(["step", "norm", "corollary 3.2"], rows)],
         verdicts=[
-            verdict("every step makes the embedding longer, as corollary 3.2 says", [exact, longer])
+            Ruling("every step makes the embedding longer, as corollary 3.2 says", exact and longer)
         ],
         pictures={"figure1": _drawn},
-        notes=["Illustration: the figure is a drawing without numbers."],
     )
 
 
@@ -69,10 +68,3 @@ def _drawn() -> "Picture":
             Chart("so norms grow", steps, "step", "norm"),
         ]
     )
-
-
-ARTIFACT = Artifact(
-    title="figure 1 (illustration): tangent gradients and growing embeddings",
-    jobs=no_jobs,
-    render=render,
-)

@@ -14,8 +14,8 @@ from papers.draganov2024.convergence import (
     Start,
     convergence,
 )
-from papers.draganov2024.logged import verdict
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
+from papers.machinery.verdicts import Ruling, all_of
 from papers.paper_numbers import printed
 
 if TYPE_CHECKING:
@@ -79,26 +79,25 @@ def render(scale: Scale, results: Results) -> Rendered:
             Sheet(["slowdown", "paper: about", "ours"], slowdowns),
         ],
         verdicts=[
-            verdict(
+            Ruling(
                 "steps grow with the square of the norm, a hundred times from 1 to 10",
-                [None if rise is None else 0.5 < rise / square < 2]
-                + ([0.8 < tenfold / 100 < 1.25] if tenfold else []),
+                all_of(
+                    [None if rise is None else 0.5 < rise / square < 2]
+                    + ([0.8 < tenfold / 100 < 1.25] if tenfold else [])
+                ),
                 f"{rise or 0:.0f} times where the square of the norm is {square:.0f} times",
             ),
-            verdict(
+            Ruling(
                 "the largest angles take about twice the steps of right ones",
-                [None if slower is None else 1.5 < slower < 2.5],
+                None if slower is None else 1.5 < slower < 2.5,
                 f"{slower or 0:.2f}",
             ),
-            verdict(
-                "no start arrives in fewer steps than theorem 3.3, as corrected, allows", enough
+            Ruling(
+                "no start arrives in fewer steps than theorem 3.3, as corrected, allows",
+                all_of(enough),
             ),
         ],
         pictures={"figure2": functools.partial(_drawn, scale)},
-        notes=[
-            "Text of the paper: about 100 and 2 times. The numbers of the drawing are those of the "
-            "released notebook. 500 pairs in 20 dimensions, until the mean cosine exceeds .999.",
-        ],
     )
 
 
@@ -130,8 +129,3 @@ def _drawn(scale: Scale) -> "Picture":
         of(angles, [end.angle for end in angles]),
         ConvergenceProtocol().limit,
     )
-
-
-ARTIFACT = Artifact(
-    title="figure 2: steps to convergence by norm and angle, simulated", jobs=no_jobs, render=render
-)

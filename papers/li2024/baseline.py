@@ -30,7 +30,7 @@ def undissipated(scale: Scale) -> list[PaperJob]:
     return _cells(scale, BASELINE, dissipation="none", **_HELD[scale])
 
 
-def notes(scale: Scale) -> list[str]:
+def notes(scale: Scale, _: object = ()) -> list[str]:
     """Return the notes of these trainings for a reader."""
     return [
         *smaller_text(scale, baseline(scale)[0]),

@@ -12,7 +12,7 @@ from isotrope.paradigm.compose import Paradigm
 from isotrope.reports.surfaces import Picture
 from papers.li2024.baseline import BASELINE
 from papers.li2024.lemma import lemma1
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.plots.planes import Dots, Plane, planes
 
 Points = NDArray[np.float64]
@@ -151,8 +151,3 @@ def _stepped(
 ) -> Plane:
     dots = [Dots("anchor", _ANCHOR[None]), Dots("anchor after the step", end[None])]
     return Plane(title, [*others, *dots], [(_ANCHOR, end)], circles)
-
-
-ARTIFACT = Artifact(
-    title="figure 12: what the three components do, an illustration", jobs=no_jobs, render=render
-)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from isotrope.diagnostics.simulation.figures import numbers
 from isotrope.diagnostics.simulation.landscape import Landscape
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
 
@@ -91,10 +91,3 @@ def _curves(landscapes: Mapping[str, Landscape]) -> "Picture":
     from isotrope.reports.surfaces import curves
 
     return curves(surfaces(landscapes), "share of the hardest negative")
-
-
-ARTIFACT = Artifact(
-    title="figure 3: the hardest negative's share of the weight, simulated",
-    jobs=no_jobs,
-    render=render,
-)

@@ -12,7 +12,7 @@ from isotrope.diagnostics.simulation.figures import numbers
 from isotrope.diagnostics.simulation.landscape import Landscape
 from isotrope.diagnostics.simulation.surfaces import ratio
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
 
@@ -106,10 +106,3 @@ def _heatmaps(landscapes: Mapping[str, Landscape]) -> "Picture":
     from isotrope.reports.surfaces import heatmaps
 
     return heatmaps(surfaces(landscapes), "ratio", limits=(0.5, 4), lines=(1.5, 2))
-
-
-ARTIFACT = Artifact(
-    title="figure 4: dynamic ratios of ArcCon and MET, by their formulas",
-    jobs=no_jobs,
-    render=render,
-)

@@ -13,7 +13,7 @@ from papers.li2024.printed_formulas import (
     off,
     proved,
 )
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale
 
 TAU, U, DOT, DISTANCE = 0.05, math.pi / 18, 0.23, 0.45
 
@@ -123,10 +123,3 @@ def render(scale: Scale, results: Results) -> Rendered:
             "to the largest gradient of a batch, without what lies along h_i",
         ],
     )
-
-
-ARTIFACT = Artifact(
-    title="table 1: three components of the effective losses, by autograd",
-    jobs=no_jobs,
-    render=render,
-)

@@ -8,7 +8,7 @@ from papers.li2024.modified_losses import SET as SET_AFTER
 from papers.li2024.original_losses import BEFORE
 from papers.li2024.original_losses import SET as SET_BEFORE
 from papers.li2024.printed_formulas import proof_of, proved
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 
 CROWDED = "1 while 1 - max_{k≠i} h_i·h_k < m, then 0"
@@ -61,10 +61,3 @@ def _trained(scale: Scale) -> tuple[Sheet, Ruling]:
         worst <= EXACT,
         f"largest error {worst:.0e}",
     )
-
-
-ARTIFACT = Artifact(
-    title="table 2: three components before and after modification, by autograd",
-    jobs=no_jobs,
-    render=render,
-)

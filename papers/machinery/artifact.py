@@ -1,13 +1,13 @@
 """Artifact: one table or figure, its jobs, and the function that renders their results."""
 
-import importlib
-import pkgutil
-import re
+import functools
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from isotrope.core.errors import InputError, MissingExtra, nearest
+from isotrope.core.errors import InputError, nearest
 from isotrope.core.result import Result
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling, Spread, spread
@@ -15,17 +15,10 @@ from papers.machinery.verdicts import Ruling, Spread, spread
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
-
 Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
 
-PAPERS = {
-    "unified-gradient": "li2024",  # A Unified Paradigm for Gradient
-    "align-uniform": "nie2023",  # On the Inadequacy of Optimizing Alignment and Uniformity
-    "cosine-pitfalls": "draganov2024",  # The Hidden Pitfalls of the Cosine Similarity Loss
-    "mio": "manna2023",  # Mutual Information Optimization
-}
-"""By name on the command line: the folder of ``papers`` that holds its tables and figures."""
+FILE = Path(__file__).parents[1] / "artifacts.toml"
 
 
 @dataclass(frozen=True)
@@ -77,14 +70,14 @@ class Rendered:
 
 @dataclass(frozen=True, kw_only=True)
 class Artifact:
-    """One table or figure. Its paper and its name are those of the module that holds it.
+    """One table or figure, a row of artifacts.toml.
 
     Attributes:
         title: what it shows, in a line that has ``table`` or ``figure`` in it.
         jobs: what must be measured, at a scale.
         render: makes rows, verdicts and pictures of what there is; it must not fail on less.
-        paper: the folder of its paper; :func:`artifacts` fills it in.
-        name: the name of its module; likewise.
+        paper: as the command line names it.
+        name: likewise.
     """
 
     title: str
@@ -100,47 +93,33 @@ def no_jobs(scale: Scale) -> list[PaperJob]:
 
 
 def artifacts(papers: Sequence[str] | None = None) -> list[Artifact]:
-    """Return every table and figure of these papers, or of all, by paper and number."""
-    artifacts_ = []
-    for paper in PAPERS if papers is None else papers:
-        package = importlib.import_module(f"papers.{PAPERS[paper]}")
-        names = [module.name for module in pkgutil.iter_modules(package.__path__)]
-        for name in sorted(filter(_KIND.match, names), key=_order):
-            try:
-                held = importlib.import_module(f"{package.__name__}.{name}").ARTIFACT
-            except ModuleNotFoundError as error:
-                if error.name is None or error.name.startswith(("isotrope", "papers")):
-                    raise
-                raise MissingExtra(error.name, extra="all") from error
-            artifacts_.append(replace(held, paper=paper, name=name.replace("_", "-")))
-    return artifacts_
+    """Return every table and figure of these papers, or of all, in the order of the file."""
+    return [one for one in _all(FILE) if papers is None or one.paper in papers]
 
 
-_KIND = re.compile("figure|table|bounds|check|supplement")
-"""How names begin; others hold what several tables and figures share."""
+@functools.cache
+def _all(file: Path) -> tuple[Artifact, ...]:
+    from papers.machinery.rows import described
 
-
-def _order(name: str) -> tuple[str, int, str]:
-    """Figures before tables, figure 2 before figure 10."""
-    kind, digits, rest = re.findall(r"(\D*)(\d*)(.*)", name)[0]
-    return kind, int(digits or 0), rest
+    table: Mapping[str, Any] = tomllib.loads(file.read_text(encoding="utf-8"))
+    return tuple(described(row, table["papers"][row["paper"]]) for row in table["artifact"])
 
 
 def find_artifacts(paper: str, names: Sequence[str]) -> list[Artifact]:
-    """Return the tables and figures of a paper with these names; all of them without names."""
-    if paper not in PAPERS:
+    """Return the tables and figures of a paper with these names; all of them without names.
+
+    Raises:
+        InputError: an unknown paper or name.
+    """
+    papers = list(dict.fromkeys(artifact.paper for artifact in artifacts()))
+    if paper not in papers:
         owners = [a.paper for a in artifacts() if a.name == paper]
-        of = f" ({paper} of which one? {', '.join(owners)})" if owners else nearest(paper, PAPERS)
-        raise InputError(f"unknown paper {paper!r}{of}; papers: {', '.join(PAPERS)}")
-    artifacts_of_paper = {artifact.name: artifact for artifact in artifacts([paper])}
+        of = f" ({paper} of which one? {', '.join(owners)})" if owners else nearest(paper, papers)
+        raise InputError(f"unknown paper {paper!r}{of}; papers: {', '.join(papers)}")
+    of_paper = {artifact.name: artifact for artifact in artifacts([paper])}
     for name in names:
-        if name not in artifacts_of_paper:
+        if name not in of_paper:
             raise InputError(
-                f"{paper} has no {name!r}{nearest(name, artifacts_of_paper)}; "
-                f"it has {', '.join(artifacts_of_paper)}"
+                f"{paper} has no {name!r}{nearest(name, of_paper)}; it has {', '.join(of_paper)}"
             )
-    return (
-        [artifacts_of_paper[name] for name in dict.fromkeys(names)]
-        if names
-        else list(artifacts_of_paper.values())
-    )
+    return [of_paper[name] for name in dict.fromkeys(names or of_paper)]

@@ -157,3 +157,28 @@ def all_of(holds: Iterable[Answer]) -> Answer:
     if None in values_ or not values_:
         return None
     return UNDECIDED if UNDECIDED in values_ else True
+
+
+def shown(level: Spread | None, digits: int = 2) -> str | None:
+    """Return mean and deviation; None of nothing."""
+    return None if level is None else level.text(digits)
+
+
+def signed(change: Spread | None, digits: int = 2) -> str | None:
+    """Return ``+1.20 ± 0.31``, or None."""
+    text = shown(change, digits)
+    return text if text is None or text.startswith("-") else f"+{text}"
+
+
+def signed_each(changes: Mapping[str, Spread | None], digits: int = 2) -> str:
+    """Return those differences that were measured in one line, each with its name."""
+    return ", ".join(
+        f"{name} {signed(change, digits)}" for name, change in changes.items() if change
+    )
+
+
+def listed(numbers: Mapping[str, str | None]) -> str:
+    """Return ``name number, name number``, a dash for what was not run; nothing for nothing."""
+    if not any(numbers.values()):
+        return ""
+    return ", ".join(f"{name} {number or '-'}" for name, number in numbers.items())

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 
 if TYPE_CHECKING:
@@ -69,8 +69,3 @@ def _scatter(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> "Picture":
         for kind, (x, y) in pairs.items()
     ]
     return charts(panels)
-
-
-ARTIFACT = Artifact(
-    title="figure 1, an illustration: which pairs share information", jobs=no_jobs, render=render
-)

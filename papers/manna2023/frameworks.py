@@ -133,3 +133,9 @@ def _with(job: PaperJob, changes: Mapping[str, Any]) -> PaperJob:
     """The job with other settings; None takes one away."""
     settings = {**job.settings, **changes}
     return replace(job, settings={k: v for k, v in settings.items() if v is not None})
+
+
+def named(scale: Scale, name: str) -> list[PaperJob]:
+    """Return a training of artifacts.toml: ``MIOv3``, ``MIOv3 on stl10``; of smoke a few."""
+    what, _, data = name.partition(" on ")
+    return trained(scale, what, data=data or None) if run_at(scale, (what,)) else []

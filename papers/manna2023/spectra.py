@@ -18,10 +18,8 @@ import numpy as np
 from papers.machinery.artifact import Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling, above, all_of, minus
-from papers.manna2023.density import density, grid
 from papers.manna2023.frameworks import at_end, run_at
-from papers.manna2023.lanczos import Floats, Ritz
-from papers.manna2023.spectrum import Spectrum
+from papers.manna2023.spectrum import THRESHOLD, Floats, Ritz, Spectrum, density, grid
 
 if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
@@ -142,21 +140,19 @@ def _all_records(results: Results, name: str, job: PaperJob) -> list[SpectrumRec
 
 
 def _spectrum(stored: Mapping[str, Any]) -> Spectrum:
-    probes = []
-    for probe in stored["probes"]:
-        values, errors, weights = (np.array(probe[k]) for k in ("values", "errors", "weights"))
-        probes.append(Ritz(values, errors, weights))
-    return Spectrum(stored["size"], stored["loss"], stored["gradient_norm"], tuple(probes))
+    (probe,) = stored["probes"]
+    ritz = Ritz(*(np.array(probe[name]) for name in ("values", "errors", "weights")))
+    return Spectrum(stored["size"], stored["loss"], stored["gradient_norm"], ritz)
 
 
 def count_negative(record: SpectrumRecord) -> float:
     """Return how many Ritz values are below zero."""
-    return record.spectrum.negative()
+    return record.spectrum.count(-np.inf, 0.0)
 
 
 def count_flat(record: SpectrumRecord) -> float:
     """Return how many Ritz values lie between zero and the threshold, 1 in the paper."""
-    return record.spectrum.count(0.0, _threshold(record))
+    return record.spectrum.count(0.0, THRESHOLD)
 
 
 def largest_eigenvalue(record: SpectrumRecord) -> float:
@@ -166,9 +162,7 @@ def largest_eigenvalue(record: SpectrumRecord) -> float:
 
 def count_above(record: SpectrumRecord) -> float:
     """Return how many Ritz values lie above the threshold."""
-    probes = record.spectrum.probes
-    values = sum(len(ritz.values) for ritz in probes) / len(probes)
-    return values - count_negative(record) - count_flat(record)
+    return len(record.spectrum.ritz.values) - count_negative(record) - count_flat(record)
 
 
 def share_around_zero(record: SpectrumRecord) -> float:
@@ -198,13 +192,9 @@ def second_bulk(record: SpectrumRecord) -> float | None:
 
     What is far from zero Lanczos finds one by one: there a Ritz value is an eigenvalue.
     """
-    values = np.concatenate([ritz.values for ritz in record.spectrum.probes])
-    above = values[values > _threshold(record)]
+    values = record.spectrum.ritz.values
+    above = values[values > THRESHOLD]
     return float(np.median(above)) if len(above) else None
-
-
-def _threshold(record: SpectrumRecord) -> float:
-    return float(record.about["asked"]["threshold"])
 
 
 def spread_of_batches(
@@ -328,17 +318,16 @@ def notes(scale: Scale, records: Sequence[SpectrumRecord]) -> list[str]:
     if records:
         record = records[0]
         about, settings = record.about, record.about["asked"]
-        decay = "the run's" if settings["weight_decay"] else "no"
         sizes = sorted({f"{x.spectrum.size:,}" for x in records})
         lines = [
-            f"Hessian of the objective on {settings['batches']} batch of "
-            f"{about['batch_size']} pairs of crops that came next, by all "
+            f"Hessian of the objective on 1 batch of {about['batch_size']} pairs of crops that "
+            "came next, by all "
             f"{' or '.join(sizes)} parameters of encoder and head ({about['head']}); batch "
-            f"norm: {about['batch_norm']}; {decay} weight decay (it "
+            f"norm: {about['batch_norm']}; no weight decay (it "
             f"would add {about['weight_decay']:g} to every eigenvalue); "
-            f"{settings['iterations']} iterations of Lanczos from {settings['probes']} start "
-            "vector. The paper says none of this but the iterations",
-            f"of the Ritz values, negative: below 0; flat: from there to {_threshold(record):g}; "
+            f"{settings['iterations']} iterations of Lanczos from 1 start vector. The paper says "
+            "none of this but the iterations",
+            f"of the Ritz values, negative: below 0; flat: from there to {THRESHOLD:g}; "
             "above: the others. Those far from zero are eigenvalues, one of those near zero stands "
             "for thousands. trace: of one training with its standard error; rate: the peak of the "
             "learning rate, "
@@ -373,8 +362,8 @@ def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], 
             DensityCurve(
                 label(record),
                 where,
-                density(record.spectrum.probes, where, width=width),
-                record.spectrum.probes[0].values,
+                density(record.spectrum.ritz, where, width=width),
+                record.spectrum.ritz.values,
             )
             for record in records
         ]
@@ -402,7 +391,7 @@ def _paneled(
         lines = []
         if records:
             where, width = _axis(records, 500)
-            densities = [density(record.spectrum.probes, where, width=width) for record in records]
+            densities = [density(record.spectrum.ritz, where, width=width) for record in records]
             least = _FLOOR * max(float(values.max()) for values in densities)
             lines = [
                 Series(
@@ -423,8 +412,7 @@ def _unlike(label: str, title: str) -> str:
 
 def _axis(records: Sequence[SpectrumRecord], points: int) -> tuple[Floats, float]:
     """Places that show all of several spectra, and the width of their Gaussians."""
-    ritz_values = [ritz for record in records for ritz in record.spectrum.probes]
-    low = min(float(ritz.values[0]) for ritz in ritz_values)
-    high = max(float(ritz.values[-1]) for ritz in ritz_values)
+    low = min(record.spectrum.smallest[0] for record in records)
+    high = max(record.spectrum.largest[0] for record in records)
     width = (high - low) / 200 or 1.0
-    return grid(ritz_values, width=width, points=points), width
+    return grid(low, high, width=width, points=points), width

@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 
 from isotrope.core.views import Views
 from isotrope.paradigm import registry
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 
 TAU = 0.5
@@ -125,10 +125,3 @@ def _cosines(views: Views, objective: str) -> tuple[Tensor, Tensor]:
     partner = torch.eye(2 * n, dtype=torch.bool).roll(n, dims=0)
     other = ~(partner | torch.eye(2 * n, dtype=torch.bool))
     return both[partner], both[other].view(2 * n, 2 * n - 2)
-
-
-ARTIFACT = Artifact(
-    title="supplement, table 2: attracting and repulsing terms",
-    jobs=no_jobs,
-    render=render,
-)

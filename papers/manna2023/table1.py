@@ -1,6 +1,6 @@
 """Table 1: the image sets, as our loaders read them."""
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
@@ -56,6 +56,3 @@ def render(scale: Scale, results: Results) -> Rendered:
 def _read(results: Results, data: str) -> list[float] | None:
     result = results.get(PaperJob("image_set", {"data": data}))
     return None if result is None else [float(result.metrics[name] or 0) for name in PAPER.columns]
-
-
-ARTIFACT = Artifact(title="table 1: the image sets", jobs=jobs, render=render)

@@ -3,10 +3,9 @@
 import functools
 from typing import TYPE_CHECKING
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Ruling, Spread, ahead, each, spread
-from papers.manna2023.accuracy import is_ahead, knn, shown
+from papers.machinery.verdicts import RULE, Ruling, Spread, ahead, each, shown, spread
 from papers.manna2023.frameworks import (
     ENCODERS,
     EPOCHS,
@@ -84,7 +83,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     first: tuple[_Accuracies, _Spectra] = ({}, {})
     for title, settings in _sets(scale).items():
         accuracies = {
-            (name, encoder): knn(results, _trainings(scale, name, encoder, settings))
+            (name, encoder): results.spread(_trainings(scale, name, encoder, settings), "knn")
             for name in EVOLVING
             for encoder in ENCODERS
         }
@@ -167,11 +166,10 @@ def _verdicts(title: str, accuracies: _Accuracies) -> list[Ruling]:
             },
         ),
         *(
-            is_ahead(
+            Ruling(
                 f"{title}: with the smaller encoder MIOv3 is ahead of {other}",
-                small,
-                "MIOv3",
-                other,
+                ahead(small["MIOv3"], small[other]),
+                ", ".join(f"{key} {small[key]}" for key in ("MIOv3", other) if small[key]),
             )
             for other in EVOLVING
             if other != "MIOv3"
@@ -216,10 +214,3 @@ def _notes(scale: Scale, records: list[SpectrumRecord]) -> list[str]:
         RULE,
         *notes(scale, records),
     ]
-
-
-ARTIFACT = Artifact(
-    title="table 3: fewer parameters, accuracy and the counts of eigenvalues",
-    jobs=jobs,
-    render=render,
-)

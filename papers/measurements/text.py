@@ -52,11 +52,14 @@ from isotrope.training.checkpoints import read_checkpoint, step_of
 from isotrope.training.run import try_objective
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import encoder_of, train
-from papers.li2024.model_statistics.angle_statistics import angle_statistics, densities
-from papers.li2024.model_statistics.dynamic_ratios import dynamic_ratios
-from papers.li2024.model_statistics.hardest_negative import hardest_share
-from papers.li2024.model_statistics.held_out import held_out
-from papers.li2024.model_statistics.lemma_share import lemma_share
+from papers.li2024.model_statistics import (
+    angle_statistics,
+    densities,
+    dynamic_ratios,
+    hardest_share,
+    held_out,
+    lemma_share,
+)
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from isotrope.diagnostics.simulation.landscape import Landscape
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.norms import (
     COUNTS,
@@ -89,10 +89,3 @@ def _shares(at: Landscape, k: float) -> tuple[float, float]:
 
 def _falls(values: Sequence[float]) -> bool:
     return all(b < a for a, b in pairwise(values))
-
-
-ARTIFACT = Artifact(
-    title="figure 2a: norm of the alignment part, of InfoNCE and its decoupled forms",
-    jobs=no_jobs,
-    render=render,
-)

@@ -4,7 +4,7 @@ import dataclasses
 from functools import partial
 from itertools import pairwise
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import MARGINS
 from papers.nie2023.norms import (
@@ -62,10 +62,3 @@ def render(scale: Scale, results: Results) -> Rendered:
             "is reversed if rho is a distance, as in eq. 37: the paper's columns have both right",
         ],
     )
-
-
-ARTIFACT = Artifact(
-    title="figure 2b: norm of the alignment part, of DCL+, MPT, MET and MAT",
-    jobs=no_jobs,
-    render=render,
-)

@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from isotrope.diagnostics.simulation.figures import FIGURES
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.figure2a import INFONCE
 from papers.nie2023.norms import (
@@ -89,10 +89,3 @@ def _apart(scale: Scale, k: float) -> float:
 
 def _shares(along: dict[str, float], titles: tuple[str, ...]) -> str:
     return "lost: " + ", ".join(f"{title} {along[title]:.0%}" for title in titles)
-
-
-ARTIFACT = Artifact(
-    title="figure 4: norm of the uniformity part of every loss, of one negative",
-    jobs=no_jobs,
-    render=render,
-)

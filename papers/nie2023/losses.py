@@ -67,3 +67,8 @@ def with_margin(scale: Scale, margin: float) -> list[PaperJob]:
 def end(scale: Scale) -> str:
     """Return of which step scores are: the paper takes the best on the dev set."""
     return "best" if scale == "paper" else "last"
+
+
+def named(scale: Scale, name: str) -> list[PaperJob]:
+    """Return a training of artifacts.toml, which has the name of its objective."""
+    return trained(scale, name)

@@ -1,4 +1,4 @@
-"""Three losses as probes of any training, on train and dev, for figures 1b-d and 3c-e.
+"""Three losses as probes of any training, on train and dev: figures 3c and 3d.
 
 InfoNCE at tau = .05, alignment at alpha = 2 and uniformity at t = 2 are measured at every kept
 step, whatever is trained. A curve begins at the first of them after the untrained encoder, from
@@ -8,62 +8,125 @@ over the seeds by ``verdicts.RULE``. One that falls and then rises on the dev se
 that the paper speaks of.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+import itertools
+from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
+from isotrope.reports.surfaces import Picture
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.logged import Row, by_step, curve
+from papers.machinery.logged import by_seed, number, rows_of, steps
 from papers.machinery.recipes import smaller_text
-from papers.machinery.verdicts import RULE, UNDECIDED, Ruling, Spread, above, all_of, spread
-from papers.nie2023.losses import PAPER, end
+from papers.machinery.verdicts import (
+    RULE,
+    UNDECIDED,
+    Ruling,
+    above,
+    all_of,
+    minus,
+    shown,
+    signed_each,
+    spread,
+)
+from papers.nie2023.losses import MARGINS, PAPER, end, with_margin
 from papers.paper_numbers import printed
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
-
+from papers.plots.charts import Chart, Series, charts
 
 SYMBOLS = {"contrastive": "L_cl", "alignment": "L_align", "uniformity": "L_uniform"}
+SIDES = ("train", "dev")
 TRAIN = tuple(f"train {probe}" for probe in SYMBOLS)
 DEV = tuple(f"dev {probe}" for probe in SYMBOLS)
 
 AGAIN, STAYS, RISES, STILL = "falls, then rises", "falls and stays", "rises", "stays"
-NOT_AGAIN = (STAYS, RISES, STILL)
 _CLEARLY = 0.05  # of the range of a curve
+SMALL, BEST, _ = MARGINS
 
 
-@dataclass(frozen=True)
-class CurveClaim:
-    """That curves take one of some courses.
-
-    Attributes:
-        text: the claim.
-        probes: whose curves.
-        courses: those of which each must take one.
-    """
-
-    text: str
-    probes: Sequence[str]
-    courses: Sequence[str]
+def jobs_of_figure3c(scale: Scale) -> list[PaperJob]:
+    """Return MPT with the small margin, and with the best one to compare it with."""
+    return [*with_margin(scale, SMALL), *with_margin(scale, BEST)]
 
 
-def probed(
-    scale: Scale,
-    results: Results,
-    name: str,
-    trainings: Sequence[PaperJob],
-    claims: Sequence[CurveClaim],
+def figure3c(scale: Scale, results: Results) -> Rendered:
+    """Show the curves of the small margin, and how their ends differ from the best one's."""
+    ends = {
+        (margin, side, probe): by_seed(
+            results, with_margin(scale, margin), "last", f"{side} {probe}"
+        )
+        for margin, side, probe in itertools.product((SMALL, BEST), SIDES, SYMBOLS)
+    }
+    more = {
+        f"{side} {probe}": minus(ends[SMALL, side, probe], ends[BEST, side, probe])
+        for probe in ("contrastive", "uniformity")
+        for side in SIDES
+    }
+    wider = {}
+    for side in SIDES:  # by how much the difference in uniformity is larger than in alignment
+        sizes = []
+        for probe in ("uniformity", "alignment"):
+            a, b = ends[SMALL, side, probe], ends[BEST, side, probe]
+            sizes.append({seed: abs(a[seed] - b[seed]) for seed in a if seed in b})
+        wider[side] = minus(*sizes)
+    less = signed_each(wider, 3)
+    verdicts = [
+        Ruling(
+            f"m = {SMALL:.2f} leaves L_cl and L_uniform higher than m = {BEST:.2f}, on both sets",
+            all_of(above(change) for change in more.values()),
+            signed_each(more, 3),
+        ),
+        Ruling(
+            "the two margins differ less in L_align than in L_uniform, on both sets",
+            all_of(above(change) for change in wider.values()),
+            f"how much less: {less}" if less else "",
+        ),
+    ]
+    return _probed(scale, results, "figure3c", SMALL, verdicts)
+
+
+def jobs_of_figure3d(scale: Scale) -> list[PaperJob]:
+    """Return MPT as in table 1."""
+    return with_margin(scale, BEST)
+
+
+def figure3d(scale: Scale, results: Results) -> Rendered:
+    """Show the curves of the best margin and how they go."""
+    courses = {probe: course(results, with_margin(scale, BEST), probe) for probe in (*TRAIN, *DEV)}
+    claims = {
+        "m = .23 does not overfit: on dev no probe falls and then rises": (
+            DEV,
+            (STAYS, RISES, STILL),
+        ),
+        "with m = .23 L_cl falls and stays down, on both sets": ((TRAIN[0], DEV[0]), (STAYS,)),
+    }
+    verdicts = []
+    for claim, (probes, wanted) in claims.items():
+        words = {probe: courses[probe] for probe in probes}
+        holds = all_of(w if w in (None, UNDECIDED) else w in wanted for w in words.values())
+        told = [f"{_name(probe)} {word}" for probe, word in words.items() if word is not None]
+        verdicts.append(Ruling(claim, holds, ", ".join(told)))
+    return _probed(scale, results, "figure3d", BEST, verdicts)
+
+
+def _probed(
+    scale: Scale, results: Results, name: str, margin: float, verdicts: Sequence[Ruling]
 ) -> Rendered:
-    """Return the curves of one training, and what becomes of claims on them."""
-    courses = {probe: course(results, trainings, probe) for probe in (*TRAIN, *DEV)}
-    return Rendered(
-        tables=[_table(results, trainings, courses)],
-        verdicts=[_decided(claim, courses) for claim in claims],
-        pictures={name: partial(_drawn, results, trainings)},
-        notes=notes(scale, trainings),
-    )
+    """Return table and picture of the curves of one training."""
+    jobs = with_margin(scale, margin)
+    rows = []
+    for probe in (*TRAIN, *DEV):
+        before = _curves(results, jobs, probe, trained=False)
+        curves = _curves(results, jobs, probe, trained=True)
+        levels = [
+            spread(values[0] for values in before),
+            spread(values[0] for values in curves),
+            spread(min(values) for values in curves),
+            spread(values[-1] for values in curves),
+        ]
+        word = course(results, jobs, probe)
+        rows.append([_name(probe), *(shown(level, 3) for level in levels), word])
+    header = ["probe", "untrained", "first", "lowest", "last", "course"]
+    drawn = {name: partial(_drawn, results, jobs)}
+    return Rendered([Sheet(header, rows)], verdicts, drawn, notes(scale, jobs))
 
 
 def course(results: Results, trainings: Iterable[PaperJob], probe: str) -> str | None:
@@ -87,8 +150,6 @@ def notes(scale: Scale, trainings: Sequence[PaperJob]) -> list[str]:
     whose = (
         "the last sentences of the file that is trained on"
         if end(scale) == "best"
-        else "the last of the sentences trained on, which are passed over six times"
-        if settings.get("held_from") == "trained"
         else "sentences that follow those trained on (in one pass a training batch is as new)"
     )
     return [
@@ -111,39 +172,12 @@ def _curves(
     results: Results, trainings: Iterable[PaperJob], probe: str, *, trained: bool
 ) -> list[list[float]]:
     """One list of values for each seed that has them: of the trained encoder, or else before."""
-    results_run = [result for job in trainings if (result := results.get(job))]
-    rows = [
-        [row for row in r.details["looks"] if (row["step"] > 0) == trained] for r in results_run
+    values_by_seed = [
+        [number(row, probe) for row in rows_of(results, job) if (row["step"] > 0) == trained]
+        for job in trainings
     ]
-    values_by_row = [[row.get(probe) for row in rows_of_seed] for rows_of_seed in rows]
-    measured = [[float(value) for value in values if value is not None] for values in values_by_row]
+    measured = [[value for value in values if value is not None] for values in values_by_seed]
     return [values for values in measured if values]
-
-
-def _table(
-    results: Results, trainings: Sequence[PaperJob], courses: Mapping[str, str | None]
-) -> Sheet:
-    rows: list[list[str | None]] = []
-    for probe, word in courses.items():
-        before = _curves(results, trainings, probe, trained=False)
-        curves = _curves(results, trainings, probe, trained=True)
-        numbers = [
-            spread(values[0] for values in before),
-            spread(values[0] for values in curves),
-            spread(min(values) for values in curves),
-            spread(values[-1] for values in curves),
-        ]
-        rows.append([_name(probe), *map(_text, numbers), word])
-    return Sheet(["probe", "untrained", "first", "lowest", "last", "course"], rows)
-
-
-def _decided(claim: CurveClaim, courses: Mapping[str, str | None]) -> Ruling:
-    words = {probe: courses[probe] for probe in claim.probes}
-    holds = all_of(
-        word if word in (None, UNDECIDED) else word in claim.courses for word in words.values()
-    )
-    words_by_probe = [f"{_name(probe)} {word}" for probe, word in words.items() if word is not None]
-    return Ruling(claim.text, holds, ", ".join(words_by_probe))
 
 
 def _name(probe: str) -> str:
@@ -151,20 +185,9 @@ def _name(probe: str) -> str:
     return f"{SYMBOLS[symbol]} on {side}"
 
 
-def _text(value: Spread | None) -> str | None:
-    return None if value is None else value.text(3)
-
-
-def _drawn(results: Results, trainings: Sequence[PaperJob]) -> "Picture":
-    from papers.plots.charts import Chart, charts
-
+def _drawn(results: Results, jobs: Sequence[PaperJob]) -> Picture:
     panels = []
     for probe, symbol in SYMBOLS.items():
-        readers = {side: partial(_read, f"{side} {probe}") for side in ("train", "dev")}
-        lines = [curve(side, by_step(results, trainings, read)) for side, read in readers.items()]
+        lines = [Series(side, *steps(results, jobs, f"{side} {probe}")) for side in SIDES]
         panels.append(Chart(symbol, lines, x="step", y=symbol))
     return charts(panels)
-
-
-def _read(probe: str, row: Row) -> float | None:
-    return row.get(probe)

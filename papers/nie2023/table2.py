@@ -2,7 +2,7 @@
 
 import math
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER, trained, tuned
 from papers.paper_numbers import printed
@@ -54,10 +54,3 @@ def _preset(objective: str, name: str, backbone: str) -> float:
         return float(getattr(preset, name))
     key, _, unit = name.partition(" over ")
     return float(preset.values[key]) / (math.pi if unit == "pi" else 1)
-
-
-ARTIFACT = Artifact(
-    title="table 2: hyperparameters of seven losses on four backbones",
-    jobs=no_jobs,
-    render=render,
-)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import BACKBONES, NAMES, PAPER
 from papers.paper_numbers import printed
@@ -66,10 +66,3 @@ def _short(values: Sequence[float]) -> str:
     if len(values) < 6:
         return ", ".join(f"{value:g}" for value in values)
     return f"{values[0]:g} to {values[-1]:g} by {values[1] - values[0]:g}"
-
-
-ARTIFACT = Artifact(
-    title="table 2, the grids of section A.3 that its values were searched in",
-    jobs=no_jobs,
-    render=render,
-)

@@ -7,8 +7,7 @@ import numpy as np
 
 from isotrope.core.result import Result
 from isotrope.paradigm import registry
-from papers.li2024.model_statistics.hardest_negative import TEMPERATURES
-from papers.li2024.model_statistics.lemma_share import STEPS
+from papers.li2024.model_statistics import STEPS, TEMPERATURES
 from papers.machinery.artifact import Artifact, Rendered, Results
 from papers.machinery.job import PaperJob
 

@@ -16,7 +16,7 @@ from papers.li2024 import (
     figure12,
     simulated,
 )
-from papers.machinery.artifact import Results
+from papers.machinery.artifact import Results, find_artifacts
 from papers.machinery.pages import as_text
 
 EVERY = {m.__name__.rpartition(".")[2]: m for m in (figure2, figure3, figure4, figure10, figure12)}
@@ -24,7 +24,7 @@ EVERY = {m.__name__.rpartition(".")[2]: m for m in (figure2, figure3, figure4, f
 
 @pytest.mark.parametrize("name", EVERY)
 def test_smoke(name: str) -> None:
-    artifact = EVERY[name].ARTIFACT
+    (artifact,) = find_artifacts("unified-gradient", [name])
     assert list(artifact.jobs("paper")) == []
     found = artifact.render("smoke", Results())
     assert artifact.title.startswith(f"figure {name.removeprefix('figure')}:")
@@ -67,13 +67,13 @@ def test_verdicts_on_dissipation(
     titles = ("ArcCon", "MET") if module is figure2 else ("InfoNCE", "MPT")
     found = dict(zip(titles, (first, second), strict=True))
     monkeypatch.setattr(simulated, "simulated", lambda *_: found)
-    verdicts = module.ARTIFACT.render("cpu", Results()).verdicts
+    verdicts = module.render("cpu", Results()).verdicts
     assert [verdict.holds for verdict in verdicts] == expected
 
 
 def test_the_share_with_and_without_the_gate() -> None:
     """At a tenth of the grid: the gate makes the printed shape, the weight alone does not."""
-    found = figure3.ARTIFACT.render("smoke", Results())
+    found = figure3.render("smoke", Results())
     assert [verdict.holds for verdict in found.verdicts] == [True, False]
     assert list(found.pictures) == ["figure3", "figure3-gated"]
     rows = [row for row in found.tables[1].rows if row[0].endswith("0.05")]
@@ -84,7 +84,7 @@ def test_the_share_with_and_without_the_gate() -> None:
 
 
 def test_ratios_are_those_of_table_1() -> None:
-    found = figure4.ARTIFACT.render("smoke", Results())
+    found = figure4.render("smoke", Results())
     assert [verdict.holds for verdict in found.verdicts] == [True, True, True]
     printed = {row[0]: row[2:] for row in found.tables[1].rows if "table 1" in row[1]}
     assert printed["ArcCon"] == ["1.2856", "1.2856", "matches"]
@@ -98,7 +98,7 @@ def test_a_ratio_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
         build("met"), one.positive, one.negative, one.value * 3, one.error, one.defined
     )
     monkeypatch.setattr(figure4, "simulated", lambda *_: every)
-    verdicts = figure4.ARTIFACT.render("smoke", Results()).verdicts
+    verdicts = figure4.render("smoke", Results()).verdicts
     assert [verdict.holds for verdict in verdicts] == [False, False, True]
 
 
@@ -112,8 +112,8 @@ def test_a_smaller_grid_is_called_smaller() -> None:
 
 
 def test_the_illustration() -> None:
-    found = figure12.ARTIFACT.render("smoke", Results())
-    assert "illustration" in figure12.ARTIFACT.title
+    found = figure12.render("smoke", Results())
+    assert "illustration" in find_artifacts("unified-gradient", ["figure12"])[0].title
     assert not found.verdicts
     ours = [float(row[-1]) for row in found.tables[0].rows]
     assert ours[0] == pytest.approx(2 * math.pi / 5, abs=0.02), "five pairs, evenly spread"

@@ -17,11 +17,6 @@ from papers.li2024.modified_losses import AFTER, MISPRINT
 from papers.li2024.original_losses import BEFORE
 from papers.li2024.printed_formulas import proved
 from papers.machinery.artifact import Results
-from papers.machinery.over_seeds import (
-    combine_by_seed,
-    format_change,
-    format_changes,
-)
 from papers.machinery.verdicts import (
     UNDECIDED,
     Answer,
@@ -31,9 +26,10 @@ from papers.machinery.verdicts import (
     below,
     minus,
     negated,
+    signed,
+    signed_each,
     spread,
 )
-from tests.papers.li2024.synthetic import shown
 
 # what differences say
 
@@ -86,17 +82,12 @@ def test_all_of() -> None:
     assert all_of([UNDECIDED, False]) is False
 
 
-def test_extremes_of_the_seeds_that_all_have() -> None:
-    assert combine_by_seed(min, [{0: 3.0, 1: 2.0}, {0: 1.0}]) == {0: 1.0}
-    assert combine_by_seed(max, []) == {}
-
-
 def test_signs_are_written() -> None:
-    assert format_change(Spread(1.2, 0.31, 3)) == "+1.20 ± 0.31"
-    assert format_change(Spread(-1.2, None, 1)) == "-1.20"
-    assert format_change(None) is None
-    assert format_change(Spread(0.1234, 0.04, 3), 3) == "+0.123 ± 0.040"
-    assert format_changes({"a": Spread(1.0, None, 1), "b": None, "c": Spread(-2, 0.5, 3)}) == (
+    assert signed(Spread(1.2, 0.31, 3)) == "+1.20 ± 0.31"
+    assert signed(Spread(-1.2, None, 1)) == "-1.20"
+    assert signed(None) is None
+    assert signed(Spread(0.1234, 0.04, 3), 3) == "+0.123 ± 0.040"
+    assert signed_each({"a": Spread(1.0, None, 1), "b": None, "c": Spread(-2, 0.5, 3)}) == (
         "a +1.00, c -2.00 ± 0.50"
     )
 
@@ -124,8 +115,8 @@ def test_losses_are_the_released_ones() -> None:
 
 
 def test_the_papers_components_are_the_gradients_but_vicregs() -> None:
-    for artifact, wrong in ((table1.ARTIFACT, []), (table2.ARTIFACT, ["VICReg"])):
-        found = shown(artifact, Results(), "smoke").verdicts
+    for table, wrong in ((table1, []), (table2, ["VICReg"])):
+        found = table.render("smoke", Results()).verdicts
         assert [v.claim.partition(":")[0] for v in found if not v.holds] == wrong
     assert len(found) == 10
     assert MISPRINT.error("smoke") > 0.1
@@ -157,4 +148,4 @@ def test_a_wrong_objective_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     from papers.li2024 import printed_formulas
 
     monkeypatch.setattr(printed_formulas, "double_entry", lambda *_: 1e-3)
-    assert not any(v.holds for v in shown(table1.ARTIFACT, Results(), "smoke").verdicts)
+    assert not any(v.holds for v in table1.render("smoke", Results()).verdicts)

@@ -15,12 +15,12 @@ from papers.machinery.artifact import (
     Rendered,
     Results,
     Sheet,
-    _order,
     artifacts,
     find_artifacts,
     no_jobs,
 )
 from papers.machinery.kinds import UnmatchedKind, with_kinds
+from papers.machinery.rows import function
 from papers.machinery.verdicts import Answer, Ruling, Spread
 from tests.papers.machinery.toy import job
 
@@ -60,31 +60,10 @@ def test_a_package_that_is_not_installed_names_its_extra(toys: Path) -> None:
     folder = toys.parent / "papers" / "toys"
     (folder / "table8.py").write_text("import no_such_package\n")
     with pytest.raises(MissingExtra, match=r"'no_such_package'.*\.\[all\]"):
-        artifacts(["toys"])
+        function("papers.toys.table8:render")
     (folder / "table7.py").write_text("import isotrope.no_such_module\n")
     with pytest.raises(ModuleNotFoundError, match=r"isotrope\.no_such_module"):
-        artifacts(["toys"])
-
-
-def test_figures_come_before_tables_and_two_before_ten() -> None:
-    names = [
-        "table1",
-        "figure10",
-        "figure8b",
-        "figure2",
-        "bounds",
-        "figure8a",
-        "supplement_figure3",
-    ]
-    assert sorted(names, key=_order) == [
-        "bounds",
-        "figure2",
-        "figure8a",
-        "figure8b",
-        "figure10",
-        "supplement_figure3",
-        "table1",
-    ]
+        function("papers.toys.table7:render")
 
 
 def test_mean_and_deviation_of_what_was_run() -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from papers.machinery.artifact import PAPERS, SCALES, artifacts
+from papers.machinery.artifact import SCALES, artifacts
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.runner import missing_data
 
 
 def test_each_is_a_line_that_says_what_it_is() -> None:
     every = artifacts()
-    assert {one.paper for one in every} == set(PAPERS)
+    papers = ["unified-gradient", "align-uniform", "cosine-pitfalls", "mio"]
+    assert list(dict.fromkeys(one.paper for one in every)) == papers
     for one in every:
         assert re.search("table|figure", one.title), one
         assert "\n" not in one.title

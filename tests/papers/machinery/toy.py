@@ -52,7 +52,7 @@ def run(job, sources, folder):
 TABLE = '''
 """Sheet 1: values."""
 
-from papers.machinery.artifact import Artifact, Rendered, Sheet
+from papers.machinery.artifact import Rendered, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.machinery.job import PaperJob
 from tests.papers.machinery.toy import ASKED
@@ -73,42 +73,55 @@ def render(scale, results):
         verdicts=[Ruling("values rise", holds, f"{len(known)} of {len(means)}")],
         notes=["fewer toys than the paper has"],
     )
-
-ARTIFACT = Artifact(title="table 1: values of toys", jobs=jobs, render=render)
 '''
 
 FIGURE = '''
 """Figure 2: nothing but a picture."""
 
-from papers.machinery.artifact import Artifact, Rendered, no_jobs
+from papers.machinery.artifact import Rendered
 from papers.plots.charts import Chart, Series, charts
 
 def render(scale, results):
     draw = lambda: charts([Chart("toys", [Series("ours", [0.0, 1.0], [1.0, 2.0])])])
     return Rendered(pictures={"figure2": draw}, notes=["an illustration: there is nothing to test"])
-
-ARTIFACT = Artifact(title="figure 2: a picture of toys", jobs=no_jobs, render=render)
 '''
+
+ROWS = """
+[papers.toys]
+
+[[artifact]]
+paper = "toys"
+name = "figure2"
+title = "figure 2: a picture of toys"
+by = "papers.toys.figure2:render"
+
+[[artifact]]
+paper = "toys"
+name = "table1"
+title = "table 1: values of toys"
+by = "papers.toys.table1:render"
+jobs = "papers.toys.table1:jobs"
+"""
 
 VALUES: list[dict[str, object]] = [{"value": 1.0}, {"value": 2.5}]
 ASKED: dict[str, list[dict[str, object]]] = {}
 """What table 1 asks for at each scale; tests change it."""
 
 
-def install(folder: Path, monkeypatch: pytest.MonkeyPatch, *, alone: bool = True) -> None:
-    """Make the paper ``toys`` and the work ``toy`` be found; ``alone``: and no other paper."""
+def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make the paper ``toys`` and the work ``toy`` be found, and no other paper."""
     for scale in ("smoke", "cpu", "paper"):
         monkeypatch.setitem(ASKED, scale, list(VALUES))
     (folder / "works").mkdir()
     (folder / "works" / "toy.py").write_text(textwrap.dedent(WORK), encoding="utf-8")
     (folder / "papers" / "toys").mkdir(parents=True)
-    for name, text in (("table1", TABLE), ("figure2", FIGURE), ("__init__", ""), ("shared", "")):
+    for name, text in (("table1", TABLE), ("figure2", FIGURE), ("__init__", "")):
         (folder / "papers" / "toys" / f"{name}.py").write_text(text, encoding="utf-8")
     monkeypatch.setattr(measurements, "__path__", [*measurements.__path__, str(folder / "works")])
     path = [*papers.__path__, str(folder / "papers")]
     monkeypatch.setattr(papers, "__path__", path)
-    known = {} if alone else artifact.PAPERS
-    monkeypatch.setattr(artifact, "PAPERS", {**known, "toys": "toys"})
+    (folder / "artifacts.toml").write_text(ROWS, encoding="utf-8")
+    monkeypatch.setattr(artifact, "FILE", folder / "artifacts.toml")
     for name in [name for name in sys.modules if name.startswith("papers.toys")]:
         monkeypatch.delitem(sys.modules, name)  # an earlier test's, from another folder
 

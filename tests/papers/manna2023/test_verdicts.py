@@ -2,21 +2,16 @@
 
 import pytest
 
-from papers.machinery.artifact import Results
+from papers.machinery.artifact import Rendered, Results, Scale, find_artifacts
 from papers.machinery.job import PaperJob
-from papers.manna2023 import (
-    figure2,
-    figure3,
-    figure4,
-    figure5,
-    figure6,
-    supplement_figure3,
-    table1,
-    table2,
-    table3,
-)
-from papers.manna2023.frameworks import NAMES, at_end, evolving, trained
+from papers.manna2023 import figures
+from papers.manna2023.frameworks import EVOLVING, NAMES, at_end, evolving, trained
 from tests.papers.manna2023.synthetic import accuracy, result, spectrum, verdict
+
+
+def render(name: str, scale: Scale, results: Results) -> Rendered:
+    (artifact,) = find_artifacts("mio", [name])
+    return artifact.render(scale, results)
 
 
 def of(*, below: int, flat: int, above: int, top: float = 50.0) -> list[float]:
@@ -45,10 +40,12 @@ def last(some: dict[str, Values], **variants) -> Results:
 def test_figure2_counts_and_minds_the_noise() -> None:
     counts = {"MIOv1": (30, 13), "MIOv2": (30, 17), "MIOv3": (34, 9)}
     some = {n: of(below=b, flat=f, above=100 - b - f) for n, (b, f) in counts.items()}
-    shown = figure2.render("cpu", last(some))
+    shown = render("figure2", "cpu", last(some))
     assert [row[2] for row in shown.tables[0].rows] == ["13 ± 0", "17 ± 0", "9 ± 0"]
     assert all(v.holds for v in shown.verdicts)
-    swapped = figure2.render("cpu", last({**some, "MIOv1": some["MIOv2"], "MIOv2": some["MIOv1"]}))
+    swapped = render(
+        "figure2", "cpu", last({**some, "MIOv1": some["MIOv2"], "MIOv2": some["MIOv1"]})
+    )
     assert verdict(swapped, "MIOv1 leaves fewer flat").holds is False
     assert verdict(swapped, "MIOv3 leaves fewer flat").holds
     assert verdict(swapped, "more negative eigenvalues than MIOv1").holds
@@ -56,18 +53,18 @@ def test_figure2_counts_and_minds_the_noise() -> None:
     batches = [
         spectrum(of(below=34, flat=f, above=66 - f), seeds=[s]) for s, f in ((1, 4), (2, 14))
     ]
-    noisy = figure2.render("cpu", last(some, MIOv3=batches))
+    noisy = render("figure2", "cpu", last(some, MIOv3=batches))
     assert verdict(noisy, "MIOv3 leaves fewer flat").holds is False
     assert "standard deviation over batches 5" in verdict(noisy, "MIOv3 leaves").evidence
     assert verdict(noisy, "more negative eigenvalues than MIOv1").holds
     assert [row[0] for row in noisy.tables[2].rows] == ["batch 1", "batch 2", "batch 3"]
     # and so do its seeds: 9, 4, 14 against 13
     some["MIOv3"] = [of(below=34, flat=f, above=66 - f) for f in (9, 4, 14)]
-    scattered = figure2.render("cpu", last(some))
+    scattered = render("figure2", "cpu", last(some))
     assert verdict(scattered, "MIOv3 leaves fewer flat").holds == "undecided"
     assert "MIOv3 9.0 ± 5.0, MIOv1 13 ± 0" in verdict(scattered, "MIOv3 leaves").evidence
     assert scattered.tables[0].rows[2] == ["MIOv3", "10", "9.0 ± 5.0", "34 ± 0"]
-    missing = figure2.render("cpu", last({"MIOv3": some["MIOv3"]}))
+    missing = render("figure2", "cpu", last({"MIOv3": some["MIOv3"]}))
     assert {v.holds for v in missing.verdicts} == {None}
     assert missing.tables[0].rows[0] == ["MIOv1", "13", None, None]
 
@@ -75,7 +72,7 @@ def test_figure2_counts_and_minds_the_noise() -> None:
 def test_variants_are_named_and_do_not_count_as_batches() -> None:
     values = of(below=5, flat=3, above=2)
     more = [spectrum(of(below=1, flat=3, above=6), batch_norm="running")]
-    shown = figure2.render("cpu", last({"MIOv3": values}, MIOv3=more))
+    shown = render("figure2", "cpu", last({"MIOv3": values}, MIOv3=more))
     assert [row[0] for row in shown.tables[2].rows] == ["batch 1", "batch norm running"]
     row = shown.tables[1].rows[0]
     assert row[4] == "5 ± 0", "the spectrum is the one that was asked as usual"
@@ -88,56 +85,58 @@ def test_figure3_reach_and_minimum() -> None:
         "MIOv2": of(below=3, flat=4, above=3, top=20.0),
         "MIOv3": [-1.0, 0.5, *map(float, range(2, 40, 2))],
     }
-    shown = figure3.render("cpu", last(some))
+    shown = render("figure3", "cpu", last(some))
     assert all(v.holds for v in shown.verdicts)
-    lower = figure3.render("cpu", last({**some, "MIOv3": of(below=0, flat=9, above=1, top=15.0)}))
+    lower = render(
+        "figure3", "cpu", last({**some, "MIOv3": of(below=0, flat=9, above=1, top=15.0)})
+    )
     assert verdict(lower, "reach beyond").holds is False
     assert verdict(lower, "density").holds is False
     assert verdict(lower, "minimum").holds is False
     assert "MIOv3 at 8, seed 0, MIOv3 at 8, seed 1" in verdict(lower, "minimum").evidence
-    one = figure3.render(
-        "cpu", last({**some, "MIOv3": [some["MIOv3"], some["MIOv3"], [-1.0, 19.0]]})
+    one = render(
+        "figure3", "cpu", last({**some, "MIOv3": [some["MIOv3"], some["MIOv3"], [-1.0, 19.0]]})
     )
     assert verdict(one, "reach beyond").evidence == "MIOv1 10 ± 0, MIOv2 20 ± 0, MIOv3 32 ± 11"
     assert verdict(one, "reach beyond").holds == "undecided", "12 ± 11"
-    two = figure3.render(
-        "cpu", last({**some, "MIOv3": [some["MIOv3"], [-1.0, 19.0], [-1.0, 19.0]]})
+    two = render(
+        "figure3", "cpu", last({**some, "MIOv3": [some["MIOv3"], [-1.0, 19.0], [-1.0, 19.0]]})
     )
     assert verdict(two, "reach beyond").holds == "undecided"
-    below = figure3.render("cpu", last({**some, "MIOv1": of(below=9, flat=0, above=1, top=0.9)}))
+    below = render("figure3", "cpu", last({**some, "MIOv1": of(below=9, flat=0, above=1, top=0.9)}))
     assert verdict(below, "density").holds is False
 
 
-@pytest.mark.parametrize("figure", [figure2, figure3, figure4])
+@pytest.mark.parametrize("figure", ["figure2", "figure3", "figure4"])
 def test_without_a_seed_that_all_have_nothing_is_compared(figure) -> None:
     """A run that was stopped has one seed of MIOv3 and another of all others."""
     jobs = {
         at_end("cpu", name)[name != "MIOv3"]: result(spectrum(of(below=3, flat=flat, above=3)))
-        for name, flat in {**dict.fromkeys(figure4.FRAMEWORKS, 4), "MIOv1": 4, "MIOv2": 5}.items()
+        for name, flat in {**dict.fromkeys(figures.COMPARED, 4), "MIOv1": 4, "MIOv2": 5}.items()
         if name != "BYOL"
     }
-    compared = [v for v in figure.render("cpu", Results(jobs)).verdicts if "MIOv3" in v.claim]
+    compared = [v for v in render(figure, "cpu", Results(jobs)).verdicts if "MIOv3" in v.claim]
     assert {v.holds for v in compared} == {None}
 
 
 def test_figure4_claims_of_section_3_4() -> None:
     usual = of(below=40, flat=50, above=10)
-    some = dict.fromkeys(figure4.FRAMEWORKS, usual)
+    some = dict.fromkeys(figures.COMPARED, usual)
     few = of(below=10, flat=70, above=20, top=60.0)
     some |= {"BYOL": of(below=10, flat=70, above=20, top=300.0), "DCL": few, "DCLW": few}
     some["MIOv3"] = of(below=40, flat=59, above=1, top=90.0)
-    shown = figure4.render("cpu", last(some))
+    shown = render("figure4", "cpu", last(some))
     for words in ("above 200", "BYOL has less than half", "DCL has less", "DCLW has less"):
         assert verdict(shown, words).holds, words
     assert verdict(shown, "no framework").holds
     for name in ("DCL", "DCLW"):
         assert verdict(shown, f"{name} has many").holds is True
-    other = figure4.render("cpu", last(dict.fromkeys(figure4.FRAMEWORKS, usual)))
+    other = render("figure4", "cpu", last(dict.fromkeys(figures.COMPARED, usual)))
     for words in ("above 200", "BYOL has less", "DCL has many"):
         assert verdict(other, words).holds is False, words
     # many in two seeds of three
     some["DCL"] = [few, few, of(below=40, flat=54, above=6, top=95.0)]
-    scattered = figure4.render("cpu", last(some))
+    scattered = render("figure4", "cpu", last(some))
     assert verdict(scattered, "DCL has many").holds is False
     assert verdict(scattered, "DCL has less").holds == "undecided"
     assert verdict(scattered, "DCL has less").evidence == "20 ± 17 against 40 ± 0 Ritz values"
@@ -151,10 +150,10 @@ def test_figure4_bulk_around_zero() -> None:
         weights[heavy] = 0.97
         jobs = {
             job: result(spectrum(values, weights=weights))
-            for name in figure4.FRAMEWORKS
+            for name in figures.COMPARED
             for job in at_end("cpu", name)
         }
-        shown = figure4.render("cpu", Results(jobs))
+        shown = render("figure4", "cpu", Results(jobs))
         assert verdict(shown, "lie around zero").holds is holds
 
 
@@ -162,13 +161,13 @@ def test_figure5_is_of_other_data() -> None:
     values = [-1.0, *([0.0] * 8), 30.0]
     jobs = {
         job: result(spectrum(values))
-        for name in figure5.FRAMEWORKS
+        for name in figures.ELSEWHERE
         for job in at_end("cpu", name, data="digits")
     }
-    shown = figure5.render("cpu", Results(jobs))
+    shown = render("figure5", "cpu", Results(jobs))
     assert [v.holds for v in shown.verdicts] == [True, True]
     assert "digits" in shown.notes[-1]
-    assert figure5.render("cpu", last({"MIOv3": values})).verdicts[0].holds is None
+    assert render("figure5", "cpu", last({"MIOv3": values})).verdicts[0].holds is None
 
 
 def evolution(name: str, *some: list[float]) -> dict[PaperJob, object]:
@@ -179,22 +178,22 @@ def evolution(name: str, *some: list[float]) -> dict[PaperJob, object]:
 def test_figure6_second_bulk() -> None:
     rising = [[-1.0, 0.5, m - 1, m, m + 1] for m in (5.0, 4.0, 9.0)]
     jobs = evolution("SimCLR", *rising) | evolution("MIOv3", *rising)
-    shown = figure6.render("cpu", Results(jobs))
+    shown = render("figure6", "cpu", Results(jobs))
     assert verdict(shown, "second bulk").holds
     assert (
         verdict(shown, "second bulk").evidence == "epoch 2: 5 ± 0, epoch 4: 4 ± 0, epoch 8: 9 ± 0"
     )
     assert verdict(shown, "minimum").holds
-    falling = figure6.render("cpu", Results(evolution("SimCLR", *reversed(rising))))
+    falling = render("figure6", "cpu", Results(evolution("SimCLR", *reversed(rising))))
     assert verdict(falling, "second bulk").holds is False
     assert verdict(falling, "minimum").holds is None
     third = evolving("cpu", "SimCLR")[2]
     back = evolution("SimCLR", *reversed(rising))[third]
-    scattered = figure6.render("cpu", Results(jobs | {third: back}))
+    scattered = render("figure6", "cpu", Results(jobs | {third: back}))
     assert verdict(scattered, "second bulk").evidence.endswith("epoch 8: 7.7 ± 2.3")
     assert verdict(scattered, "second bulk").holds == "undecided", "4, 4 and -4"
     nothing = evolution("SimCLR", [-1.0, 0.5], *rising[:2])
-    assert verdict(figure6.render("cpu", Results(nothing)), "second bulk").holds is False
+    assert verdict(render("figure6", "cpu", Results(nothing)), "second bulk").holds is False
     picture = shown.pictures["figure6"]()
     assert picture.svg != falling.pictures["figure6"]().svg
 
@@ -202,7 +201,7 @@ def test_figure6_second_bulk() -> None:
 def test_supplement_figure3_mass() -> None:
     ways = [[-4.0, 1.0, 5.0], [-4.0, 2.0, 5.0], [-4.0, 4.0, 8.0]]
     jobs = evolution("BYOL", *ways) | evolution("DCL", *reversed(ways))
-    shown = supplement_figure3.render("cpu", Results(jobs))
+    shown = render("supplement-figure3", "cpu", Results(jobs))
     assert verdict(shown, "mass of BYOL").holds
     assert verdict(shown, "mass of BYOL").evidence.startswith("epoch 2: 0.6 ± 0,")
     assert verdict(shown, "mass of DCL").holds is False
@@ -217,9 +216,12 @@ def test_table1_sizes() -> None:
     for sizes, holds in ((right, True), ({**right, "test": 9999}, False)):
         one = accuracy(0.0)
         one.metrics.update(sizes)
-        shown = table1.render("cpu", Results({job: one}))
+        shown = render("table1", "cpu", Results({job: one}))
         assert verdict(shown, "CIFAR-10 reads").holds is holds
         assert verdict(shown, "STL-10").holds is None
+
+
+ROWS = (*NAMES, "DCLW, constant weights")
 
 
 def accuracies(**own: tuple[float, float, float]) -> Results:
@@ -227,7 +229,7 @@ def accuracies(**own: tuple[float, float, float]) -> Results:
     return Results(
         {
             job: accuracy(value)
-            for name in table2.ROWS
+            for name in ROWS
             for job, value in zip(
                 trained("cpu", name), own.get(names.get(name, name), (35, 36, 37)), strict=True
             )
@@ -236,7 +238,7 @@ def accuracies(**own: tuple[float, float, float]) -> Results:
 
 
 def test_table2_order() -> None:
-    shown = table2.render("cpu", accuracies(MIOv3=(41, 41.5, 42), MIOv1=(38, 38.5, 39)))
+    shown = render("table2", "cpu", accuracies(MIOv3=(41, 41.5, 42), MIOv1=(38, 38.5, 39)))
     for other in ("MIOv1", "MIOv2", "SimCLR", "DCLW, constant weights", "Barlow Twins"):
         assert verdict(shown, f"ahead of {other}").holds
     assert [v.holds for v in shown.verdicts if v.claim.endswith("ahead of DCLW")] == [True]
@@ -246,15 +248,15 @@ def test_table2_order() -> None:
     assert printed["DCLW, constant weights"] == printed["DCLW"] == "84.29"
     assert shown.tables[0].rows[-1] == ["MIOv3 over the best contrastive", "+1.23", "+5.50"]
     # by as much as seeds differ, but in all of them
-    alike = table2.render("cpu", accuracies(MIOv3=(36, 37, 38)))
+    alike = render("table2", "cpu", accuracies(MIOv3=(36, 37, 38)))
     assert verdict(alike, "ahead of SimCLR").holds is True
-    near = table2.render("cpu", accuracies(MIOv3=(37, 36, 37)))
+    near = render("table2", "cpu", accuracies(MIOv3=(37, 36, 37)))
     assert verdict(near, "ahead of SimCLR").holds == "undecided"
 
 
 def test_table2_with_a_single_seed() -> None:
     one = {trained("cpu", n)[0]: accuracy(40.0 + (n == "MIOv3")) for n in NAMES if n != "DCL"}
-    shown = table2.render("cpu", Results(one))
+    shown = render("table2", "cpu", Results(one))
     assert verdict(shown, "ahead of MIOv1").holds == "undecided"
     assert [v.holds for v in shown.verdicts if v.claim.endswith("ahead of DCL")] == [None]
     assert shown.tables[0].rows[2] == ["DCL", "84.97", None]
@@ -270,7 +272,7 @@ def reduced(large: Values, small: Values, sizes=(1000, 500)) -> Results:
 
 
 def test_table3_counts() -> None:
-    shown = table3.render("cpu", reduced([-1.0, 0.0, 0.0, 3.0], [1.0, 2.0, 3.0, 3.0]))
+    shown = render("table3", "cpu", reduced([-1.0, 0.0, 0.0, 3.0], [1.0, 2.0, 3.0, 3.0]))
     counts = shown.tables[1].rows
     assert counts[0] == [
         *("MIOv3", "resnet18", "1,000"),
@@ -280,14 +282,14 @@ def test_table3_counts() -> None:
 
 def test_table3_accuracy_of_all_seeds() -> None:
     jobs = {}
-    for name in table3.EVOLVING:
+    for name in EVOLVING:
         for job, value in zip(trained("cpu", name), (40, 41, 42), strict=True):
             jobs[job] = accuracy(value)
         for job, value in zip(
             at_end("cpu", name, encoder="resnet9"), (30, 30.5, 30.5), strict=True
         ):
             jobs[job] = result(spectrum([-1.0, 2.0]), knn=value + 4 * (name == "MIOv3"))
-    shown = table3.render("cpu", Results(jobs))
+    shown = render("table3", "cpu", Results(jobs))
     assert {v.holds for v in shown.verdicts} == {True}
     assert len(shown.verdicts) == 4 + 3
     assert shown.tables[0].rows[0][-3:] == ["41.00 ± 1.00", "34.33 ± 0.29", "-6.67"]

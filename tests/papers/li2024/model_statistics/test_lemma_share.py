@@ -10,7 +10,7 @@ from isotrope.core.views import Views, unit
 from isotrope.objectives import MET
 from isotrope.paradigm.assemble import tangent
 from papers.li2024.lemma import angles_of, satisfied
-from papers.li2024.model_statistics.lemma_share import STEPS, lemma_share
+from papers.li2024.model_statistics import STEPS, lemma_share
 
 
 def near(n: int = 40, d: int = 6) -> Views:

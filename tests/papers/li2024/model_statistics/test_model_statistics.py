@@ -12,10 +12,13 @@ from isotrope.core.views import Views, unit
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.objectives import MET, BarlowTwins, InfoNCE
 from isotrope.paradigm.ratio import MetricRatio
-from papers.li2024.model_statistics.angle_statistics import angle_statistics, densities
-from papers.li2024.model_statistics.dynamic_ratios import dynamic_ratios
-from papers.li2024.model_statistics.hardest_negative import hardest_share
-from papers.li2024.model_statistics.held_out import held_out
+from papers.li2024.model_statistics import (
+    angle_statistics,
+    densities,
+    dynamic_ratios,
+    hardest_share,
+    held_out,
+)
 
 TEXTS = ["a stone in the river", "rain", "a lantern on the bridge", "snow again", "bread", "cloud"]
 
@@ -79,7 +82,7 @@ def test_densities_are_scipys_and_integrate_to_one() -> None:
 
 def test_a_density_of_many_cosines_is_of_their_quantiles(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = densities(batches(20, 24))
-    monkeypatch.setattr("papers.li2024.model_statistics.angle_statistics._KEPT", 4000)
+    monkeypatch.setattr("papers.li2024.model_statistics._KEPT", 4000)
     some = densities(batches(20, 24))
     assert float((whole.negative - some.negative).abs().max()) < 0.05 * float(whole.negative.max())
 
