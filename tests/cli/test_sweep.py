@@ -265,14 +265,13 @@ def test_without_a_package_nothing_is_written(
         (["train", "t.txt", *VARIED, "--then", "--output", "o"], "after every --then too"),
         (["train", "t.txt", "--vary", "a=1", "--output", "o"], "--vary: a: unknown setting"),
         (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),
-        (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "did you mean 'grid'"),
-        (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "optuna"], "random, tpe"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "'random' or 'tpe'"),
         (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid has as many"),
         (
             ["train", "t.txt", *VARIED, "--output", "o", "--seeds", "1", "1"],
             "--seeds 1 1: one is given twice",
         ),
-        (["train", "t.txt", *VARIED, "--output", "o", "--jobs", "0"], "--jobs 0 must be 1 or more"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--jobs", "0"], "than or equal to 1"),
         (["train", "t.txt", *VARIED, "--output", "o", "--metric", "devbest"], "'dev_best'"),
         (["train", "t.txt", *VARIED, "--output", "o"], "t.txt"),
         (
@@ -285,11 +284,11 @@ def test_without_a_package_nothing_is_written(
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--trials", "0"],
-            "--trials 0 must be 1 or more",
+            "than or equal to 1",
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--draws", "-1"],
-            "--draws -1 must be 0 or more",
+            "than or equal to 0",
         ),
         (
             ["train", "t.txt", "--dev", "auto", "--vary", "holdout=0.1,0.2", "--output", "o"],

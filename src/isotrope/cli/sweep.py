@@ -6,17 +6,16 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import Field
+from typing import TYPE_CHECKING, Any
 
 from isotrope.cli.arguments import Parser, add_fields, dotted, positionals
 from isotrope.cli.command import Command, as_json
 from isotrope.cli.training import from_file
 from isotrope.core.errors import InputError, nearest, needs_extra
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import setting
 from isotrope.core.spelling import as_flag
 from isotrope.core.table import table
+from isotrope.sweeps.spec import SweepSettings
 
 if TYPE_CHECKING:
     from isotrope.sweeps.spec import Sweep
@@ -88,32 +87,16 @@ class _Stages(argparse.Action):
             namespace.stages[-1].append(values)
 
 
-class SweepSettings(Settings):
+class _Settings(SweepSettings):
     """What ``isotrope sweep`` takes beside the settings of every run."""
 
-    stages: list[list[str]] = Field(default_factory=list)
-    output: Path = setting(..., "Folder of the sweep: its runs, table and picture.", "DIR")
-    sampler: str | None = setting(
-        None, "How values are chosen.", "grid|random|tpe", shown="grid; random if there are ranges"
-    )
-    trials: int | None = setting(None, "Settings that random and tpe try.", shown="20")
-    seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
-    metric: str | None = setting(
-        None, "Number to compare by.", shown="dev_best; for images knn_final"
-    )
-    goal: Literal["max", "min"] | None = setting(
-        None, "Which end is better.", shown="max; min for loss and seconds"
-    )
-    jobs: int | None = setting(None, "Runs at a time.", shown="one for each GPU, or 1")
-    draws: int = setting(0, "Seed of what is drawn.")
-    keep: Literal["all", "best"] = setting("all", "Models that stay on disk.")
     dry_run: bool = setting(False, "Check everything, print the settings, run nothing.")
     show: bool = setting(False, "Print the table of what there is, run nothing.")
     as_json: bool = as_json()
 
 
 @dataclass(frozen=True)
-class _SweepCommand(Command[SweepSettings]):
+class _SweepCommand(Command[_Settings]):
     """The verb ``sweep``, before the verb that it repeats."""
 
     def parser(self, verb: str = "") -> Parser:
@@ -123,7 +106,7 @@ class _SweepCommand(Command[SweepSettings]):
         add("--vary", action=_Stages, metavar="NAME=VALUES", help="What differs between runs.")
         help_of_then = "Begin the next stage, with the best of this one."
         add("--then", action=_Stages, nargs=0, help=help_of_then)
-        own = {k: v for k, v in SweepSettings.model_fields.items() if k != "stages"}
+        own = {k: v for k, v in _Settings.model_fields.items() if k != "stages"}
         add_fields(parser, own)
         parser.set_defaults(stages=[[]], vary=None, then=None)
         if verb:
@@ -155,9 +138,7 @@ class _SweepCommand(Command[SweepSettings]):
         return sweep(settings, base, verb, shlex.join(["isotrope", "sweep", *arguments]))
 
 
-def _split(
-    verb: str, arguments: Sequence[str], parser: Parser
-) -> tuple[SweepSettings, dict[str, Any]]:
+def _split(verb: str, arguments: Sequence[str], parser: Parser) -> tuple[_Settings, dict[str, Any]]:
     """Return the settings of the sweep, and those of every run."""
     cls, others = _settings(verb), list(arguments)
     chosen: dict[str, Any] = {}
@@ -165,7 +146,7 @@ def _split(
         values, others = dotted(others, prefix)
         chosen |= values
     given = vars(parser.parse_args(others))
-    own = {k: given.pop(k) for k in SweepSettings.model_fields if k in given}
+    own = {k: given.pop(k) for k in _Settings.model_fields if k in given}
     config = given.pop("config", None)
     for name in ("vary", "then"):
         given.pop(name, None)
@@ -173,29 +154,16 @@ def _split(
     shared = dict(from_file(cls, config))
     for name in ("output", "seed", "progress"):
         shared.pop(name, None)
-    return SweepSettings.read(own), shared | given | chosen
+    return _Settings.read(own), shared | given | chosen
 
 
-def sweep(settings: SweepSettings, base: dict[str, Any], verb: str, again: str) -> int:
+def sweep(settings: _Settings, base: dict[str, Any], verb: str, again: str) -> int:
     """Train the missing runs, print the table and the best trial."""
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.plan import plan
         from isotrope.sweeps.sweep import sweep as run_all
         from isotrope.sweeps.tables import as_result, best_command, write
-    spec = plan(
-        _settings(verb),
-        base,
-        stages=settings.stages,
-        output=settings.output,
-        sampler=settings.sampler,
-        trials=settings.trials,
-        seeds=settings.seeds,
-        metric=settings.metric,
-        highest=None if settings.goal is None else settings.goal == "max",
-        jobs=settings.jobs,
-        draws=settings.draws,
-        keep=settings.keep,
-    )
+    spec = plan(_settings(verb), base, settings)
     if settings.dry_run:
         return _dry(spec)
     stages = run_all(
@@ -269,7 +237,7 @@ _MOST = 20  # trials that are printed
 
 run = _SweepCommand(
     "sweep",
-    SweepSettings,
+    _Settings,
     sweep,
     "Train with many settings, and find the best.",
     EPILOG,

@@ -63,27 +63,26 @@ def sweep(
     """
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.plan import plan
+        from isotrope.sweeps.spec import SweepSettings
         from isotrope.sweeps.sweep import sweep as run
         from isotrope.sweeps.tables import as_result, best_command, write
     from isotrope.training.fit_text import by_name
 
     positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())
-    varied = [_stage(values) for values in ([vary] if isinstance(vary, Mapping) else vary)]
     base = by_name({positional: _paths(data), **settings})
-    spec = plan(
-        cls,
-        base,
-        stages=varied,
-        output=Path(output),
-        sampler=sampler,
-        trials=trials,
-        seeds=seeds,
-        metric=metric,
-        highest=highest,
-        jobs=jobs,
-        draws=draws,
-        keep=keep,
-    )
+    chosen: dict[str, Any] = {
+        "stages": [_stage(values) for values in ([vary] if isinstance(vary, Mapping) else vary)],
+        "output": output,
+        "sampler": sampler,
+        "trials": trials,
+        "seeds": list(seeds),
+        "metric": metric,
+        "goal": None if highest is None else "max" if highest else "min",
+        "jobs": jobs,
+        "draws": draws,
+        "keep": keep,
+    }
+    spec = plan(cls, base, SweepSettings.read(chosen))
     stages = run(spec, report)
     best = best_command(spec, stages, positional)
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
@@ -92,7 +91,7 @@ def sweep(
             f"no trial of stage {len(stages)} has a score{'; ' * bool(failures)}"
             f"{''.join(failures[:1])}"
         )
-    again = _command(images, base, positional, varied, spec.output)
+    again = _command(images, base, positional, chosen["stages"], spec.output)
     write(spec, stages, again, best)
     return as_result(spec, stages, again, best)
 

@@ -1,22 +1,43 @@
-"""The Sweep record: everything a sweep will do, and the runs that follow from it."""
+"""The settings of a sweep, and the Sweep record: everything it will do, and its runs."""
 
 import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.settings import Settings, setting
 from isotrope.sweeps.search_space import Varied
 from isotrope.training.settings import RunSettings
 
 Sampler = Literal["grid", "random", "tpe"]
-SAMPLERS: tuple[Sampler, ...] = get_args(Sampler)
 Values = Mapping[str, str]
 """By the name of a setting, as flags spell both."""
 
 _LONGEST = 120  # characters of a folder's name
+
+
+class SweepSettings(Settings):
+    """What a sweep takes beside the settings of every run."""
+
+    stages: list[list[str]] = setting([], "For each stage the texts that `--vary` takes.")
+    output: Path = setting(..., "Folder of the sweep: its runs, table and picture.", "DIR")
+    sampler: Sampler | None = setting(
+        None, "How values are chosen.", shown="grid; random if there are ranges"
+    )
+    trials: int | None = setting(None, "Settings that random and tpe try.", shown="20", ge=1)
+    seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
+    metric: str | None = setting(
+        None, "Number to compare by.", shown="dev_best; for images knn_final"
+    )
+    goal: Literal["max", "min"] | None = setting(
+        None, "Which end is better.", shown="max; min for loss and seconds"
+    )
+    jobs: int | None = setting(None, "Runs at a time.", shown="one for each GPU, or 1", ge=1)
+    draws: int = setting(0, "Seed of what is drawn.", ge=0)
+    keep: Literal["all", "best"] = setting("all", "Models that stay on disk.")
 
 
 @dataclass(frozen=True)
