@@ -10,7 +10,7 @@ from isotrope.core.errors import InputError
 from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText, load_labelled
 from isotrope.evaluation.knn import knn
 from isotrope.evaluation.labelled import text_features
-from isotrope.evaluation.linear_probe import Probe, linear_probe, linear_text
+from isotrope.evaluation.linear_probe import Probe, _scale, linear_probe, linear_text
 
 from .conftest import Table
 from .test_knn import clouds
@@ -24,43 +24,18 @@ def standard(x):
     return (x.vectors - mean) / std / math.sqrt(x.vectors.shape[1])
 
 
-class TestExact:
-    @pytest.mark.parametrize("decay", [None, 1e-2, 1e-4])
-    def test_it_is_the_logistic_regression_of_sklearn(self, decay):
-        found = linear_probe(TRAIN, TEST, Probe(solver="exact", weight_decay=decay))
-        strength = 1.0 if decay is None else 1 / (600 * decay)
-        peer = LogisticRegression(C=strength, tol=1e-9, max_iter=5000)
+class TestSGD:
+    def test_long_enough_it_comes_to_the_minimum(self):
+        """With a penalty the minimum is one point, and that of scikit-learn."""
+        peer = LogisticRegression(C=1 / (600 * 0.02), tol=1e-9, max_iter=5000)
         peer.fit(standard(TRAIN), TRAIN.labels)
+        probe = Probe(epochs=400, batch_size=600, weight_decay=0.02, learning_rate=2)
+        found = linear_probe(TRAIN, TEST, probe)
         right = peer.predict(standard(TEST)) == TEST.labels
         assert found.items["linear_top1"].tolist() == right.tolist()
         order = np.argsort(-peer.decision_function(standard(TEST)), axis=1)[:, :5]
         five = (order == np.asarray(TEST.labels)[:, None]).any(axis=1)
         assert found.items["linear_top5"].tolist() == five.tolist()
-        assert found.details["linear"]["train_top1"] == pytest.approx(
-            peer.score(standard(TRAIN), TRAIN.labels)
-        )
-
-    def test_no_end(self):
-        """Dimensions of all sizes, not scaled, and hardly a penalty."""
-        rows = np.random.default_rng(0).normal(size=(60, 12)) * 10.0 ** np.arange(-6, 6)
-        part = Features(rows, np.arange(60) % 3)
-        probe = Probe(solver="exact", scaling="none", weight_decay=1e-9)
-        with pytest.raises(InputError, match=r"does not come to an end .* decay, which is 1e-09"):
-            linear_probe(part, part, probe)
-
-    def test_what_it_did_not_use_is_not_reported(self):
-        details = linear_probe(TRAIN, TEST, Probe(solver="exact")).details["linear"]
-        assert details["weight_decay"] == 1 / 600
-        assert not {"seed", "epochs", "learning_rate", "batch_size"} & set(details)
-
-
-class TestSGD:
-    def test_long_enough_it_comes_to_the_minimum(self):
-        """With a penalty the minimum is one point, and the exact solver's."""
-        exact = linear_probe(TRAIN, TEST, Probe(solver="exact", weight_decay=0.02))
-        probe = Probe(epochs=400, batch_size=600, weight_decay=0.02, learning_rate=2)
-        found = linear_probe(TRAIN, TEST, probe)
-        assert found.items["linear_top1"].tolist() == exact.items["linear_top1"].tolist()
 
     def test_the_seed_decides(self):
         found = [linear_probe(TRAIN, TEST, Probe(epochs=3, seed=seed)) for seed in (5, 5, 6)]
@@ -77,14 +52,13 @@ class TestSGD:
         mapped = Features(np.load(tmp_path / "x.npy", mmap_mode="r"), TRAIN.labels)
         assert linear_probe(mapped, TEST, QUICK).details == linear_probe(TRAIN, TEST, QUICK).details
 
-    @pytest.mark.parametrize("solver", ["sgd", "exact"])
-    def test_memory_does_not_grow_with_the_features(self, tmp_path, solver):
+    def test_memory_does_not_grow_with_the_features(self, tmp_path):
         rows = np.random.default_rng(0).normal(size=(40_000, 64))
         np.save(tmp_path / "x.npy", rows)
         del rows
         mapped = Features(np.load(tmp_path / "x.npy", mmap_mode="r"), np.arange(40_000) % 2)
         tracemalloc.start()
-        linear_probe(mapped, mapped, Probe(solver=solver, epochs=1))
+        linear_probe(mapped, mapped, Probe(epochs=1))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         # a few blocks of 8,192 rows; a copy of the features would be 20 MB
@@ -140,10 +114,13 @@ class TestScaling:
         ]
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = linear_probe(*dead, Probe(solver="exact", weight_decay=1e-3))
-        # one dimension more: rows are shorter by sqrt(6/7), the penalty weighs more by 7/6
-        expected = linear_probe(TRAIN, TEST, Probe(solver="exact", weight_decay=1e-3 * 7 / 6))
-        assert found.items["linear_top1"].tolist() == expected.items["linear_top1"].tolist()
+            linear_probe(*dead, QUICK)
+        # one dimension more, which becomes 0
+        factor = _scale(dead[0].vectors, "standard")[1]
+        assert factor[-1] == 0
+        np.testing.assert_allclose(
+            factor[:-1] * math.sqrt(7 / 6), _scale(TRAIN.vectors, "standard")[1], rtol=1e-6
+        )
 
     def test_unit_rows_forget_their_length(self):
         probe = Probe(scaling="unit", epochs=5)
@@ -159,7 +136,7 @@ class TestResult:
         assert (found.kind, found.name) == ("linear", "clouds")
         details = found.details["linear"]
         assert (details["train"], details["test"], details["classes"]) == (600, 200, 8)
-        assert (details["solver"], details["epochs"], details["weight_decay"]) == ("sgd", 10, 0)
+        assert (details["epochs"], details["weight_decay"]) == (10, 0)
         for key in ("top1", "top5"):
             value = details[key]
             assert value == found.metrics[f"linear_{key}"] == found.items[f"linear_{key}"].mean()
@@ -185,15 +162,13 @@ class TestResult:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"solver": "sdg"}, r"no solver 'sdg' \(did you mean 'sgd'\?\); use sgd, exact"),
         ({"scaling": "l2"}, "no scaling 'l2'"),
         ({"epochs": 0}, "at least 1 epoch, 1 row a batch and a learning rate above 0; found 0, 2"),
         ({"batch_size": 0}, "found 100, 0 and 3.0"),
         ({"learning_rate": 0.0}, "found 100, 256 and 0.0"),
         ({"learning_rate": math.nan}, "found 100, 256 and nan"),
-        ({"weight_decay": -1.0}, "sgd needs a weight decay of 0 or more; found -1.0"),
-        ({"weight_decay": math.inf}, "sgd needs a weight decay of 0 or more; found inf"),
-        ({"weight_decay": 0.0, "solver": "exact"}, "exact needs a weight decay above 0, or there"),
+        ({"weight_decay": -1.0}, "the weight decay must be 0 or more; found -1.0"),
+        ({"weight_decay": math.inf}, "the weight decay must be 0 or more; found inf"),
     ],
 )
 def test_settings_out_of_range(options, message):
@@ -218,9 +193,9 @@ def test_test_features_that_are_not_finite(value):
 
 
 def test_many_blocks_of_rows_are_one(monkeypatch):
-    expected = linear_probe(TRAIN, TEST, Probe(solver="exact"))
+    expected = linear_probe(TRAIN, TEST, QUICK)
     monkeypatch.setattr("isotrope.evaluation.linear_probe._ROWS", 7)
-    found = linear_probe(TRAIN, TEST, Probe(solver="exact"))
+    found = linear_probe(TRAIN, TEST, QUICK)
     assert found.details == expected.details
     assert found.items["linear_top1"].tolist() == expected.items["linear_top1"].tolist()
 

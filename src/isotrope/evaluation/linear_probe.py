@@ -1,9 +1,9 @@
 """Fits the linear probe: softmax regression on frozen features.
 
-Two ways to fit it. ``sgd`` is the protocol of image papers (momentum 0.9, cosine schedule to 0, no
-weight decay), from a start at 0, so that only the order of the rows depends on the seed. ``exact``
-minimises the loss with an l2 penalty by L-BFGS: no learning rate, no seed. Both read the features
-in blocks, so that an array may be a memory map larger than the memory.
+It is fitted as in image papers (momentum 0.9, cosine schedule to 0, no weight decay), from a start
+at 0, so that only the order of the rows depends on the seed. Features are read in blocks, so that
+an array may be a memory map larger than the memory. For the minimum of the penalised loss itself
+use ``LogisticRegression`` of scikit-learn.
 """
 
 import math
@@ -25,7 +25,6 @@ from isotrope.evaluation.labelled import check_finite, index_classes, label_in_t
 _ROWS = 8192  # read at a time, where their order is that of the file
 _MOMENTUM = 0.9
 
-Solver = Literal["sgd", "exact"]
 Scaling = Literal["standard", "unit", "none"]
 
 
@@ -34,26 +33,23 @@ class Probe:
     """How a linear probe is fitted.
 
     Attributes:
-        solver: ``sgd`` or ``exact``; see the module.
         scaling: ``standard`` gives every dimension mean 0 and one variance, 1/d, by the training
             part (one that varies a million times less than another becomes 0); ``unit`` divides
             each row by its norm; ``none``. With the first two, rows have length 1 on average, so
             that one learning rate suits all.
-        epochs: passes over the training part (``sgd``).
-        batch_size: rows a step (``sgd``).
-        learning_rate: the rate at the start (``sgd``), not scaled by the batch size. For features
+        epochs: passes over the training part.
+        batch_size: rows a step.
+        learning_rate: the rate at the start, not scaled by the batch size. For features
             of length 1 steps are stable below 7.6: softmax curves at most by 1/2.
-        weight_decay: lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none. None
-            is 0 for ``sgd`` and 1/n for ``exact`` (C = 1 of scikit-learn), which needs some.
-        seed: the seed of the order of the rows (``sgd``).
+        weight_decay: lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none.
+        seed: the seed of the order of the rows.
     """
 
-    solver: Solver = "sgd"
     scaling: Scaling = "standard"
     epochs: int = 100
     batch_size: int = 256
     learning_rate: float = 3.0
-    weight_decay: float | None = None
+    weight_decay: float = 0.0
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -62,24 +58,19 @@ class Probe:
         Raises:
             InputError: one of them is out of its range.
         """
-        for what, value, choices in (
-            ("solver", self.solver, get_args(Solver)),
-            ("scaling", self.scaling, get_args(Scaling)),
-        ):
-            if value not in choices:
-                raise InputError(
-                    f"there is no {what} {value!r}{nearest(value, choices)}; "
-                    f"use {', '.join(choices)}"
-                )
+        choices = get_args(Scaling)
+        if self.scaling not in choices:
+            raise InputError(
+                f"there is no scaling {self.scaling!r}{nearest(self.scaling, choices)}; "
+                f"use {', '.join(choices)}"
+            )
         if min(self.epochs, self.batch_size) < 1 or not 0 < self.learning_rate < math.inf:
             raise InputError(
                 "a linear probe needs at least 1 epoch, 1 row a batch and a learning rate above "
                 f"0; found {self.epochs}, {self.batch_size} and {self.learning_rate}"
             )
-        decay, exact = self.weight_decay, self.solver == "exact"
-        if decay is not None and not (0 < decay < math.inf or (decay == 0 and not exact)):
-            least = "above 0, or there may be no minimum" if exact else "of 0 or more"
-            raise InputError(f"{self.solver} needs a weight decay {least}; found {decay}")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InputError(f"the weight decay must be 0 or more; found {self.weight_decay}")
 
 
 @dataclass(frozen=True)
@@ -125,7 +116,7 @@ def linear_probe(
         train: n rows, an array or memory map: they are read once an epoch.
         test: m rows, likewise.
         probe: how it is fitted; by default the protocol of the module.
-        device: where ``sgd`` computes: ``auto``, ``cpu``, ``cuda``, ...
+        device: where it is fitted: ``auto``, ``cpu``, ``cuda``, ...
         name: the name of the Result.
 
     Returns:
@@ -146,10 +137,7 @@ def linear_probe(
         _Scaled(part.vectors, shift, factor, probe.scaling == "unit") for part in (train, test)
     )
     shape = (learn.vectors.shape[1], len(classes.names))
-    if probe.solver == "sgd":
-        weight, bias = _by_sgd(learn, classes.train, shape, probe, find_device(device))
-    else:
-        weight, bias = _exactly(learn, classes.train, shape, probe)
+    weight, bias = _by_sgd(learn, classes.train, shape, probe, find_device(device))
     items = _right(judge, classes.test, weight, bias)
     values: dict[str, float | None] = {key: float(right.mean()) for key, right in items.items()}
     if len(classes.names) <= 5:
@@ -162,7 +150,7 @@ def linear_probe(
             "linear": {
                 **values,
                 "train_top1": float(_right(learn, classes.train, weight, bias)["top1"].mean()),
-                **_used_settings(probe, len(classes.train)),
+                **asdict(probe),
                 "train": len(classes.train),
                 "test": len(classes.test),
                 "classes": len(classes.names),
@@ -187,19 +175,6 @@ def linear_text(
     """Probe the encoder's embeddings of texts; see :func:`linear_probe`."""
     train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
     return linear_probe(train, test, probe, device=device, name=encoder_name(encoder))
-
-
-def _used_settings(probe: Probe, n: int) -> dict[str, Any]:
-    """Return the settings of a probe that took part in the fit."""
-    settings = {**asdict(probe), "weight_decay": _decay(probe, n)}
-    unused = ("epochs", "batch_size", "learning_rate", "seed") if probe.solver == "exact" else ()
-    return {key: value for key, value in settings.items() if key not in unused}
-
-
-def _decay(probe: Probe, n: int) -> float:
-    if probe.weight_decay is not None:
-        return probe.weight_decay
-    return 0.0 if probe.solver == "sgd" else 1 / n
 
 
 def _scale(vectors: np.ndarray, scaling: Scaling) -> tuple[np.ndarray, np.ndarray]:
@@ -239,7 +214,7 @@ def _by_sgd(
     weight = torch.zeros(shape, device=device, requires_grad=True)
     bias = torch.zeros(shape[1], device=device, requires_grad=True)
     groups: list[dict[str, Any]] = [
-        {"params": [weight], "weight_decay": _decay(probe, len(labels))},
+        {"params": [weight], "weight_decay": probe.weight_decay},
         {"params": [bias]},
     ]
     optimiser = torch.optim.SGD(groups, lr=probe.learning_rate, momentum=_MOMENTUM)
@@ -271,45 +246,6 @@ def _batches(n: int, probe: Probe) -> Iterator[np.ndarray]:
         order = np.random.default_rng((probe.seed, epoch)).permutation(n)
         for first in range(0, n, probe.batch_size):
             yield np.sort(order[first : first + probe.batch_size])
-
-
-def _exactly(
-    learn: _Scaled, labels: np.ndarray, shape: tuple[int, int], probe: Probe
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return W (d x C) and b (C) at the minimum of the penalised loss."""
-    from scipy.optimize import minimize
-
-    n, split, decay = len(labels), shape[0] * shape[1], _decay(probe, len(labels))
-
-    def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
-        weight, bias = parameters[:split].reshape(shape), parameters[split:]
-        total, by_weight, by_bias = 0.0, decay * weight, np.zeros(shape[1])
-        for block, rows in learn.blocks():
-            logits = rows @ weight + bias
-            logits -= logits.max(axis=1, keepdims=True)
-            of_label = np.arange(len(rows)), labels[block]
-            mass = np.exp(logits).sum(axis=1, keepdims=True)
-            total += float(np.log(mass).sum() - logits[of_label].sum()) / n
-            error = np.exp(logits) / mass
-            error[of_label] -= 1
-            by_weight = by_weight + rows.T @ error / n
-            by_bias += error.sum(axis=0) / n
-        total += decay / 2 * float((weight**2).sum())
-        return total, np.concatenate([by_weight.ravel(), by_bias])
-
-    minimum = minimize(
-        loss,
-        np.zeros(split + shape[1]),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": 2000, "maxfun": 3000, "ftol": 1e-13, "gtol": 1e-7},
-    )
-    if not minimum.success:
-        raise InputError(
-            f"the exact linear probe does not come to an end ({minimum.message}); raise the weight "
-            f"decay, which is {decay}, or scale the features"
-        )
-    return minimum.x[:split].reshape(shape), minimum.x[split:]
 
 
 def _right(
