@@ -1,8 +1,10 @@
 """Chooses whose batch a step of several data sets has: one data set a step, by seed and size."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from isotrope.data.order import Order
 from isotrope.data.sources import Sampling, named_errors
 from isotrope.data.text.batches import Batches
-from isotrope.data.text.tokens import StoreReport, TokenStore, joined
+from isotrope.data.text.tokens import StoreReport, TokenStore
 
 
 class Drawn(NamedTuple):
@@ -75,3 +77,25 @@ class DatasetMixture:
         part = int(np.searchsorted(self._ends, drawn, side="right"))
         number = int(drawn) - (int(self._ends[part - 1]) if part else 0)
         return Drawn(names[part], number, self.parts[names[part]].indices(epoch, number))
+
+
+def joined(reports: Sequence[StoreReport]) -> StoreReport:
+    """Return the counts of several data sets together; of one, its own."""
+    first = reports[0]
+    if len(reports) == 1:
+        return first
+    counts = (
+        "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
+        "groups_dropped"
+    )
+    totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
+    return replace(
+        first,
+        **totals,
+        views=", ".join(dict.fromkeys(report.views for report in reports)),
+        columns=max(report.columns for report in reports),
+        truncated_share=sum(r.truncated_share * r.texts for r in reports) / totals["texts"],
+        fingerprint=hashlib.blake2b(
+            "".join(report.fingerprint for report in reports).encode(), digest_size=8
+        ).hexdigest(),
+    )

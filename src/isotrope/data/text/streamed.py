@@ -24,8 +24,8 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import atomic_replace, remove
 from isotrope.data.schemas import Record
 from isotrope.data.text.batches import Batches
-from isotrope.data.text.mixture import Drawn
-from isotrope.data.text.tokens import StoreReport, TokenStore, TooFewRecords, joined
+from isotrope.data.text.mixture import Drawn, joined
+from isotrope.data.text.tokens import StoreReport, TokenStore, TooFewRecords
 
 
 class StreamedBatches:

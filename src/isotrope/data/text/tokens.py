@@ -21,7 +21,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -103,28 +103,6 @@ class TooFewRecords(InputError):
     def __init__(self, message: str, report: StoreReport) -> None:
         super().__init__(message)
         self.report = report
-
-
-def joined(reports: Sequence[StoreReport]) -> StoreReport:
-    """Return the counts of several data sets together; of one, its own."""
-    first = reports[0]
-    if len(reports) == 1:
-        return first
-    counts = (
-        "kept records duplicates_dropped empty_skipped held_out neighbours_dropped texts tokens "
-        "groups_dropped"
-    )
-    totals: dict[str, Any] = {n: sum(getattr(r, n) for r in reports) for n in counts.split()}
-    return replace(
-        first,
-        **totals,
-        views=", ".join(dict.fromkeys(report.views for report in reports)),
-        columns=max(report.columns for report in reports),
-        truncated_share=sum(r.truncated_share * r.texts for r in reports) / totals["texts"],
-        fingerprint=hashlib.blake2b(
-            "".join(report.fingerprint for report in reports).encode(), digest_size=8
-        ).hexdigest(),
-    )
 
 
 class TokenStore:
