@@ -63,6 +63,7 @@ def text(folder: Path, steps: int, *, batch: int = 64, **settings: object) -> No
         [str(file)],
         output=str(folder / "run"),
         encoder="all-MiniLM-L6-v2",
+        recipe="papers",
         batch_size=batch,
         max_length=32,
         max_steps=steps,

@@ -58,6 +58,7 @@ def ours(pairs: Pairs, head: Literal["mlp", "none"], seed: int, folder: str) -> 
         pairs,
         output=f"{folder}/run",
         encoder=ENCODER,
+        recipe="papers",
         head=head,
         dropout=0.1,
         batch_size=BATCH,

@@ -16,7 +16,9 @@ B and C use ``ObjectiveLoss(model, "infonce", temperature=0.05)``, whose value a
 those of ``MultipleNegativesRankingLoss``; it embeds rows of similar length together and is faster,
 so C's processor time is a lower bound. Texts are cut at the encoder's own limit. Each cell is one
 line of ``benchmarks/tasks/ENCODER/TASK.jsonl`` and is kept, so a run that was stopped continues.
-Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test query in thousandths.
+Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test query in thousandths;
+those whose ``origin`` is ``baseline`` were made earlier by another script with the same settings
+(on an Intel processor) and hold the means alone, so a difference from them has no interval.
 STS-B is the Spearman correlation on its test part, the price paid elsewhere.
 
 One thread a process; a cell takes from one minute to an hour of a core.
@@ -270,7 +272,7 @@ def by_query(cells: list[Cell], keys: Sequence[tuple[str, float, int, int]]) -> 
     """Return nDCG@10 of each query in percent, the mean of seeds; None if one is missing."""
     import numpy as np
 
-    found = {tuple(cell[key] for key in KEY): cell for cell in cells}
+    found = {tuple(cell[key] for key in KEY): cell for cell in cells if "queries" in cell}
     if not keys or any(key not in found for key in keys):
         return None
     return np.mean([[int(v) / 10 for v in found[key]["queries"].split()] for key in keys], axis=0)
@@ -285,17 +287,43 @@ def difference(ours: Any, theirs: Any) -> tuple[float, float, float]:
     return float(gap.mean()), *(float(v) for v in np.percentile(draws, [2.5, 97.5]))
 
 
+def mean(cells: list[Cell], keys: Sequence[tuple[str, float, int, int]], of: str) -> float | None:
+    """Return the mean of a number over the seeds that are there; None without any."""
+    found = [cell[of] for cell in cells if tuple(cell[key] for key in KEY) in keys]
+    return sum(found) / len(found) if found else None
+
+
+def row(task: str, cells: list[Cell]) -> list[str]:
+    """Return a task's line of the table: scores, D less C, STS-B, processor seconds."""
+    keys = compared(task, cells)
+    seeds = {s: sum(tuple(c[k] for k in KEY) in keys[s] for c in cells) for s in keys}
+    scores = {s: mean(cells, keys[s], "test") for s in keys}
+    texts = ["" if v is None else f"{v:.1f} ({seeds[s]})" for s, v in scores.items()]
+    both = [by_query(cells, [k for k in keys[s] if k[3] < seeds[s]]) for s in "DC"]
+    if both[0] is not None and both[1] is not None:
+        gap, low, high = difference(*both)
+        texts.append(f"{gap:+.1f} ({low:+.1f} to {high:+.1f})")
+    else:
+        ours, theirs = scores["D"], scores["C"]
+        texts.append("" if ours is None or theirs is None else f"{ours - theirs:+.1f}")
+    similar = [mean(cells, keys[s], "stsb") for s in keys]
+    texts.append(", ".join("-" if v is None else f"{v:.1f}" for v in similar))
+    searched = {(THEIRS, *setting, 0) for setting in grid(task)}
+    spent = [c["train_cpu_s"] for c in cells if tuple(c[k] for k in KEY) in searched]
+    own = mean(cells, keys["D"], "train_cpu_s")
+    texts.append(f"{sum(spent)} / {'-' if own is None else round(own)}")
+    return texts
+
+
 def show(encoder: str, folder: Path) -> None:
     """Print a table of the four settings, as far as their cells are there."""
-    print(f"{encoder}: nDCG@10 in percent, the mean over seeds; D less C with its 95% interval")
+    print(f"{encoder}: nDCG@10 in percent, the mean over seeds (their number in brackets)\n")
+    titles = ("task", *"ABCD", "D - C (95%)", "STS-B: A, B, C, D", "seconds: C's grid / D")
+    for line in (titles, ["---"] * len(titles)):
+        print(f"| {' | '.join(line)} |")
     for task in (*SHORT, *LONG):
-        cells = stored(folder / f"{task}.jsonl")
-        values = {s: by_query(cells, keys) for s, keys in compared(task, cells).items()}
-        texts = [f"{s} {v.mean():.1f}" if v is not None else f"{s} -" for s, v in values.items()]
-        if values["C"] is not None and values["D"] is not None:
-            gap, low, high = difference(values["D"], values["C"])
-            texts.append(f"D - C {gap:+.1f} ({low:+.1f} to {high:+.1f})")
-        print(f"{task:<12}", "  ".join(texts))
+        if cells := stored(folder / f"{task}.jsonl"):
+            print(f"| {' | '.join([task, *row(task, cells)])} |")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

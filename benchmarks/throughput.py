@@ -67,6 +67,7 @@ def ours(text: Path, steps: int, batch: int, length: int, precision: str) -> dic
             [text],
             output=f"{folder}/run",
             encoder="all-MiniLM-L6-v2",
+            recipe="papers",
             head="none",
             device="cpu",
             batch_size=batch,

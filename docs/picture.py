@@ -19,7 +19,7 @@ RUNS = {
     "learning-rate-3e-3": ("--learning-rate", "3e-3"),
 }
 TRAIN = (
-    *("train", "pairs.tsv", "--dev", "auto", "--max-steps", "20"),
+    *("train", "pairs.tsv", "--recipe", "papers", "--dev", "auto", "--max-steps", "20"),
     *("--eval-every", "10", "--log-every", "1"),
 )
 SIZE = (1280, 1000)

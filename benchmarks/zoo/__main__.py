@@ -138,6 +138,8 @@ def _train(words: Sequence[str], run: Path, seed: int) -> None:
     verb, what, *flags = words
     values: dict[str, object] = {"output": str(run), "seed": seed, "progress": False}
     values["data" if verb == "train-images" else "files"] = what
+    if verb == "train":
+        values["recipe"] = "papers"
     waiting = list(reversed(flags))
     while waiting:
         name = waiting.pop()[2:]

@@ -170,7 +170,7 @@ def _settings(job: PaperJob, sources: DataRegistry, output: Path, texts: str) ->
     settings["encoder"] = sources.encoder(settings["encoder"])
     if "keep_every" in settings:  # those that stay are checkpoints to go on from, too
         settings.setdefault("checkpoint_every", 10**9)
-    return TrainSettings.read({**settings, **fixed})
+    return TrainSettings.read({"recipe": "papers", **settings, **fixed})
 
 
 def _held_out_texts(sources: DataRegistry, name: str, count: int, source: str) -> list[str]:

@@ -36,6 +36,7 @@ def corpus(tmp_path: Path) -> Path:
 
 QUICK = {
     "encoder": "scratch",
+    "recipe": "papers",
     "batch_size": 16,
     "max_steps": 6,
     "log_every": 2,

@@ -22,8 +22,7 @@ from torch import Tensor, nn
 from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
-from isotrope.data.text.batches import joined_groups
-from isotrope.data.text.repeats import group_mark, hash64, near_identical
+from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import Former, ViewsName
 from isotrope.data.text.views import resolve as resolve_views
 from isotrope.diagnostics.copies import copied

@@ -1,7 +1,7 @@
 """Computes the dev score: an evaluation of the encoder on held-out data (``--dev``)."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -34,6 +34,7 @@ class DevMetric:
         records: held-out records that it is measured on, if they are.
         trained_on: The number that have a text in common with a record that is trained on; None
             where that is not known.
+        queries: The text behind each item of the score, where it is a query.
     """
 
     name: str
@@ -41,6 +42,7 @@ class DevMetric:
     fingerprint: str
     records: int = 0
     trained_on: int | None = None
+    queries: Sequence[str] = ()
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:
@@ -52,7 +54,7 @@ def dev_metric_of_file(path: Path) -> DevMetric:
     if not _is_sts(path):
         data = load_retrieval(path)
         score = functools.partial(retrieval_evaluation, data=data)
-        return DevMetric("dev retrieval MRR@10", score, fingerprint(data))
+        return DevMetric("dev retrieval MRR@10", score, fingerprint(data), queries=data.queries)
     subset = load_sts_file(path)
     return DevMetric(
         f"dev STS Spearman ({path.name})",
@@ -106,4 +108,5 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
 
     count = sum(len(data.queries) for data in sets)
     name = f"held-out MRR@10 of {count} queries"
-    return DevMetric(name, score, fingerprint(sets), looked_at, met)
+    queries = [query for data in sets for query in data.queries]
+    return DevMetric(name, score, fingerprint(sets), looked_at, met, queries)

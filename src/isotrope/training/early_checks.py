@@ -19,16 +19,48 @@ from isotrope.training.settings import RunSettings, TrainSettings
 AUTO = "auto"
 """The temperature of an objective that the audit of the data is to find."""
 
+CHOSEN = frozenset(
+    (
+        *("objective", "head", "max_length", "query_prompt", "passage_prompt", "dev", "holdout"),
+        *("eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
+    )
+)
+"""The settings that ``--recipe auto`` chooses where they are not given."""
+
+
+def recipe_applies(settings: TrainSettings) -> bool:
+    """Return whether the recipe chooses: one data set, a trained encoder, no loss of the user's."""
+    return (
+        settings.recipe == "auto"
+        and settings.encoder != "scratch"
+        and "objective" not in settings.model_fields_set
+        and settings.objective_settings.keys() <= {"temperature"}
+        and settings.views != "adjacent"
+        and settings.streaming is None
+        and settings.lora is None
+        and len(settings.datasets) == 1
+    )
+
 
 def as_begun(settings: TrainSettings) -> TrainSettings:
-    """Return settings with the temperatures of the run in their folder instead of ``auto``."""
+    """Return settings with the choices of the run in their folder: of its recipe and its audit."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
-    if AUTO not in own.values() or not config.is_file():
+    chosen = CHOSEN - settings.model_fields_set if recipe_applies(settings) else frozenset()
+    if not (chosen or AUTO in own.values()) or not config.is_file():
         return settings
-    before = TrainSettings.read(read_yaml(config), source=str(config)).objective_settings
-    given = {key: value for key, value in own.items() if value != AUTO}
-    found = {k: v for k, v in before.items() if k.rpartition(".")[2] == "temperature"}
-    return settings.model_copy(update={"objective_settings": {**found, **given}})
+    before = TrainSettings.read(read_yaml(config), source=str(config))
+    update: dict[str, object] = {}
+    if before.recipe == "auto":
+        update = {name: getattr(before, name) for name in chosen}
+    if AUTO in own.values() or "objective" in update:
+        given = {key: value for key, value in own.items() if value != AUTO}
+        found = {
+            key: value
+            for key, value in before.objective_settings.items()
+            if key.rpartition(".")[2] == "temperature"
+        }
+        update["objective_settings"] = {**found, **given}
+    return settings.model_copy(update=update)
 
 
 def check_early(settings: RunSettings, *, resume: bool) -> None:

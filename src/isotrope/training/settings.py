@@ -264,6 +264,12 @@ class TrainSettings(RunSettings):
         description="with several data sets: every batch of each of them once an epoch, in random "
         "order, or one batch of each in turn until the smallest is used up",
     )
+    recipe: Literal["auto", "papers"] = in_steps(
+        "auto",
+        description="how settings that are not given are chosen: auto, by the data and the encoder "
+        "(unless a loss is named or the encoder is built here); papers, the defaults listed here, "
+        "which are SimCSE's",
+    )
     columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = in_data(
         [],
         description="columns of a table that hold the text, or anchor, positive and hard "
@@ -291,7 +297,9 @@ class TrainSettings(RunSettings):
         "label-free score on text held out of your own; the best step is kept, step 0 included",
         python="str | Path | None",
     )
-    eval_every: int = in_watch(125, ge=1, description="steps between dev evaluations")
+    eval_every: int = in_watch(
+        125, ge=0, description="steps between dev evaluations; 0: before and after training only"
+    )
     patience: int | None = in_watch(
         None,
         ge=1,
@@ -324,6 +332,13 @@ class TrainSettings(RunSettings):
         0.0, ge=0, description="of AdamW, of all weights but biases and those of norms"
     )
     clip: float = in_steps(1.0, gt=0, description="gradients are clipped to this norm")
+    between: float = in_steps(
+        1.0,
+        gt=0,
+        le=1,
+        description="after the last step the weights go back to this share of the way from those "
+        "before training, which forgets less (0.7, say)",
+    )
     gradient_checkpointing: bool = in_steps(
         False,
         description="keep only what goes into each layer of the encoder and compute the rest again "

@@ -33,7 +33,7 @@ from isotrope.data.text.batches import Batch, collate
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import StoreReport, TokenStore, build
-from isotrope.data.text.views import resolve
+from isotrope.data.text.views import held_out_together, resolve
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import loss_column
@@ -49,9 +49,11 @@ from isotrope.measures.judgement import Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset
 from isotrope.paradigm.objective import Objective
+from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
+from isotrope.training.changes import changed_queries, kept, learnt, similarities
 from isotrope.training.early_checks import as_begun
 from isotrope.training.gradient_cache import refuse_batch_statistics
 from isotrope.training.held_out import MOST_HELD_OUT, Tokens, held_out_losses
@@ -97,6 +99,7 @@ def train(
         callbacks: called by the trainer between steps, after those of the run.
     """
     settings = as_begun(settings) if resume else settings
+    settings = with_recipe(settings, encoder_of, _records, resume=resume)
     settings = with_temperature(settings, encoder_of, _records, resume=resume)
     work = functools.partial(_train, callbacks=callbacks)
     return run(settings, work, resume=resume, lines=lines)
@@ -212,6 +215,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         ),
         batches=batches,
         watch=watch,
+        general=similarities(encoder) if settings.between < 1 and rank() == 0 else None,
     )
 
 
@@ -465,8 +469,16 @@ def store_of(
             seed=settings.seed,
             views=settings.views,
             grouped=settings.groups is not None,
+            held=_held_out(settings, name),
             progress=done,
         )
+
+
+def _held_out(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
+    """Return which records are held out together; None where each is by itself."""
+    if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
+        return None
+    return held_out_together(_records(settings, name), settings.held_out, settings.seed)
 
 
 def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
@@ -520,6 +532,7 @@ def module_of(
         scaled=settings.precision == "16",
         backend=settings.backend,
         prefixes=prefixes_of(settings, encoder),
+        between=settings.between,
     )
     cut_initialize(module.head, settings.cut, what=settings.cut_what)
     return module
@@ -549,6 +562,8 @@ class TextTask(TrainingTask):
     Attributes:
         batches: the records of every step, and the tokens of each data set.
         watch: what the dev score is, if there is one.
+        general: similarities of sentences about other things before training, if they are to be
+            compared with those after it.
     """
 
     kind = "train"
@@ -558,6 +573,7 @@ class TextTask(TrainingTask):
     module: TextModule
     batches: DatasetMixture | StreamedBatches
     watch: DevMetric | None
+    general: NDArray[np.float64] | None
 
     def loader(self, start: int) -> DataLoader[dict[str, Any]]:
         """Return a loader of the batches from step ``start`` on."""
@@ -653,6 +669,8 @@ class TextTask(TrainingTask):
                 "fingerprint": dev.weights.get(dev.timer.steps if best is None else best[0]),
                 "start": dev.weights.get(0),
             },
+            "kept": kept(self.general, module.encoder, dev.history),
+            "queries": changed_queries(self.watch, dev.history),
             "dev": None
             if best is None
             else {"name": dev.name, "kind": settings.dev, "data": dev.data},
@@ -728,6 +746,7 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9
         else ""
     )
+    notes = "".join(f"{line}\n" for line in learnt(outcome.result.details))
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"
-    return end_message(outcome, spent, speed)
+    return end_message(outcome, notes + spent, speed)

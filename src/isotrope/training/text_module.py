@@ -71,6 +71,8 @@ class TextModule(nn.Module):
         backend: what computes the loss, see ``isotrope.kernels.choose``.
         prefixes: the loss is the mean of the objective's on whole embeddings and on their first
             coordinates, as many as each of these says.
+        between: after the last step the encoder's weights lie this share of the way from those
+            that it has now to those trained.
 
     Attributes:
         model: what the trainer trains: the encoder without its Normalize modules, and the head.
@@ -92,8 +94,10 @@ class TextModule(nn.Module):
         scaled: bool = False,
         backend: str = "auto",
         prefixes: Sequence[int] = (),
+        between: float = 1.0,
     ) -> None:
         super().__init__()
+        self.between, self._step = between, 0
         self.scaled = scaled
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
@@ -111,6 +115,8 @@ class TextModule(nn.Module):
         self.seen: list[Views] = []
         self.gradient_norm: float | None = None
         self._logged = False
+        trained = [p for p in encoder.parameters() if p.requires_grad] if between < 1 else []
+        self._start = [(parameter, parameter.detach().clone()) for parameter in trained]
         vars(self)["losses"] = {
             name: self._loss(objective, micro_batch, backend)
             for name, objective in self.objectives.items()
@@ -162,7 +168,7 @@ class TextModule(nn.Module):
 
     def begin(self, step: int, dataset: str, number: int | None) -> None:
         """Say which step comes: ``log_every`` counts the batches of each data set by themselves."""
-        self.objective = self.objectives[dataset]
+        self.objective, self._step = self.objectives[dataset], step
         counted = step if number is None else number
         self._logged = counted % self.log_every == 0 or step == self.steps - 1
         self.measured, self.seen = {}, []
@@ -192,7 +198,11 @@ class TextModule(nn.Module):
         """Do nothing: the gradients are used as they are."""
 
     def after_step(self) -> None:
-        """Do nothing: nothing follows an update."""
+        """After the last update, go back to the share ``between`` of the way from the start."""
+        if self._step == self.steps - 1:
+            with torch.no_grad():
+                for parameter, start in self._start:
+                    parameter.lerp_(start, 1 - self.between)
 
     def optimizer(self) -> torch.optim.Optimizer:
         """Return AdamW; its rates are relative to those of the schedule."""

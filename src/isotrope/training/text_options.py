@@ -15,6 +15,7 @@ class TextOptions(TypedDict, total=False):
     encoder: str | Path
     objective: OneObjective | Mapping[str, OneObjective]
     sampling: Literal["proportional", "round-robin"]
+    recipe: Literal["auto", "papers"]
     columns: str | list[str] | list[int]
     groups: str | int | None
     views: Literal["auto", "dropout", "adjacent", "pairs"]
@@ -32,6 +33,7 @@ class TextOptions(TypedDict, total=False):
     scheduler: Literal["constant", "linear", "cosine"]
     weight_decay: float
     clip: float
+    between: float
     gradient_checkpointing: bool
     max_length: int
     pooling: str | None

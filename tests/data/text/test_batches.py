@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.batches import Batch, Batches, collate, cut, joined_groups
+from isotrope.data.text.batches import Batch, Batches, collate, cut
+from isotrope.data.text.repeats import joined_groups
 
 from ..conftest import Make, tokenize
 

@@ -81,3 +81,28 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
                 marks[np.delete(records, first)] = 1
                 values, places = [hashes_so_far[first]], [records[first]]
     marks.flush()
+
+
+def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """Return one id per row such that rows connected by shared marks have the same.
+
+    Two rows are connected if any mark of one equals any mark of the other (in whatever column:
+    the anchor of one record may be the positive of another), directly or through other rows.
+
+    Args:
+        marks: hashes, n x k.
+
+    Returns:
+        int64 (n): the smallest mark of each connected set, its bits read as a signed number.
+    """
+    names, nodes = np.unique(marks, return_inverse=True)
+    nodes = nodes.reshape(marks.shape)
+    label = np.arange(len(names))
+    while True:
+        rows = label[nodes].min(axis=1)
+        lower = label.copy()
+        np.minimum.at(lower, nodes, rows[:, None])
+        if (lower == label).all():
+            joined: NDArray[np.int64] = names[rows].view(np.int64)
+            return joined
+        label = lower

@@ -243,6 +243,7 @@ def build(
     seed: int = 0,
     views: ViewsName = "auto",
     grouped: bool = False,
+    held: NDArray[np.bool_] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
     """Tokenise a corpus once, in constant memory, and open the store.
@@ -261,6 +262,7 @@ def build(
             document is; ``"pairs"``: the record says; ``"auto"``: pairs if the first record
             is one, else dropout.
         grouped: whether the records have groups.
+        held: which records are held out, instead of a choice by their anchors.
         progress: called with the number of records read since the last call.
     """
     if not 0 <= holdout < 1:
@@ -269,7 +271,7 @@ def build(
     first = next(stream, None)
     if first is None:
         raise InputError(f"{_TOO_FEW}; found 0 (of 0: 0 read); {_MORE}")
-    former = Former(resolve(views, first), holdout, seed)
+    former = Former(resolve(views, first), holdout, seed, held)
     grouped = grouped or bool(first.group)
     dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
     with atomic_replace(folder) as temporary:

@@ -7,9 +7,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from isotrope.core.errors import InputError, place
 from isotrope.data.schemas import Record
-from isotrope.data.text.repeats import hash64, near_identical
+from isotrope.data.text.repeats import hash64, joined_groups, near_identical
 
 Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
@@ -49,6 +52,44 @@ def resolve(views: ViewsName, first: Record) -> Views:
     return views
 
 
+_LARGEST = 10  # groups of linked records that a part held out has at least
+
+
+def held_out_together(
+    records: Iterable[Record], holdout: float, seed: int
+) -> NDArray[np.bool_] | None:
+    """Return which pairs are held out, so that no text of theirs is trained on.
+
+    Pairs that share a text, directly or through other pairs, are held out together; one that is
+    linked with no other as ``Former`` alone decides. A group of more pairs than a tenth of what is
+    to be held out is trained on. None where records have groups of their own, or one text.
+    """
+    chosen = _chosen(holdout, seed)
+    marks: list[list[int]] = []
+    alone: list[bool] = []
+    for record in records:
+        if record.group or len(record.texts) == 1:
+            return None
+        marks.append([hash64(near_identical(text)) for text in record.texts[:2]])
+        alone.append(chosen(record.texts[0]))
+    if not marks:
+        return None
+    linked = joined_groups(np.array(marks, np.uint64))
+    _, first, group, size = np.unique(
+        linked, return_index=True, return_inverse=True, return_counts=True
+    )
+    held = np.array(alone)[first] & (size <= max(1, holdout * len(marks) / _LARGEST))
+    return np.asarray(held[group], bool)
+
+
+def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
+    """Return the test of whether a record with this anchor is held out."""
+    if not holdout:
+        return lambda anchor: False
+    threshold, key = holdout * 2.0**64, str(seed).encode()
+    return lambda anchor: hash64(near_identical(anchor), key) < threshold
+
+
 @dataclass
 class Former:
     """Forms records by their views and holds a share of them out.
@@ -60,6 +101,7 @@ class Former:
         views: see the module.
         holdout: share that is never trained on.
         seed: the seed of the choice.
+        held: which records are held out, of :func:`held_out_together`, instead of that choice.
         neighbours: adjacent pairs left out so far because they share a text with a held-out pair,
             or may: the text before the first is not known where that does not open a document.
     """
@@ -67,23 +109,18 @@ class Former:
     views: Views
     holdout: float
     seed: int
+    held: NDArray[np.bool_] | None = None
     neighbours: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
         """Yield the formed and the held-out records, in the order of ``records``."""
-        chosen = self._chooser()
+        chosen = _chosen(self.holdout, self.seed)
         if self.views == "adjacent":
             yield from self._adjacent(records, chosen)
-        else:
-            for record in records:
-                yield Formed(record.texts, chosen(record.texts[0]), group=record.group)
-
-    def _chooser(self) -> Callable[[str], bool]:
-        """Return the test of whether a record with this anchor is held out."""
-        if not self.holdout:
-            return lambda anchor: False
-        threshold, key = self.holdout * 2.0**64, str(self.seed).encode()
-        return lambda anchor: hash64(near_identical(anchor), key) < threshold
+            return
+        for number, record in enumerate(records):
+            held = chosen(record.texts[0]) if self.held is None else bool(self.held[number])
+            yield Formed(record.texts, held, group=record.group)
 
     def _adjacent(
         self, records: Iterable[Record], chosen: Callable[[str], bool]

@@ -24,8 +24,8 @@ from isotrope.core.views import Views
 from isotrope.data.schemas import Reading, Record
 from isotrope.data.sources import is_in_memory, read_all
 from isotrope.data.table import is_saved
-from isotrope.data.text.batches import joined_groups, unseen
-from isotrope.data.text.repeats import group_mark, hash64, near_identical
+from isotrope.data.text.batches import unseen
+from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import Former, ViewsName, resolve
 from isotrope.encoders.sentence import SentenceEncoder
 

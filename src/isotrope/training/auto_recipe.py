@@ -1,0 +1,231 @@
+"""``--recipe auto``: chooses the settings that a user left out, by the data and the encoder.
+
+The choices take the place of defaults before a run begins, so that its config.yaml holds every one
+of them and the same command with these flags repeats the run. docs/LOG.md has the trials behind
+them, docs/benchmarks.md what they give.
+
+Pairs: a contrastive loss in both directions, without a head, at the encoder's own length limit; a
+high rate for several epochs, and weights part of the way back to those before training, which score
+better than the last step and forget less. The part held out does not steer: the model before
+training is kept where the trained one is no better on it. Single texts are trained as in papers,
+and held to the same test.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from isotrope.core.spelling import named
+from isotrope.data.schemas import Reading
+from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
+from isotrope.data.text.views import held_out_together
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.evaluation.retrieval import own_prompts
+from isotrope.paradigm import registry
+from isotrope.training.early_checks import CHOSEN, check_folder, recipe_applies
+from isotrope.training.progress import warn
+from isotrope.training.settings import TrainSettings
+
+_BATCH = 64
+_ENOUGH, _WANTED, _MOST = 40, 100, 1_000  # records that are held out
+_WORDS = 8  # of a single text that can be cut into a query and its target
+_LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
+_RECORDS = 1_000_000  # that are counted
+_TEMPERATURE = 0.05
+_MUCH = 0.8  # loss before training from which there is so much to learn that the rate is highest
+_RATE, _PAIRS = 3e-4, 5_000  # then; pairs seen in all epochs, of which there are one to eight
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A setting that was chosen.
+
+    Attributes:
+        name: The field of the settings.
+        value: The value.
+        why: The reason, for the user; several choices in a row may share one.
+    """
+
+    name: str
+    value: Any
+    why: str
+
+
+@dataclass(frozen=True)
+class _Facts:
+    """What the choices depend on.
+
+    Attributes:
+        records: different records that were read.
+        columns: 1 for single texts, 2 for pairs, 3 with hard negatives.
+        held_out: share to hold out, with which enough records are; 0 if there are too few.
+        linked: share of the pairs that share a text with another one.
+        loss: InfoNCE of the encoder before training; None of single texts.
+    """
+
+    records: int
+    columns: int
+    held_out: float
+    linked: float
+    loss: float | None
+
+
+def with_recipe(
+    settings: TrainSettings,
+    encoder_of: Callable[[TrainSettings], SentenceEncoder],
+    records_of: Callable[[TrainSettings, str], Reading],
+    *,
+    resume: bool,
+) -> TrainSettings:
+    """Return the settings with a choice for each that was not given, and say what was chosen.
+
+    Args:
+        settings: The settings of a run that has not begun.
+        encoder_of: Returns the encoder that it starts from.
+        records_of: Returns the records of one of its data sets.
+        resume: Whether the folder may hold a run.
+
+    Raises:
+        InputError: anything wrong with the folder, the encoder or the data.
+    """
+    given = settings.model_fields_set
+    if not recipe_applies(settings) or given >= CHOSEN:
+        return settings
+    check_folder(Path(settings.output), settings, resume=resume)
+    encoder = encoder_of(settings)
+    facts = _facts(lambda: records_of(settings, ""), encoder, settings.seed)
+    rule = _for_texts if facts.columns == 1 else _for_pairs
+    given = given - {"objective_settings"}  # chosen around what is given in it
+    made = [choice for choice in rule(facts, encoder, settings) if choice.name not in given]
+    chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
+    for line in _explained(facts, made):
+        warn(line)
+    return chosen
+
+
+def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
+    """Yield what the data are, and a line for each reason with the flags that override it."""
+    kind = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}[facts.columns]
+    linked = f", {facts.linked:.0%} of which share a text with another" if facts.linked else ""
+    yield f"recipe auto: {facts.records:,} {kind}{linked}; --recipe papers trains as before"
+    told = [choice for choice in made if choice.value != ""]
+    for why, choices in groupby(told, lambda choice: choice.why):
+        yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
+
+
+def _flags(choice: Choice) -> Iterator[str]:
+    """Yield the flags that a choice stands for."""
+    if choice.name != "objective_settings":
+        yield named(choice.name, choice.value).strip("`")
+        return
+    for key, value in choice.value.items():
+        yield named(f"objective.{key}", value).strip("`")
+
+
+def _facts(records: Callable[[], Reading], encoder: SentenceEncoder, seed: int) -> _Facts:
+    """Read the records, and embed some of them."""
+    seen: dict[tuple[int, ...], tuple[str, ...]] = {}
+    columns = 1
+    for record in islice(records(), _RECORDS):
+        columns = max(columns, min(len(record.texts), 3))
+        own = [hash64(near_identical(text)) for text in record.texts[:2]]
+        own += [group_mark(record.group, "")] if record.group else []
+        seen.setdefault(tuple(own), record.texts[:2])
+    found = list(seen.values())
+    share = _share(len(found))
+    if columns == 1:
+        usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
+        return _Facts(len(found), 1, share if usable >= _ENOUGH else 0.0, 0.0, None)
+    together = held_out_together(records(), share, seed)
+    count = share * len(found) if together is None else int(together.sum())
+    groups = joined_groups(np.array(list(seen), np.uint64))
+    _, sizes = np.unique(groups, return_counts=True)
+    rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
+    loss = _loss([found[row] for row in rows], groups[rows], encoder)
+    linked = float(sizes[sizes > 1].sum() / len(found))
+    return _Facts(len(found), columns, share if count >= _ENOUGH else 0.0, linked, loss)
+
+
+def _share(records: int) -> float:
+    """Return the share to hold out: 100 records or 2%, within 15% and 1,000 records."""
+    records = max(1, records)
+    return min(0.15, max(_WANTED / records, 0.02), _MOST / records)
+
+
+def _loss(
+    pairs: Sequence[Sequence[str]],
+    groups: np.ndarray,
+    encoder: SentenceEncoder,
+) -> float | None:
+    """Return the mean InfoNCE of batches of 64, or what it were of so many; None if there is none.
+
+    Linked pairs are no negatives of each other.
+    """
+    objective = registry.build("infonce", {"temperature": _TEMPERATURE})
+    views = [
+        torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs]))
+        for side, prompt in enumerate(own_prompts(encoder))
+    ]
+    found = []
+    for start in range(0, max(1, len(pairs) - _BATCH + 1), _BATCH):
+        part = slice(start, start + _BATCH)
+        own = torch.from_numpy(groups[part])
+        if len(own.unique()) > 1:
+            loss = float(objective(views[0][part], views[1][part], groups=own))
+            found.append(loss * math.log(_BATCH) / math.log(len(own)))
+    return float(np.mean(found)) if found else None
+
+
+def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
+    """Return the choices for pairs."""
+    left = 1.0 if facts.loss is None else float(np.clip(facts.loss / _MUCH, 0.1, 1))
+    query, passage = own_prompts(encoder)
+    own = settings.objective_settings
+    both = "in both directions, against anchors and positives of the batch"
+    state = "there is much to learn" if left == 1 else "the encoder knows many answers already"
+    why = f"{state} (loss before training: {facts.loss or float('nan'):.2f})"
+    epochs = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
+    return [
+        Choice("objective", "ntxent", both),
+        Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
+        Choice("head", "none", "a head is for single texts"),
+        Choice("max_length", encoder.max_length, "the encoder's own limit"),
+        Choice("query_prompt", query, "as the encoder was trained"),
+        Choice("passage_prompt", passage, "as the encoder was trained"),
+        *_watched(facts, settings),
+        Choice("batch_size", _batch(facts), "its other pairs are the negatives"),
+        Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
+        Choice("epochs", epochs, why),
+        Choice("warmup", 0.1, why),
+        Choice("between", 0.7, "weights part of the way score better and forget less"),
+    ]
+
+
+def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
+    """Return the choices for single texts: those of papers, held to a test."""
+    return [
+        Choice("max_length", min(encoder.max_length, 128), "longer texts gain nothing here"),
+        *_watched(facts, settings),
+        Choice("batch_size", _batch(facts), "its other texts are the negatives"),
+        Choice("between", 0.5, "single texts teach a trained encoder little"),
+    ]
+
+
+def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
+    """Return what is held out to compare the trained model with the one before."""
+    why = "to keep the model before training where the trained one is no better"
+    ends = Choice("eval_every", 0, why)
+    if "dev" in settings.model_fields_set or not facts.held_out:
+        return [ends]
+    return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), ends]
+
+
+def _batch(facts: _Facts) -> int:
+    """Return the rows of a batch: 64, or what there is."""
+    return max(2, min(_BATCH, int(0.8 * facts.records)))

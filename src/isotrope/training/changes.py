@@ -1,0 +1,113 @@
+"""What a training changed: dev queries, and the encoder's general sense of similarity.
+
+For the latter a few hundred sentences about other things, the first ones of docstrings in Python's
+standard library, are embedded before and after. The number is Spearman's correlation of their
+similarities: 100 where all pairs are in the order that they had. It needs no labels and no
+download, and it does not tell whether another order is a worse one.
+"""
+
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.evaluation.dev_score import DevMetric
+from isotrope.evaluation.embed import Encoder, embed
+from isotrope.evaluation.sts import spearman
+from isotrope.measures.judgement import DevHistory
+
+_MODULES = """
+argparse asyncio calendar collections concurrent.futures configparser csv datetime decimal difflib
+email.message fractions ftplib gzip hashlib heapq html http.client imaplib inspect io ipaddress json
+logging mailbox math multiprocessing.pool pathlib pickle random re sched shutil smtplib socket
+sqlite3 statistics string subprocess tarfile tempfile textwrap threading timeit unittest
+urllib.request uuid wave weakref xml.dom zipfile
+"""
+_SENTENCES = 300
+_NAMED = 3  # queries that got worse
+_KEPT = 90.0  # percent below which forgetting is worth a remedy
+
+
+@cache
+def general_sentences() -> tuple[str, ...]:
+    """Return the first sentences of docstrings, of five words or more, each once."""
+    found: dict[str, None] = {}
+    for name in _MODULES.split():
+        try:
+            members = vars(importlib.import_module(name))
+        except ImportError:  # built without it
+            continue
+        for member in [members[key] for key in sorted(members)][:200]:
+            if inspect.isroutine(member) or inspect.isclass(member):
+                words = (
+                    (inspect.getdoc(member) or "").partition("\n\n")[0].partition(". ")[0].split()
+                )
+                if 5 <= len(words) <= 25:
+                    found.setdefault(" ".join(words))
+    texts = list(found)
+    stride = max(1, len(texts) // _SENTENCES)
+    return tuple(texts[::stride][:_SENTENCES])
+
+
+def similarities(encoder: Encoder) -> NDArray[np.float64]:
+    """Return the cosines of all pairs of the sentences."""
+    vectors = embed(encoder, list(general_sentences())).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray((vectors @ vectors.T)[np.triu_indices(len(vectors), 1)])
+
+
+def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHistory) -> float | None:
+    """Return 100 times Spearman's correlation of the similarities before and after a training.
+
+    Args:
+        before: The similarities before training; None if nothing is to be compared.
+        encoder: The encoder after the last step.
+        history: The scores of the run, which say whether the model before training was saved.
+    """
+    if before is None:
+        return None
+    if history.scores and history.best == 0:
+        return 100.0
+    return round(100 * spearman(before, similarities(encoder)), 1)
+
+
+def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
+    """Return how many dev queries the saved model answers better or worse, and the worst.
+
+    None where the score is not a mean over queries, or was not measured before and after.
+    """
+    if watch is None or not history.scores or not {0, history.best} <= history.evaluations.keys():
+        return None
+    before, after = (history.evaluations[step].items for step in (0, history.best))
+    queries = watch.queries
+    if len(queries) != len(before):
+        return None
+    worst = [i for i in np.argsort(after - before, kind="stable")[:_NAMED] if after[i] < before[i]]
+    return {
+        "better": int((after > before).sum()),
+        "worse": int((after < before).sum()),
+        "all": len(queries),
+        "worst": [
+            {"query": queries[i], "before": float(before[i]), "after": float(after[i])}
+            for i in worst
+        ],
+    }
+
+
+def learnt(details: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the lines on the queries that a training changed, and on what it left as it was."""
+    if queries := details.get("queries"):
+        yield (
+            f"of {queries['all']} dev queries {queries['better']} are answered better than before "
+            f"and {queries['worse']} worse"
+        )
+        for one in queries["worst"]:
+            yield f"  {one['before']:.2f} to {one['after']:.2f}: {one['query'][:80]}"
+    share = details.get("kept")
+    if share is not None:
+        remedy = "" if share >= _KEPT else "; a smaller --between or fewer --epochs keep more"
+        yield f"{share:.0f}% of its order of similarities among general sentences is kept{remedy}"

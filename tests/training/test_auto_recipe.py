@@ -1,0 +1,118 @@
+"""`--recipe auto`: what it chooses, that it can be overridden and repeated, and its safeguards."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from isotrope.data.schemas import Record
+from isotrope.data.text.views import held_out_together
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.measures.judgement import DevEvaluation, DevHistory
+from isotrope.training.auto_recipe import with_recipe
+from isotrope.training.changes import general_sentences, kept, similarities
+from isotrope.training.early_checks import CHOSEN
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text import _records, encoder_of, train
+
+WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold", "bright", "dark")
+THINGS = ("apple", "pear", "drum", "flute", "car", "cart", "lamp", "stone", "river", "cloud")
+
+
+def pairs(count: int) -> list[tuple[str, str]]:
+    all_ = [(f"a {w} {t}", f"find me the {t} that is {w}") for t in THINGS for w in WORDS]
+    return all_[:count]
+
+
+def file_of(rows: list[tuple[str, ...]], folder: Path) -> Path:
+    path = folder / "pairs.tsv"
+    path.write_text("".join("\t".join(row) + "\n" for row in rows))
+    return path
+
+
+def chosen(path: Path, output: Path, **given: Any) -> TrainSettings:
+    settings = TrainSettings.read({"files": [str(path)], "output": str(output), **given})
+    return with_recipe(settings, encoder_of, _records, resume=False)
+
+
+def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = chosen(file_of(pairs(100), tmp_path), tmp_path / "run")
+    assert (found.head, found.max_length, found.batch_size) == ("none", 256, 64)
+    assert found.between < 1
+    said = capsys.readouterr().err
+    assert "100 pairs" in said
+    assert "--head none" in said
+    assert len(said.splitlines()) <= 10
+
+
+def test_what_is_given_stays(tmp_path: Path) -> None:
+    path = file_of(pairs(30), tmp_path)
+    given = {"head": "linear", "learning_rate": 1e-5, "batch_size": 4, "between": 1.0}
+    found = chosen(path, tmp_path / "run", **given)
+    assert {name: getattr(found, name) for name in given} == given
+    assert found.max_length == 256
+
+
+@pytest.mark.parametrize(
+    "given", [{"recipe": "papers"}, {"encoder": "scratch"}, {"objective": "met"}, {"lora": 4}]
+)
+def test_nothing_is_chosen_for(given: dict[str, Any], tmp_path: Path) -> None:
+    path = file_of(pairs(30), tmp_path)
+    settings = TrainSettings.read({"files": [str(path)], "output": str(tmp_path / "run"), **given})
+    assert with_recipe(settings, encoder_of, _records, resume=False) == settings
+
+
+def test_every_choice_is_known_to_a_run_that_resumes(tmp_path: Path) -> None:
+    path, output = file_of(pairs(16), tmp_path), tmp_path / "run"
+    given = {"files": [str(path)], "output": str(output), "epochs": 1, "logger": []}
+    outcome = train(TrainSettings.read(given))
+    again = train(TrainSettings.read(given), resume=True)
+    assert again.result.metrics["steps"] == outcome.result.metrics["steps"]
+    before = chosen(path, tmp_path / "other", epochs=1)
+    changed = {
+        name
+        for name, field in TrainSettings.model_fields.items()
+        if getattr(before, name) != field.get_default()
+    }
+    assert changed - {"files", "output", "objective_settings"} <= CHOSEN
+
+
+def test_the_saved_weights_lie_between_those_before_and_after(tmp_path: Path) -> None:
+    path = file_of(pairs(16), tmp_path)
+    states = []
+    for share in (0.25, 1.0):
+        given = {"files": [str(path)], "output": str(tmp_path / str(share)), "logger": []}
+        outcome = train(TrainSettings.read({**given, "epochs": 1, "between": share}))
+        states.append(outcome.encoder.state_dict())
+    start = encoder_of(TrainSettings.read(given)).state_dict()
+    for name, value in states[1].items():
+        if value.is_floating_point():
+            torch.testing.assert_close(states[0][name], start[name].lerp(value, 0.25))
+    assert any(not torch.equal(start[name], states[1][name]) for name in start)
+
+
+def test_linked_pairs_are_held_out_together() -> None:
+    rows = [(f"question {i}", f"answer {i // 2}") for i in range(400)]  # two questions an answer
+    records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
+    held = held_out_together(records, 0.2, seed=0)
+    assert held is not None
+    np.testing.assert_array_equal(held[::2], held[1::2])
+    assert 40 < held.sum() < 130
+    one = [Record((f"question {i}", "yes"), Path("p.tsv"), i, False) for i in range(400)]
+    assert not held_out_together(one, 0.2, seed=0).any()  # type: ignore[union-attr]
+
+
+def test_the_model_before_training_keeps_all() -> None:
+    minilm = SentenceEncoder.load("all-MiniLM-L6-v2", device="cpu")
+    before = similarities(minilm)
+    assert len(general_sentences()) == 300
+    assert kept(before, minilm, DevHistory("dev")) == 100
+    worse = DevHistory("dev")
+    for step, value in ((0, 60.0), (8, 50.0)):
+        worse.add(step, DevEvaluation(value, np.full(4, value / 100)))
+    assert kept(before[::-1], minilm, worse) == 100  # the start is what was saved
+    assert kept(None, minilm, worse) is None
