@@ -62,7 +62,8 @@ def held_out_together(
 
     Pairs that share a text, directly or through other pairs, are held out together; one that is
     linked with no other as ``Former`` alone decides. A group of more pairs than a tenth of what is
-    to be held out is trained on. None where records have groups of their own, or one text.
+    to be held out is trained on. None where a quarter of it cannot be held out so, and where
+    records have groups of their own, or one text: then each record is held out by itself.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -79,7 +80,8 @@ def held_out_together(
         linked, return_index=True, return_inverse=True, return_counts=True
     )
     held = np.array(alone)[first] & (size <= max(1, holdout * len(marks) / _LARGEST))
-    return np.asarray(held[group], bool)
+    together = np.asarray(held[group], bool)
+    return together if together.sum() >= holdout * len(marks) / 4 else None
 
 
 def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
