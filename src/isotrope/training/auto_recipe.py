@@ -210,7 +210,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: those of papers, held to a test."""
     return [
-        Choice("max_length", min(encoder.max_length, 128), "longer texts gain nothing here"),
+        Choice("max_length", min(encoder.max_length, 128), "within the encoder's own limit"),
         *_watched(facts, settings),
         Choice("batch_size", _batch(facts), "its other texts are the negatives"),
         Choice("between", 0.5, "single texts teach a trained encoder little"),

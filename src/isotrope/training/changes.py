@@ -78,11 +78,12 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
     """Return how many dev queries the saved model answers better or worse, and the worst.
 
-    None where the score is not a mean over queries, or was not measured before and after.
+    None where the score is not a mean over queries, or the saved model is the one before training.
     """
-    if watch is None or not history.scores or not {0, history.best} <= history.evaluations.keys():
+    if watch is None or not history.scores or history.best == 0 or not history.complete:
         return None
-    before, after = (history.evaluations[step].items for step in (0, history.best))
+    steps = (min(history.scores), history.best)
+    before, after = (history.evaluations[step].items for step in steps)
     queries = watch.queries
     if len(queries) != len(before):
         return None
