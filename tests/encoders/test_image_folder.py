@@ -257,6 +257,8 @@ class TestBroken:
     def test_a_pooling_is_for_text(self, folder):
         with pytest.raises(InputError, match="takes images, whose pooling is fixed; leave out 'm"):
             load_encoder(folder, pooling="mean")
+        with pytest.raises(InputError, match="model_kwargs are for encoders of text"):
+            load_encoder(folder, model_kwargs={"dtype": "float16"})
 
     @pytest.mark.parametrize("kind", ["cifar", "resnet"])
     def test_weights_that_are_not_all_there(self, kind, folder, tmp_path):

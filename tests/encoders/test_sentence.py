@@ -262,6 +262,17 @@ class TestSave:
             logging.getLogger("transformers").removeHandler(seen)
         assert seen.texts == []
 
+    def test_what_transformers_takes_is_passed_on(self, tiny, folder):
+        options = {"dtype": torch.bfloat16, "attn_implementation": "eager"}
+        encoder = SentenceEncoder.load(folder, device="cpu", model_kwargs=options)
+        network = encoder.model[0].model
+        assert (network.dtype, network.config._attn_implementation) == (torch.bfloat16, "eager")
+        assert tiny.model[0].model.config._attn_implementation == "sdpa"
+        found, expected = (e.encode(TEXTS[:2], normalize=True) for e in (encoder, tiny))
+        assert found.dtype == np.float32
+        assert ((found * expected).sum(axis=1) > 0.999).all()
+        assert (found != expected).any()
+
     def test_it_loads_again_here(self, tiny, folder):
         again = SentenceEncoder.load(str(folder))
         np.testing.assert_array_equal(again.encode(TEXTS), tiny.encode(TEXTS))

@@ -1,7 +1,8 @@
 """Loads the encoder in a folder, of text or of images."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
 from isotrope.encoders.names import is_image, resolve
@@ -17,14 +18,17 @@ def load_encoder(
     pooling: str | None = None,
     device: str = "auto",
     trust_remote_code: bool = False,
+    model_kwargs: Mapping[str, Any] | None = None,
 ) -> "SentenceEncoder | ImageEncoder":
-    """Load an encoder, in float32 and evaluation mode.
+    """Load an encoder, in evaluation mode and, unless ``model_kwargs`` says otherwise, float32.
 
     Args:
         name: A name, see :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
         pooling: for text only: replaces the model's own.
         device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
         trust_remote_code: for text only: run code that comes with the model.
+        model_kwargs: Keywords for ``from_pretrained`` of transformers, for text only: ``dtype``,
+            ``attn_implementation``, ``quantization_config``.
 
     Raises:
         InputError: no such model, a broken one, or a pooling or device that does not exist.
@@ -34,8 +38,14 @@ def load_encoder(
         from isotrope.encoders.sentence import SentenceEncoder
 
         return SentenceEncoder.load(
-            name, pooling=pooling, device=device, trust_remote_code=trust_remote_code
+            name,
+            pooling=pooling,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            model_kwargs=model_kwargs,
         )
+    if model_kwargs:
+        raise InputError(f"{name} takes images, and model_kwargs are for encoders of text")
     if pooling is not None:
         raise InputError(f"{name} takes images, whose pooling is fixed; leave out {pooling!r}")
     from isotrope.encoders.image import ImageEncoder

@@ -17,7 +17,7 @@ import copy
 import itertools
 import json
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -157,8 +157,9 @@ class SentenceEncoder(nn.Module):
         pooling: str | None = None,
         device: str = "auto",
         trust_remote_code: bool = False,
+        model_kwargs: Mapping[str, Any] | None = None,
     ) -> "SentenceEncoder":
-        """Load an encoder, in float32 and evaluation mode.
+        """Load an encoder, in evaluation mode and, unless ``model_kwargs`` says otherwise, float32.
 
         Args:
             name: a sentence-transformers folder; a transformers folder (then with mean pooling,
@@ -167,6 +168,9 @@ class SentenceEncoder(nn.Module):
             pooling: one of :data:`POOLINGS`; None keeps the model's own.
             device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
             trust_remote_code: run code that comes with the model.
+            model_kwargs: Keywords for ``from_pretrained`` of transformers, as those of
+                ``SentenceTransformer``: ``dtype``, ``attn_implementation``,
+                ``quantization_config``.
 
         Raises:
             InputError: no such model, a broken one, or a pooling or device that does not exist.
@@ -176,7 +180,7 @@ class SentenceEncoder(nn.Module):
         folder = resolve(name)
         if is_image(folder):
             raise InputError(f"{name} takes images, not text: load it with isotrope.load")
-        model = _open(folder, where, trust_remote_code)
+        model = _open(folder, where, trust_remote_code, model_kwargs or {})
         if mode is not None:
             _repool(model, mode, str(name))
         return cls(model, str(name)).eval()
@@ -401,10 +405,10 @@ class SentenceEncoder(nn.Module):
             for first in range(0, len(order), batch_size):
                 batch = order[first : first + batch_size]
                 padded = self.pad([ids[starts[i] : starts[i + 1]] for i in batch])
-                h = self(**{key: value.to(self.device) for key, value in padded.items()})
+                h = self(**{key: value.to(self.device) for key, value in padded.items()}).float()
                 if self.normalizes or normalize:
                     h = nn.functional.normalize(h, dim=-1)
-                out[batch] = h.float().cpu().numpy()
+                out[batch] = h.cpu().numpy()
                 if not np.isfinite(out[batch]).all():
                     raise InputError(
                         f"{self.name} gives embeddings that are not finite (NaN or infinite): "
@@ -588,7 +592,12 @@ def _pooling(name: str) -> str:
     return POOLINGS[name]
 
 
-def _open(folder: Path, device: torch.device, trust_remote_code: bool) -> "SentenceTransformer":
+def _open(
+    folder: Path,
+    device: torch.device,
+    trust_remote_code: bool,
+    model_kwargs: Mapping[str, Any],
+) -> "SentenceTransformer":
     """Load a folder with sentence-transformers, and refuse weights that are not all there."""
     with quiet_loading() as report:
         from sentence_transformers import SentenceTransformer
@@ -599,7 +608,7 @@ def _open(folder: Path, device: torch.device, trust_remote_code: bool) -> "Sente
                 device=str(device),
                 trust_remote_code=trust_remote_code,
                 local_files_only=True,
-                model_kwargs={"dtype": torch.float32, "use_safetensors": True},
+                model_kwargs={"dtype": torch.float32, **model_kwargs, "use_safetensors": True},
             )
         # tokenizers and safetensors raise nothing narrower than Exception
         except Exception as error:
