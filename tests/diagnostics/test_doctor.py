@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from isotrope.adapters.doctor.hosts import HOSTS
 from isotrope.diagnostics.doctor import diagnose
-from isotrope.diagnostics.evidence import RunEvidence, of_rows
+from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis, Evidence
 from isotrope.diagnostics.verdict import THRESHOLDS, compared
 from isotrope.diagnostics.verdicts import VERDICTS
@@ -440,9 +441,9 @@ def test_embeddings_of_dot_products_may_be_long(start: float, verdict: str) -> N
     [
         {"scores": (80.0, 83.0)},  # it gains
         {"parameters": {"temperature": 0.02}},  # a usual temperature of cosines
-        {"settings": {"batch-size": 8}},  # the hardest of a few is far ahead at any temperature
+        {"settings": {"batch-size": 4}},  # the hardest of a few is far ahead at any temperature
         {"objective": "mhs", "parameters": {}},  # which has no temperature
-        {"start": {"hardest_share": 0.9, "dead": 0.6}},
+        {"start": {"hardest_share": 0.5, "dead": 0.6}},
         {"start": {"hardest_share": 0.98, "dead": 0.2}},
     ],
 )
@@ -668,6 +669,26 @@ def test_what_is_thrown_together_and_told_apart_no_more(
         assert names == ["lost_gap", "lost_spread_at_the_end"]
 
 
+def test_a_batch_of_eight_is_enough_for_a_temperature_that_is_too_low() -> None:
+    """Two layers of all-MiniLM-L6-v2 at a temperature of 0.002, in the default batch of 8."""
+    start = {"hardest_share": 0.93, "dead": 0.63, "temperature": 0.002}
+    given = replace(case(start=start, settings={"batch-size": 8}, **start), objective=None)
+    found = diagnose(replace(given, scores=(), words=Words(temperature="--temperature {}")))
+    assert found.verdict[0] == "temperature-too-low"
+
+
+def test_a_loss_that_pushes_takes_nothing_together() -> None:
+    """Two layers of all-MiniLM-L6-v2 at 100 times their learning rate, in twelve steps of 16."""
+    first = {"loss": 2.297, "std": 0.028, "positive_mean": 0.808, "positive_std": 0.08}
+    first |= {"negative_mean": 0.873, "negative_std": 0.085}
+    end = {"loss": 2.645, "std": 0.016, "positive_mean": 0.36, "positive_std": 0.12}
+    end |= {"negative_mean": 0.445, "negative_std": 0.211}
+    given = replace(case(start=first, **end), objective=None, scores=())
+    assert diagnose(given).verdict[0] == "diverging"
+    fell = replace(case(start={**first, "loss": 3.0}, **end), objective=None, scores=())
+    assert "diverging" not in diagnose(fell).verdict
+
+
 @pytest.mark.parametrize(("share", "low"), [(0.98, True), (0.6, False)])
 def test_each_anchor_is_decided_at_a_temperature_near_zero(share: float, low: bool) -> None:
     """An encoder that finds few positives has few done anchors, and full force on all others."""
@@ -695,7 +716,8 @@ def test_a_margin_above_the_largest_distance_is_never_kept(
     settings: dict[str, Any], numbers: dict[str, float], found: bool
 ) -> None:
     settings = {**settings, "trainer": "sentence-transformers"}
-    given = replace(case(settings=settings, start=numbers, **numbers), objective=None)
+    given = case(settings=settings, start=numbers, **numbers)
+    given = replace(given, objective=None, words=Words(margin="triplet_margin={}"))
     verdict, change = first(diagnose(given))
     assert verdict == ("never-dissipating" if found else HEALTHY)
     assert change == ("triplet_margin=0.3 (now 5)" if found else "")
@@ -717,6 +739,8 @@ def test_a_contrastive_training_is_not_told_to_be_one(
     loss: str, settings: dict[str, Any], change: str
 ) -> None:
     given = RunEvidence(
-        settings={**settings, "trainer": "sentence-transformers"}, losses=({"name": loss},)
+        settings={**settings, "trainer": "sentence-transformers"},
+        losses=({"name": loss},),
+        words=HOSTS["sentence_transformers"],
     )
     assert VERDICTS["anisotropic-start"].change.worded(given) == change

@@ -1,19 +1,15 @@
 """What a gradient shows of the loss it came from."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from isotrope.core.views import Views
-from isotrope.objectives import DCL, MET, MPT, BarlowTwins, InfoNCE, NTXent, VICReg
-from isotrope.paradigm.assemble import assemble, tangent
+from isotrope.objectives import DCL, MPT, BarlowTwins, InfoNCE, VICReg
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import Recognised, recognise
 from isotrope.paradigm.softmax_fit import fit_pairs, fit_softmax, normalised, radial
-from isotrope.paradigm.two_directions import fit_two_directions
 
 
 def batch(n: int, d: int, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
@@ -104,72 +100,6 @@ def test_a_softmax_that_is_done_is_no_loss_of_pairs() -> None:
     assert float(found.terms.dissipation.max()) * 0.05 < 0.01
 
 
-@pytest.mark.parametrize("temperature", [0.05, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize(("n", "d"), [(6, 24), (24, 32), (64, 32)])
-@pytest.mark.parametrize("loss", [NTXent, lambda **tau: InfoNCE(**tau).symmetric()])
-def test_both_directions_have_their_temperature(
-    loss: Callable[..., Objective], n: int, d: int, temperature: float
-) -> None:
-    """There are fewer columns than dimensions, and more, of which no general solution is known."""
-    objective, (anchors, positives) = loss(temperature=temperature), batch(n, d)
-    leaf = anchors.clone().requires_grad_()
-    slope = gradient(objective(leaf, positives), leaf)
-    views = Views(anchors, positives)
-    found = recognise(slope, views)
-    assert found.kind == "softmax"
-    assert found.temperature == pytest.approx(temperature, rel=2e-3)
-    assert found.misfit < 1e-4
-    assert found.terms is not None
-    expected = objective.components(objective.compare(views))
-    assert found.terms.against == expected.against
-    scaled = found.in_units_of(1 / temperature).terms
-    assert scaled is not None
-    torch.testing.assert_close(scaled.dissipation, expected.dissipation, rtol=1e-2, atol=1e-5)
-    torch.testing.assert_close(scaled.weight, temperature * expected.weight, rtol=0.0, atol=1e-3)
-    unit = views.unit()
-    rebuilt = tangent(found.terms.scale * assemble(found.terms, unit), unit.anchors)
-    norm = torch.linalg.vector_norm(anchors, dim=1, keepdim=True)
-    torch.testing.assert_close(n * rebuilt / norm, slope)
-
-
-@pytest.mark.parametrize(
-    "objective", [NTXent(temperature=0.1), InfoNCE(temperature=0.1).symmetric()]
-)
-def test_both_directions_with_a_factor_and_groups(objective: Objective) -> None:
-    anchors, positives = batch(24, 32, torch.float32)
-    groups = torch.arange(24) // 2
-    leaf = anchors.clone().requires_grad_()
-    slope = gradient(3 * objective(leaf, positives, groups=groups), leaf)
-    found = recognise(slope, Views(anchors, positives, groups=groups))
-    assert found.temperature == pytest.approx(0.1, rel=1e-3)
-    assert found.factor == pytest.approx(3, rel=1e-3)
-    # without the groups it is another loss, whose temperature is not known
-    assert recognise(slope, Views(anchors, positives)).factor is None
-
-
-def test_one_direction_is_not_taken_for_both() -> None:
-    for dtype in (torch.float64, torch.float32, torch.bfloat16):
-        assert recognised(InfoNCE(temperature=0.1), *batch(24, 32, dtype)).factor is None
-    for objective in (DCL(temperature=0.1), MPT(), MET(margin=2.0), VICReg(), BarlowTwins()):
-        assert recognised(objective, *batch(24, 32)).factor is None
-
-
-def test_positives_of_other_processes_are_not_fitted_in_both_directions() -> None:
-    anchors, positives = batch(24, 32)
-    views = Views(anchors[:12], positives)
-    assert fit_two_directions(torch.ones_like(anchors[:12]), views, "cross") is None
-
-
-def test_large_batches_are_not_fitted_in_both_directions() -> None:
-    anchors, positives = batch(1025, 8)
-    leaf = anchors.clone().requires_grad_()
-    slope = gradient(NTXent(temperature=0.1)(leaf, positives), leaf)
-    assert fit_two_directions(slope, Views(anchors, positives), "both") is None
-    whole = fit_two_directions(slope[:1024], Views(anchors[:1024], positives[:1024]), "both")
-    assert whole is not None  # another loss than that of 1,025, which is near
-    assert whole.temperature == pytest.approx(0.1, rel=0.02)
-
-
 def test_what_is_no_softmax_has_no_temperature() -> None:
     assert recognised(BarlowTwins(), *batch(64, 32)).kind == "unknown"
     assert recognised(DCL(temperature=0.2), *batch(12, 32)).temperature == pytest.approx(0.2, 1e-3)
@@ -204,7 +134,7 @@ def test_scores_are_fitted_and_not_pushed() -> None:
     found = gradient((margin - torch.linspace(0, 1, 6)).square().mean(), leaf)
     views = Views(anchors, positives, further)
     assert recognise(found, views, labelled=True).kind == "scores"
-    assert recognise(found, views).kind == "other"
+    assert recognise(found, views).kind == "unknown"
 
 
 def test_a_single_negative_fits_any_temperature() -> None:

@@ -19,14 +19,14 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
-from isotrope.diagnostics.evidence import RunEvidence, of_rows
+from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure, measure_unpaired, negative_count
 from isotrope.diagnostics.seen import measure_compared
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import DEAD
-from isotrope.paradigm.compared import SoftmaxEvidence, joined
+from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
 from isotrope.paradigm.similarities import GraphReading
@@ -89,6 +89,7 @@ class Anatomy:
             ``known`` for an objective; ``single`` without positives, ``unseen`` without a gradient,
             ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
         calls: how often :meth:`observe` was called, since the first step of the training.
+        words: of the trainer, for the changes that a diagnosis proposes.
         factor: by which the loss of the last batch is multiplied, where its gradient shows that;
             the dissipation is that of the loss without it. None where there may be one that the
             gradient does not show, as GD is nearly the same for all anchors: dissipation and
@@ -128,7 +129,7 @@ class Anatomy:
             )
         self.objective, self.every = objective, every
         self.against, self.reduction, self.temperature = against, reduction, temperature
-        self.settings = dict(settings or {})
+        self.settings, self.words = dict(settings or {}), Words()
         self.clear()
 
     def clear(self) -> None:
@@ -200,6 +201,8 @@ class Anatomy:
                 if positives is not None and self._gives_components(views):
                     self.kind = "known"
                     numbers |= measure(self.objective, views)
+                elif (read := self._read(anchors, loss, gradient, labels)) is not None:
+                    numbers |= read
                 else:
                     if gradient is None and loss is not None and loss.requires_grad:
                         gradient = _gradient(loss, anchors)
@@ -208,6 +211,40 @@ class Anatomy:
         row, self._looked = self._row(at), at
         row.update(numbers)
         return row
+
+    def _read(
+        self, anchors: Tensor, loss: Tensor | None, gradient: Tensor | None, labels: Tensor | None
+    ) -> Row | None:
+        """Return what the graph of the loss shows; None if it shows too little of its gradient."""
+        if loss is None or loss.grad_fn is None or gradient is not None or labels is not None:
+            return None
+        reading = GraphReading(loss)
+        try:
+            slope = _gradient(loss, anchors)
+        finally:
+            reading.end()
+        left = 1 - (reading.explained or 0.0)
+        if left > _LEFT_OUT or not reading.compared:
+            return None
+        whole = float(len(anchors)) if self.reduction == "sum" else 1.0
+        numbers = self._compared(joined(reading.compared), whole)
+        length = measure_unpaired(anchors, cosines=False)
+        slope = slope.to(_at_least_float(slope.dtype)) * (len(slope) / whole)
+        return numbers | {
+            "misfit": left,
+            "norm": length["norm"],
+            "effective_rank": length["effective_rank"],
+            "embedding_gradient": float(torch.linalg.vector_norm(slope, dim=1).mean()),
+        }
+
+    def _compared(self, tables: list[Compared], factor: float) -> Row:
+        """Return the measurements of what a loss compared, and note its kind."""
+        seen = measure_compared(
+            tables, earlier=self._evidence, temperature=self.temperature, factor=factor
+        )
+        self.kind, self.factor = seen.kind, seen.factor
+        self._evidence = self._evidence * 0.9 + seen.evidence
+        return {name: value for name, value in seen.numbers.items() if value is not None}
 
     def see(
         self,
@@ -251,18 +288,10 @@ class Anatomy:
             self.kind = "known"
             row.update(self._of_known(objective, views))
         else:
-            tables = joined([t for r in some for t in r.compared])
-            seen = measure_compared(
-                tables,
-                earlier=self._evidence,
-                temperature=self.temperature,
-                factor=factor,
-            )
-            self.kind = seen.kind
-            self._evidence = self._evidence * 0.9 + seen.evidence
+            numbers = self._compared(joined([t for r in some for t in r.compared]), factor)
             # beside other terms the pairs alone say nothing of the training
-            kept = _LIE if left > _LEFT_OUT else seen.numbers.keys()
-            row.update({k: v for k, v in seen.numbers.items() if v is not None and k in kept})
+            kept = _LIE if left > _LEFT_OUT else numbers.keys()
+            row.update({name: value for name, value in numbers.items() if name in kept})
         # of other losses it is not known that each row pushes all others
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
@@ -323,7 +352,7 @@ class Anatomy:
         unknown: Row = {}
         tau, loss = recognised.temperature, recognised.terms
         if recognised.kind == "softmax" and loss is not None and tau is not None:
-            unit = recognised.factor or factor(loss, views, tau)
+            unit = factor(loss, views, tau)
             self.factor = 1.0 if unit is not None and abs(unit - 1) <= EQUAL else unit
             if unit is None:
                 unknown = {"dissipation": None, "dead": None}
@@ -485,7 +514,11 @@ class Anatomy:
             ]
         case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
-            case, scores=_scores(case.rows), losses=tuple(losses), notes=(*case.notes, *notes)
+            case,
+            scores=_scores(case.rows),
+            losses=tuple(losses),
+            notes=(*case.notes, *notes),
+            words=self.words,
         )
 
     def save(self, path: str | Path) -> Path:

@@ -39,6 +39,56 @@ def sane(value: float) -> bool:
 
 
 @dataclass(frozen=True)
+class Words:
+    """How a trainer calls what a change is about; by default in plain words, ``{}`` for a number.
+
+    Attributes:
+        temperature: The temperature of the loss.
+        inverse: Whether the trainer has 1 over the temperature instead.
+        rate: The learning rate.
+        batch: The rows of a batch.
+        cached: What spares memory where the loss is contrastive.
+        negatives: How an anchor gets more negatives.
+        harder: How negatives become harder.
+        margin: The margin of a triplet loss.
+        contrastive: A loss with in-batch negatives.
+        contrastive_name: Part of the name of such a loss, by which it is known.
+        without_labels: How it is used where labels are.
+        copies: How copies stay out of a batch.
+        views: How two views of an input become different.
+        related: How rows are made whose inputs belong together.
+        shorter: How embeddings become shorter.
+        best: How the best checkpoint is kept.
+    """
+
+    temperature: str = "a temperature of {}"
+    inverse: bool = False
+    rate: str = "a learning rate of {}"
+    batch: str = "a batch of {} rows"
+    cached: str = ""
+    negatives: str = "a column of hard negatives in the data"
+    harder: str = "harder negatives"
+    margin: str = "a margin of {}"
+    contrastive: str = "a loss with in-batch negatives"
+    contrastive_name: str = ""
+    without_labels: str = ""
+    copies: str = "batches without two copies of an input"
+    views: str = "two different inputs a row, or dropout that is switched on"
+    related: str = "rows whose inputs belong together"
+    shorter: str = "a layer that normalises, or embeddings of a smaller scale"
+    best: str = "fewer steps, or the checkpoint of the best score"
+
+    def of_temperature(self, better: float, now: float | None) -> str:
+        """Return a temperature, with the present one."""
+        values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
+        return self.instead(self.temperature, *values)
+
+    def instead(self, words: str, better: float | None, now: float | None) -> str:
+        """Return a value in the words of the trainer, with the present one."""
+        return words.format(f"{better:.3g}") + ("" if now is None else f" (now {now:.3g})")
+
+
+@dataclass(frozen=True)
 class RunEvidence:
     """The evidence that the rules read.
 
@@ -57,6 +107,7 @@ class RunEvidence:
             ``family``, ``temperature``, ``misfit``, ``negatives``.
         model: of a model with data of its own, what ``model_geometry`` has measured.
         notes: the evidence that was examined, and that could not be.
+        words: of the trainer.
     """
 
     kind: Kind = ""
@@ -71,6 +122,7 @@ class RunEvidence:
     losses: tuple[Mapping[str, Any], ...] = ()
     model: Mapping[str, Any] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    words: Words = Words()
 
     def series(self, column: str) -> list[float]:
         """Return the measured values of a column, in the order of steps."""

@@ -6,6 +6,7 @@ settings that were read from the trainer, so that the diagnosis can be made agai
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.anatomy import Anatomy
-from isotrope.diagnostics.evidence import RunEvidence
+from isotrope.diagnostics.evidence import RunEvidence, Words
 from isotrope.diagnostics.findings import Diagnosis
+
+_PLAIN = asdict(Words())
 
 
 def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
@@ -27,6 +30,7 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
     anatomy.save(RunFolder(folder).metrics)
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
+    record["words"] = {k: v for k, v in asdict(anatomy.words).items() if v != _PLAIN[k]}
     with atomic_replace(RunFolder(folder).diagnosis) as temporary:
         temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
@@ -46,5 +50,8 @@ def of_recording(folder: Path) -> RunEvidence:
         record = read
     settings, losses = record.get("settings"), record.get("loss")
     anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}
+    words = record.get("words")
+    if isinstance(words, Mapping) and words.keys() <= _PLAIN.keys():
+        anatomy.words = Words(**words)
     records = losses if isinstance(losses, list) else [losses]
     return anatomy.case([loss for loss in records if isinstance(loss, Mapping)])

@@ -28,11 +28,13 @@ class SeenBatch:
         kind: ``softmax``, ``other``, ``pairs`` or ``nothing`` (no gradient).
         numbers: the measurements, by column of metrics.csv.
         evidence: of its temperature.
+        factor: of InfoNCE, by which its gradient is multiplied; 1 of any other loss.
     """
 
     kind: str
     numbers: dict[str, float | None]
     evidence: SoftmaxEvidence
+    factor: float = 1.0
 
 
 class _ComparedPairs(EagerPairs):
@@ -86,7 +88,8 @@ def measure_compared(
     elif table.single or not bool(push.any()):
         kind = "pairs"
     else:
-        kind = "softmax" if tau is not None and table.balanced else "other"
+        even = table.balanced or table.rounded
+        kind = "softmax" if tau is not None and even else "other"
     if kind == "pairs":
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
     own = torch.where(
@@ -99,9 +102,12 @@ def measure_compared(
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
     unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
-    force = unit * push.sum(dim=1)
+    force, times = unit * push.sum(dim=1), 1.0
     if kind == "softmax" and tau is not None:
-        force = _of_infonce(table, own, pairs.negative(), tau, force)
+        force, times = _of_infonce(table, own, pairs.negative(), tau, force)
+        # a cosine that is rounded, over tau, is an exponent
+        near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.rounded else 0.0)
+        times = 1.0 if abs(times - 1) < near else times
     some = push.sum(dim=1) > 0
     # W of InfoNCE sums to 1 / temperature
     weight = push / (unit * push.sum(dim=1, keepdim=True)).where(some[:, None], 1.0)
@@ -119,7 +125,7 @@ def measure_compared(
     )
     numbers["negatives"] = float(pairs.negative().sum(dim=1).double().mean())
     numbers["temperature"] = tau
-    return SeenBatch(kind, numbers, evidence)
+    return SeenBatch(kind, numbers, evidence, times)
 
 
 def _of_labels(
@@ -165,8 +171,8 @@ def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
 
 def _of_infonce(
     table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
-) -> Tensor:
-    """Return GD: that of InfoNCE, if the measured one is a multiple of it, else as measured.
+) -> tuple[Tensor, float]:
+    """Return GD and the multiple: that of InfoNCE, if the measured one is one, else as measured.
 
     It follows from the similarities alone, so that an unknown factor of the loss is left out.
     """
@@ -177,7 +183,7 @@ def _of_infonce(
     multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
     apart = float(torch.linalg.vector_norm(shown - multiple * expected))
     fits = apart < _EQUAL * float(torch.linalg.vector_norm(shown))
-    return (expected if fits else shown).to(force)
+    return (expected.to(force), multiple) if fits else (force, 1.0)
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:

@@ -18,9 +18,6 @@ Text = str | Callable[[RunEvidence], str]
 
 Number = Callable[[RunEvidence], float | None]
 
-SENTENCE_TRANSFORMERS = "sentence-transformers"
-"""The setting ``trainer`` of a training whose changes are worded as arguments of that library."""
-
 THRESHOLDS: "dict[str, Threshold]" = {}
 """Every threshold by its name; filled by the verdicts, which declare them."""
 
@@ -92,13 +89,11 @@ class Change:
 
     Attributes:
         train: Flags of ``isotrope train``; a function ``when`` may give others.
-        loop: The same in words, for a training loop or another trainer.
-        sentence_transformers: The same as arguments of sentence-transformers.
+        loop: The same in the words of another trainer.
     """
 
     train: Text = ""
     loop: Text | None = None
-    sentence_transformers: Text | None = None
 
     def worded(self, case: RunEvidence, train: Text = "") -> str:
         """Return the change for the trainer of some evidence.
@@ -107,12 +102,9 @@ class Change:
             case: The evidence.
             train: Flags that take the place of ``self.train``.
         """
-        trainer = case.setting("trainer")
         text: Text = train or self.train
-        if trainer is not None and self.loop is not None:
+        if case.setting("trainer") is not None and self.loop is not None:
             text = self.loop
-            if trainer == SENTENCE_TRANSFORMERS and self.sentence_transformers is not None:
-                text = self.sentence_transformers
         return text if isinstance(text, str) else text(case)
 
 

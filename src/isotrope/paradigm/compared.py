@@ -63,6 +63,7 @@ class Compared:
         distance: whether the scores are distances with the sign turned.
         lengths: of the anchors before they were normalised; None if they were not.
         roots: where anchors and columns come from.
+        rounded: whether the gradient has half precision, in which a small pull is lost.
     """
 
     anchors: Tensor
@@ -75,6 +76,7 @@ class Compared:
     distance: bool
     lengths: Tensor | None
     roots: tuple[frozenset[Any], frozenset[Any]]
+    rounded: bool = False
 
     @property
     def pulled(self) -> Tensor:
@@ -190,9 +192,9 @@ Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
 
 def _normal(given: Operands) -> Normal | None:
     """Return anchors n x d, candidates m x d or n x k x d, scores, gradient and its parts."""
-    a, b, g = given.a.float(), given.b.float(), given.gradient.float()
-    parts, value = [p.float() for p in given.parts], given.value
-    value = None if value is None else value.float()
+    a, b, g = _wide(given.a), _wide(given.b), _wide(given.gradient)
+    parts, value = [_wide(p) for p in given.parts], given.value
+    value = None if value is None else _wide(value)
     match given.operation:
         case "Mm" | "Addmm":
             return a, b.T, None, g, parts
@@ -223,6 +225,10 @@ def _normal(given: Operands) -> Normal | None:
                 target[i, j] = target[j, i] = numbers
             return a, a, distances, full, []
     return _rowwise(a, b, g, value)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype.itemsize < 4 else x
 
 
 def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
@@ -310,7 +316,7 @@ def _table(
         candidates = candidates.flatten(0, 1)
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
-        *(given.both, given.distance, lengths, roots),
+        *(given.both, given.distance, lengths, roots, given.gradient.dtype.itemsize < 4),
     )
     return replace(table, mask=mask & ~_left_out(table))
 
@@ -452,7 +458,7 @@ def stacked(whole: Sequence[Compared]) -> Compared:
     if len(whole) == 1:
         return whole[0]
     blocks = [
-        torch.block_diag(*(getattr(t, name).to(torch.float32) for t in whole))
+        torch.block_diag(*(getattr(t, name).to(whole[0].scores.dtype) for t in whole))
         for name in ("scores", "gradient", "mask")
     ]
     known = [t.lengths for t in whole if t.lengths is not None]
@@ -467,6 +473,7 @@ def stacked(whole: Sequence[Compared]) -> Compared:
         all(t.distance for t in whole),
         torch.cat(known) if len(known) == len(whole) else None,
         whole[0].roots,
+        any(t.rounded for t in whole),
     )
 
 

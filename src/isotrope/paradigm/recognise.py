@@ -1,19 +1,15 @@
 """Recognises a loss by its gradient: its kind, its components and its temperature."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from isotrope.core.rounding import rounding
-from isotrope.core.terms import Against, Terms
+from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.choose import pairs as choose_pairs
-from isotrope.paradigm.recover import recover
 from isotrope.paradigm.softmax_fit import SoftmaxFit, fit_pairs, fit_softmax
-from isotrope.paradigm.two_directions import TwoDirectionsFit, fit_two_directions
 
 Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
@@ -21,9 +17,7 @@ MISFIT = 0.05  # of the gradient: components that leave out more are not reporte
 _SURE = 0.01  # what a softmax may leave out; a loss that leaves out more is only near to one
 _PROOF = 1e-4  # pairs that leave out more are none, unless the dtype rounds by more
 _ROUNDING = 1e-5
-_NEAR = 0.5  # what a softmax of one direction leaves out of one of both directions, at most
 _BETTER = 3  # times less than the own pair alone a softmax leaves out, if there is a push
-_BETTER_OF_COLUMNS = 10  # and a coefficient for each column, which fits a part of any gradient
 
 
 @dataclass(frozen=True)
@@ -31,7 +25,7 @@ class Recognised:
     """A loss as its gradient shows it.
 
     Attributes:
-        kind: ``softmax`` a softmax over the batch, in one direction or in both; ``other`` pushes
+        kind: ``softmax`` a softmax over the batch; ``other`` pushes
             other rows in another way (margins); ``pairs`` sees an anchor and its own positive
             only, and so has no in-batch negatives; ``scores`` has labels and is not a softmax: it
             fits similarities to them, and what is learnt is not seen in components; ``unknown``
@@ -43,8 +37,6 @@ class Recognised:
         misfit: share of the gradient that is left out by the best description.
         pulled: of ``pairs``, the share that is pulled together, of those with a gradient; the
             others are pushed apart.
-        factor: of a softmax in both directions, what the mean over them was multiplied by; it is
-            in GD. None where the fit does not show it.
         even: whether a softmax of one high temperature or another fits, whose 1/tau is in GD: the
             push is even over the negatives, or there is one.
     """
@@ -54,7 +46,6 @@ class Recognised:
     temperature: float | None
     misfit: float
     pulled: float | None = None
-    factor: float | None = None
     even: bool = False
 
     def in_units_of(self, unit: float) -> "Recognised":
@@ -77,11 +68,9 @@ def recognise(
 ) -> Recognised:
     """Recognise a loss, as far as its gradient on the anchors shows it.
 
-    Components are those of the general solution where there are fewer columns than dimensions
-    (:mod:`isotrope.paradigm.recover`), else those of a softmax
-    (:mod:`isotrope.paradigm.softmax_fit`), and None where both leave out more than 5%, or not
-    much less than an anchor's own pair alone does. A softmax of both directions (CLIP, NT-Xent)
-    has those of its formula (:mod:`isotrope.paradigm.two_directions`).
+    For a loss whose pairs the graph does not show (:mod:`isotrope.paradigm.similarities`).
+    Components are those of a softmax (:mod:`isotrope.paradigm.softmax_fit`), and None where it
+    leaves out more than 5%, or not much less than an anchor's own pair alone does.
 
     Args:
         gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
@@ -95,8 +84,9 @@ def recognise(
         ("cross", "both") if against is None else (against,)
     )
     if not bool(gradient.any()):
-        terms = None if labelled else recover(gradient, views, against=choices[0]).terms
-        return Recognised("nothing", terms, None, 0.0)
+        zero = gradient.new_zeros(len(views.anchors), _columns(views, choices[0]))
+        terms = Terms(zero.sum(dim=1), zero, zero.sum(dim=1), choices[0], scale=1 / len(zero))
+        return Recognised("nothing", None if labelled else terms, None, 0.0)
     pairs = fit_pairs(gradient, views)
     soft = _softmax(gradient, views, choices, near)
     proof = max(_PROOF, torch.finfo(gradient.dtype).eps)
@@ -108,27 +98,14 @@ def recognise(
         moved = pairs.pull[pairs.pull.abs() > _PROOF * pairs.pull.abs().max()]
         pulled = float((moved > 0).double().mean()) if len(moved) else None
         return Recognised("pairs", None, None, pairs.misfit, pulled)
-    if (both := _two_directions(gradient, views, choices, near, soft)) is not None:
-        return Recognised("softmax", both.terms, both.temperature, both.misfit, factor=both.factor)
     temperature = soft.temperature if soft is not None and soft.misfit <= MISFIT else None
     kind: Kind = "other"
     if soft is not None and temperature is not None and soft.misfit <= _SURE:
-        kind, choices = "softmax", ("both",) if soft.terms.against == "both" else ("cross",)
+        kind = "softmax"
     if labelled and kind == "other":
         return Recognised("scores", None, None, pairs.misfit if soft is None else soft.misfit)
     misfit = 1.0 if soft is None else soft.misfit
     even = soft is not None and soft.even and soft.misfit <= _SURE
-    for choice in choices:
-        if _columns(views, choice) > views.anchors.shape[1]:
-            continue
-        general = recover(gradient, views, against=choice)
-        most = min(MISFIT, pairs.misfit / _BETTER_OF_COLUMNS)
-        # what a loss has done with, beside the others, is rounding
-        strong = general.terms.dissipation.abs()
-        done = strong <= math.sqrt(rounding(gradient.dtype, 1)) * strong.max()
-        if general.misfit <= most and bool((general.determined | done).all()):
-            return Recognised(kind, general.terms, temperature, general.misfit, even=even)
-        misfit = min(misfit, general.misfit)
     if soft is not None and soft.misfit <= min(MISFIT, pairs.misfit / _BETTER):
         return Recognised(kind, soft.terms, temperature, soft.misfit, even=even)
     return Recognised("unknown", None, None, misfit)
@@ -150,23 +127,6 @@ def _softmax(
     return min(fits, key=lambda fit: fit.misfit) if fits else None
 
 
-def _two_directions(
-    gradient: Tensor,
-    views: Views,
-    choices: tuple[Literal["cross", "both"], ...],
-    near: float | None,
-    soft: SoftmaxFit | None,
-) -> TwoDirectionsFit | None:
-    """The one that fits, and clearly better than a softmax of one direction; None if none does."""
-    if soft is None or not _ROUNDING < soft.misfit < _NEAR:
-        return None
-    for choice in choices:
-        fit = fit_two_directions(gradient, views, choice, near=near or soft.temperature)
-        if fit is not None and fit.misfit <= min(_SURE, soft.misfit / _BETTER):
-            return fit
-    return None
-
-
-def _columns(views: Views, against: Against) -> int:
+def _columns(views: Views, against: str) -> int:
     further = 0 if views.negatives is None else len(views.negatives)
     return len(views.positives) + (against == "both") * len(views.anchors) + further

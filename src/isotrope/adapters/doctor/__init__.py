@@ -12,7 +12,7 @@ are bitwise the same.
 - :mod:`~isotrope.adapters.doctor.doctor`: the callback itself;
 - :mod:`~isotrope.adapters.doctor.hugging_face` and :mod:`~isotrope.adapters.doctor.lightning`: the
   handlers of the events of a transformers trainer, and of Lightning;
-- :mod:`~isotrope.adapters.doctor.watch`: the hooks on the model and the loss;
+- :mod:`~isotrope.adapters.doctor.hosts`: how hosts call what a change is about;
 - :mod:`~isotrope.adapters.doctor.messages`: the lines that it prints.
 
 Nothing here imports transformers or Lightning: a callback is an object with the right methods.

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from isotrope.adapters.doctor.hosts import words_of
 from isotrope.adapters.doctor.hugging_face import HuggingFaceEvents
 from isotrope.adapters.doctor.lightning import LightningEvents
 from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
@@ -202,6 +203,9 @@ class Doctor:
             ValueError: shapes that do not fit, a loss that is not a scalar, or one that does not
                 depend on the anchors.
         """
+        if "trainer" not in self.anatomy.settings:
+            self.anatomy.settings["trainer"] = "loop"
+            self.anatomy.words = words_of()
         if isinstance(anchors, Tensor) and anchors.numel() == 1 and positives is None is loss:
             self.quietly(self._listen)(anchors, step)
             return None

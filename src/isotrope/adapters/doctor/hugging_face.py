@@ -9,14 +9,15 @@ log are present when loggers write it.
 import contextlib
 import functools
 import sys
-from collections.abc import Iterable, Mapping
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from isotrope.adapters.doctor.backward import losses_of_backward
+from isotrope.adapters.doctor.hosts import words_of
 from isotrope.adapters.doctor.model_card import add_to_card
 from isotrope.core.run_folder import RECORDING
 from isotrope.paradigm.similarities import GraphReading
@@ -25,6 +26,41 @@ if TYPE_CHECKING:
     from isotrope.adapters.doctor.doctor import Doctor
 
 _DIMENSIONS = 4096
+
+
+@contextlib.contextmanager
+def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
+    """Call ``received`` with each loss on which this thread calls ``backward()`` in the block.
+
+    Every way leads to ``torch.autograd.backward``: a trainer's, that of accelerate or DeepSpeed,
+    and the first pass of a gradient cache. It is what it was after the block, also if that raises.
+    Backward passes within another, as of a checkpoint, are not those of a loss.
+
+    Args:
+        received: takes a loss with a graph; it must not raise.
+    """
+    original, thread, inside = torch.autograd.backward, threading.get_ident(), False
+
+    @functools.wraps(original)
+    def backward(tensors: Any, *arguments: Any, **named: Any) -> None:
+        nonlocal inside
+        if inside or threading.get_ident() != thread:
+            return original(tensors, *arguments, **named)
+        losses = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+        if len(losses) == 1 and losses[0].numel() == 1 and losses[0].grad_fn is not None:
+            received(losses[0])
+        inside = True
+        try:
+            return original(tensors, *arguments, **named)
+        finally:
+            inside = False
+
+    torch.autograd.backward = backward
+    try:
+        yield
+    finally:
+        if torch.autograd.backward is backward:
+            torch.autograd.backward = original
 
 
 class HuggingFaceEvents:
@@ -68,7 +104,7 @@ class HuggingFaceEvents:
         else:
             doctor.keep_in(Path(args.output_dir) / RECORDING)
         losses = _losses(trainer)
-        self._learn(args, losses)
+        self._learn(args, trainer, losses)
         model = details["model"]
         if trainer is not None:
             others = [
@@ -107,9 +143,10 @@ class HuggingFaceEvents:
     def _received(self, loss: Tensor) -> None:
         self._readings.append(GraphReading(loss))
 
-    def _learn(self, args: Any, losses: list[nn.Module]) -> None:
+    def _learn(self, args: Any, trainer: Any, losses: list[nn.Module]) -> None:
         """Take from arguments and losses what the diagnosis uses and the doctor was not given."""
         anatomy = self.doctor.anatomy
+        anatomy.words = words_of([trainer, *losses])
         objective, temperature, settings = self._given  # not those of an earlier training
         anatomy.settings = settings | {
             "trainer": "sentence-transformers" if losses else "transformers",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from isotrope.adapters.doctor.hosts import words_of
 from isotrope.core.run_folder import RECORDING
 from isotrope.paradigm.similarities import GraphReading
 
@@ -33,6 +34,7 @@ class LightningEvents:
         """Delete the rows of an earlier training, unless this one continues it."""
         doctor, self._name = self.doctor, type(pl_module).__name__
         doctor.anatomy.settings |= {"trainer": "lightning"}
+        doctor.anatomy.words = words_of(pl_module.modules())
         if trainer.ckpt_path is None and trainer.global_step == 0:
             doctor.forget()
         if not trainer.is_global_zero:

@@ -2,7 +2,7 @@
 
 import statistics
 
-from isotrope.diagnostics.advice import CONTRASTIVE, harder_negatives, is_contrastive
+from isotrope.diagnostics.advice import harder_negatives, is_contrastive
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
@@ -93,8 +93,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     ),
     Change(
         "--files HARDER (FILE with a third column of near but wrong texts, or with other data)",
-        "harder negatives or other data",
-        "mine_hard_negatives(dataset, model, ...) for a column of hard negatives, or other data",
+        lambda case: f"{case.words.harder}, or other data",
     ),
     explains=("dissipated-early",),
     unless=(_improved, _active_without_score),
@@ -137,7 +136,7 @@ DISSIPATED_EARLY = Verdict(
         ),
         _GAIN,
     ),
-    Change(_harder, harder_negatives, lambda case: harder_negatives(case, arguments=True)),
+    Change(_harder, harder_negatives),
     shows=("dissipation", "positive_mean", "negative_mean"),
 )
 
@@ -201,8 +200,7 @@ LOSING_PULL = Verdict(
     ),
     Change(
         "--objective.ratio 1.5",
-        "a loss with the positive in its softmax",
-        f"{CONTRASTIVE}(model), whose pull equals its push",
+        lambda case: f"{case.words.contrastive}, whose pull equals its push",
     ),
     unless=(_closer, _does_not_pull),
     shows=(_risen_angle, "ratio", "positive_mean", "negative_mean"),
@@ -225,13 +223,13 @@ def _contrastive_training(case: RunEvidence) -> str:
     return "--objective infonce (a short `isotrope train` from this encoder)"
 
 
-def _short_training(case: RunEvidence, *, loss: str = "") -> str:
+def _short_training(case: RunEvidence) -> str:
     if not is_contrastive(case):
-        return f"a short training with {loss}" if loss else "a short contrastive training"
+        return f"a short training with {case.words.contrastive}"
     rate = case.setting("learning-rate")
     if rate is None:
         return "ten times the learning rate"
-    return f"learning_rate={10 * float(rate):.2g} (now {float(rate):g})"
+    return f"{case.words.rate.format(f'{10 * float(rate):.2g}')} (now {float(rate):g})"
 
 
 ANISOTROPIC_START = Verdict(
@@ -263,7 +261,6 @@ ANISOTROPIC_START = Verdict(
     Change(
         _contrastive_training,
         _short_training,
-        lambda case: _short_training(case, loss=f"{CONTRASTIVE}(model)"),
     ),
     texts_only=True,
     unless=(_spread_by_training,),
@@ -322,11 +319,7 @@ OVERFITTING = Verdict(
             unit="points",
         ),
     ),
-    change=Change(
-        loop="fewer steps, or the checkpoint of the best score",
-        sentence_transformers='load_best_model_at_end=True with eval_strategy="steps", or fewer '
-        "num_train_epochs",
-    ),
+    change=Change(loop=lambda case: case.words.best),
     when=_overfitting,
 )
 

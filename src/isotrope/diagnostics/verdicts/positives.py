@@ -44,11 +44,9 @@ def _no_negatives(case: RunEvidence) -> Found | None:
     )
 
 
-def _batch_with_negatives(case: RunEvidence, *, arguments: bool = False) -> str:
-    larger = larger_batch(case, arguments=arguments)
-    return (
-        larger if case.batch_size == 1 else f"{larger}, or a column of hard negatives in the data"
-    )
+def _batch_with_negatives(case: RunEvidence) -> str:
+    larger = larger_batch(case)
+    return larger if case.batch_size == 1 else f"{larger}, or {case.words.negatives}"
 
 
 NO_NEGATIVES = Verdict(
@@ -79,10 +77,7 @@ NO_NEGATIVES = Verdict(
             below=1e-6,
         ),
     ),
-    Change(
-        loop=_batch_with_negatives,
-        sentence_transformers=lambda case: _batch_with_negatives(case, arguments=True),
-    ),
+    Change(loop=_batch_with_negatives),
     explains=(
         *("collapsed", "nothing-left-to-learn", "dissipated-early", "dimensional-collapse"),
         *("false-negatives", "norms-too-large", "negatives-not-hard", "never-dissipating"),
@@ -118,11 +113,7 @@ DEAD_VIEWS = Verdict(
             measure=_largest_view_angle,
         ),
     ),
-    Change(
-        "--dropout 0.1",
-        "two different texts a row, or dropout that is switched on",
-        "a second column with another text, or a model whose dropout is not 0",
-    ),
+    Change("--dropout 0.1", lambda case: case.words.views),
     explains=("nothing-left-to-learn", "dissipated-early", "false-negatives", "losing-pull"),
     unless=(collapsed_at_start,),
     shows=("negative_mean", "dead"),
@@ -153,15 +144,10 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     return Found((compared("separation", decided), *further_evidence(case, *columns)))
 
 
-def _belonging(case: RunEvidence, *, arguments: bool = False) -> str:
+def _belonging(case: RunEvidence) -> str:
     if case.first("label_gap") is not None:
         return "1 - label: labels that are larger for pairs that belong together"
-    if arguments:
-        return (
-            "columns in the order (anchor, positive, negative): use train_dataset.select_columns"
-            "([...]); if the order is right, rows whose texts belong together"
-        )
-    return "rows whose texts belong together"
+    return case.words.related
 
 
 UNRELATED_POSITIVES = Verdict(
@@ -196,7 +182,6 @@ UNRELATED_POSITIVES = Verdict(
     Change(
         "--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)",
         _belonging,
-        lambda case: _belonging(case, arguments=True),
     ),
     explains=(
         *("diverging", "collapsed", "never-dissipating", "dimensional-collapse"),

@@ -1,0 +1,76 @@
+"""How trainers and libraries of losses call what a change is about, one record each.
+
+The doctor needs no record to see a training. A record only puts its advice into the words of the
+host; without one the advice is in plain words.
+"""
+
+import sys
+from collections.abc import Iterable
+
+from isotrope.diagnostics.evidence import Words
+
+_TRANSFORMERS = Words(rate="learning_rate={}", batch="per_device_train_batch_size={}")
+_FLAGS = Words(
+    temperature="--temperature {}",
+    rate="--learning_rate {}",
+    batch="--per_device_train_batch_size {}",
+    negatives="more hard negatives: --train_group_size",
+)
+_LOSS_ARGUMENT = Words(temperature="temperature={}")
+_CONTRASTIVE = "MultipleNegativesRankingLoss"
+
+HOSTS: dict[str, Words] = {
+    "sentence_transformers": Words(
+        temperature="scale={}",
+        inverse=True,
+        rate=_TRANSFORMERS.rate,
+        batch=_TRANSFORMERS.batch,
+        cached=f"; if memory does not hold it, Cached{_CONTRASTIVE}(model, mini_batch_size={{}})",
+        harder="harder negatives: mine_hard_negatives(dataset, model, ...)",
+        margin="triplet_margin={}",
+        contrastive=f"{_CONTRASTIVE}(model)",
+        contrastive_name=_CONTRASTIVE,
+        without_labels=" without the label column",
+        copies="batch_sampler=BatchSamplers.NO_DUPLICATES; of near duplicates, "
+        "GISTEmbedLoss(model, guide=...)",
+        views="a second column with another text, or a model whose dropout is not 0",
+        related="columns in the order (anchor, positive, negative): use "
+        "train_dataset.select_columns([...]); if the order is right, rows whose texts belong "
+        "together",
+        shorter="models.Normalize() as the last module, or a lower learning_rate",
+        best='load_best_model_at_end=True with eval_strategy="steps", or fewer num_train_epochs',
+    ),
+    "pylate": Words(
+        temperature="temperature={}", rate=_TRANSFORMERS.rate, batch=_TRANSFORMERS.batch
+    ),
+    "FlagEmbedding": _FLAGS,
+    "tevatron": _FLAGS,
+    "swift": Words(
+        temperature="INFONCE_TEMPERATURE={}",
+        rate=_FLAGS.rate,
+        batch=_FLAGS.batch,
+        contrastive="--loss_type infonce",
+    ),
+    "open_clip": Words(
+        temperature="a logit scale of {}", inverse=True, rate="--lr {}", batch="--batch-size {}"
+    ),
+    "lightly": _LOSS_ARGUMENT,
+    "pytorch_metric_learning": _LOSS_ARGUMENT,
+    "stable_pretraining": _LOSS_ARGUMENT,
+    "transformers": _TRANSFORMERS,
+}
+"""By the name of the package; a package comes before those that it is built on."""
+
+
+def words_of(things: Iterable[object] = ()) -> Words:
+    """Return the words of the first host that one of some objects is of.
+
+    Args:
+        things: the losses, the trainer and the modules of a training; without any, as in a loop of
+            one's own, a library of losses that the program has imported is taken for its host.
+    """
+    roots = {kind.__module__.partition(".")[0] for x in things for kind in type(x).__mro__}
+    if not roots:
+        libraries = {name for name, words in HOSTS.items() if words.batch == Words().batch}
+        roots = (libraries | {"open_clip"}) & sys.modules.keys()
+    return next((words for name, words in HOSTS.items() if name in roots), Words())

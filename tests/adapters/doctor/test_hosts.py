@@ -1,0 +1,40 @@
+"""The records of hosts, and that the diagnosis itself knows none of them."""
+
+import re
+from pathlib import Path
+
+import isotrope.diagnostics
+from isotrope.adapters.doctor.hosts import HOSTS, words_of
+from isotrope.diagnostics.evidence import Words
+
+NAMES = re.compile(
+    r"sentence.?transformers|hugging.?face|\blightning|\blightly|open_?clip|FlagEmbedding|tevatron"
+    r"|pylate|\bswift|metric.learning|stable.pretraining|MultipleNegatives",
+    re.IGNORECASE,
+)
+
+
+def test_no_name_of_a_host_occurs_in_the_diagnosis() -> None:
+    """The audit writes losses for a trainer, and is no part of the diagnosis."""
+    folder = Path(isotrope.diagnostics.__file__).parent
+    named = {
+        f"{file.name}: {found.group()}"
+        for file in folder.rglob("*.py")
+        if "audit" not in file.parts
+        for found in NAMES.finditer(file.read_text(encoding="utf-8"))
+    }
+    assert not named
+
+
+def test_a_trainer_made_from_another_has_its_own_words() -> None:
+    trainer = type("Trainer", (), {"__module__": "transformers.trainer"})
+    flag = type("EncoderOnlyEmbedderTrainer", (trainer,), {"__module__": "FlagEmbedding.finetune"})
+    assert words_of([trainer()]) == HOSTS["transformers"]
+    assert words_of([flag()]).of_temperature(0.05, 1.0) == "--temperature 0.05 (now 1)"
+    assert words_of([object()]) == Words()
+
+
+def test_a_scale_is_one_over_the_temperature() -> None:
+    words = HOSTS["sentence_transformers"]
+    assert words.of_temperature(0.05, 0.001) == "scale=20 (now 1e+03)"
+    assert Words().of_temperature(0.05, None) == "a temperature of 0.05"
