@@ -168,7 +168,14 @@ def trained(python: str, name: str, host: Host, folder: Path, cells: list[str]) 
             *("-m", "torch.distributed.run", "--standalone", "--log-dir", str(folder / "logs")),
             f"--nproc-per-node={host.processes}",
         ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "ACCELERATE_USE_CPU": "1"}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "ACCELERATE_USE_CPU": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+    }
     with (
         (folder / f"{name}.log").open("a") as log,
         subprocess.Popen(
