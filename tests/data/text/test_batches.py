@@ -191,3 +191,14 @@ def test_padding_is_low_on_sentences_of_natural_length() -> None:
         padded += sum((b - a) * lengths[b - 1] for a, b in itertools.pairwise(bounds))
     assert 1 - tokens / padded < 0.11  # 0.32 as one chunk
     assert chunks / 50 < 6
+
+
+def test_pairs_linked_through_a_pair_of_another_batch_are_of_one_group(make: Make) -> None:
+    rest = [(f"question {i}", f"answer {i}") for i in range(80)]
+    chain = [("what", "this"), ("which", "this"), ("which", "that")]
+    store = make([*chain, *rest])
+    first, last, other = collate(store, np.array([0, 2, 50]), pad_id=PAD).groups
+    assert first == last != other
+    one = make([(f"question {i}", "yes") for i in range(40)] + rest)  # too long a chain
+    assert one.linked(np.arange(40))[0].tolist() == one.groups(np.arange(40), 0).tolist()
+    assert make(["a b", "b c"]).linked(np.arange(2)) == []

@@ -122,9 +122,10 @@ def collate(
         new = unseen(store.groups(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
         new &= np.isin(store.owners(indices), np.arange(len(indices))[part])
         views[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
+    marks = [*groups, *inputs, *store.labels(indices), *store.linked(indices)]
     return Batch(
         columns=[_padded(view, pad_id) for view in views if view],
-        groups=joined_groups(np.stack([*groups, *inputs, *store.labels(indices)], axis=1))[part],
+        groups=joined_groups(np.stack(marks, axis=1))[part],
     )
 
 

@@ -22,6 +22,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -37,6 +38,7 @@ from isotrope.data.text.repeats import (
     CHUNK,
     group_mark,
     hash64,
+    joined_groups,
     mark_repeated,
     near_identical,
     read_part,
@@ -51,6 +53,7 @@ _WIDTHS = {1: 1, 2: 2, 3: 4}  # columns of rows.bin, by the columns of a record
 # removed when complete
 _ROWS, _HASHES, _GROUPED, _HELD = "rows.all", "hashes.all", "grouped.all", "held.all"
 _HELD_GROUPS = "holdout-groups.bin"
+_MOST_LINKED = 5_000_000  # pairs whose links are looked for beyond their batch
 _TOO_FEW, _MORE = "training needs at least 2 different records", "give more text"
 _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokenizer
 
@@ -185,6 +188,24 @@ class TokenStore:
     def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
         """Return one hash per record, equal for records of a group; none if there are no groups."""
         return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
+
+    def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
+        """Return one mark per pair, equal for pairs that share a text; none for other records.
+
+        They share it directly or through other pairs, which need not be in the batch. A chain of
+        more than a twentieth of the records, which would leave few negatives, is not followed.
+        """
+        return [] if self._links is None else [self._links[indices]]
+
+    @cached_property
+    def _links(self) -> NDArray[np.uint64] | None:
+        if self.report.views != "pairs" or len(self) > _MOST_LINKED:
+            return None
+        marks = self._groups[self._rows[:, :2]]
+        joined = joined_groups(marks).view(np.uint64)
+        _, place, sizes = np.unique(joined, return_inverse=True, return_counts=True)
+        long = sizes[place] > max(2, len(self) // 20)
+        return np.where(long, marks[:, 0], joined)
 
     @property
     def one_group(self) -> bool:
