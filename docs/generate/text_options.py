@@ -17,8 +17,6 @@ from typing import Literal, Required, TypedDict
 
 from isotrope.paradigm.objective import Objective
 
-__all__ = ["TextOptions"]
-
 OneObjective = str | Objective | type[Objective]
 
 
