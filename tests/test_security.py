@@ -32,7 +32,6 @@ ALLOWED = {
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
     ("evaluation/store.py", "zipfile"): "an error that numpy raises",
     ("measures/judgement.py", "zipfile"): "an error that numpy raises",
-    ("core/checksum.py", "zipfile"): "checksums of a checkpoint's members",
     ("paradigm/registry.py", "exec_module"): "--plugin FILE",
 }
 CODE = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "code", "runpy"}

@@ -51,10 +51,10 @@ def test_the_history_is_a_table(outcome: Any) -> None:
 
 
 def test_a_history_that_is_none(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file: nothing was logged"):
+    with pytest.raises(InputError, match="no such file"):
         History.read(tmp_path / "metrics.csv")
     (tmp_path / "metrics.csv").write_text("step,loss\n0,high\n")
-    with pytest.raises(InputError, match=r"is not the log of a run .*was it edited"):
+    with pytest.raises(InputError, match="every cell must be a number or empty"):
         History.read(tmp_path / "metrics.csv")
 
 

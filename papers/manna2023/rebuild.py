@@ -13,7 +13,6 @@ import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from isotrope.core.checksum import ChecksumMismatch
 from isotrope.core.distributed import all_gather_views
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
@@ -21,7 +20,7 @@ from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
 from isotrope.encoders.device import find_device
 from isotrope.paradigm.objective import Objective
-from isotrope.training.checkpoints import read_checkpoint
+from isotrope.training.checkpoints import ChecksumMismatch, read_checkpoint
 from isotrope.training.images.method import ImageMethod, at_least_float
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare

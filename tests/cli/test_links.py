@@ -114,6 +114,21 @@ def test_a_report_does_not_replace_the_log_of_a_run(run, tmp_path: Path) -> None
     assert folder.metrics.read_text() == before
 
 
+@pytest.mark.parametrize("name", ["sweep.csv", "sweep.json"])
+def test_a_sweep_does_not_replace_what_it_reads(
+    run, encoder: Path, pairs: Path, tmp_path: Path, name: str
+) -> None:
+    own = tmp_path / "s" / name
+    own.parent.mkdir()
+    own.write_text("anchor,positive\na b,c d\ne f,g h\n")
+    varied = ("--vary", "learning-rate=1e-4,1e-3", "--seeds", "0", "--encoder", encoder, *QUICK)
+    for data in ([own], [pairs, "--dev", own]):
+        found = run("sweep", "train", *data, *varied, "--output", own.parent)
+        assert found.code == 2
+        assert f"{name} would be replaced, but it is read" in found.err
+    assert own.read_text().startswith("anchor,")
+
+
 def test_a_table_of_scores_does_not_replace_their_data(run, encoder: Path, pairs: Path) -> None:
     before = pairs.read_bytes()
     found = run("evaluate", encoder, "--corpus", pairs, "--csv", pairs, "--device", "cpu")

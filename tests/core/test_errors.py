@@ -9,7 +9,6 @@ from isotrope.core.errors import (
     FolderError,
     InputError,
     MissingExtra,
-    ModelError,
     SettingError,
     nearest,
 )
@@ -83,7 +82,6 @@ def test_errors_survive_the_way_between_processes() -> None:
     for error in (
         SettingError("is odd", setting="lora", value=3, remedy="leave it out"),
         DataError("is empty", path="a.txt", line=3),
-        ModelError("holds no weights", model="runs/a"),
         FolderError("is a file", path="runs/a", remedy="give a folder"),
         MissingExtra("peft", extra="lora"),
     ):

@@ -12,6 +12,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import as_flag, spelled
+from isotrope.data.lines import open_bytes
 from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import read_all, to_dataset, write_records
 
@@ -203,6 +204,120 @@ def test_empty_cells_are_counted(tmp_path: Path) -> None:
     )
 
 
+ROWS = [("question one", "answer one"), ("question two", "answer two")]
+JSON = [{"anchor": a, "positive": b} for a, b in ROWS]
+
+
+def delimited(separator: str) -> str:
+    return "".join(f"{separator.join(row)}\n" for row in [("anchor", "positive"), *ROWS])
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("bars.csv", delimited("|")),
+        ("bars.tsv", delimited("|")),
+        ("lists.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS)),
+        ("whole.json", json.dumps([list(row) for row in ROWS])),
+        ("rows.json", json.dumps({"data": JSON}, indent=1)),
+        ("one_line.json", json.dumps({"data": JSON})),
+        ("plural.json", json.dumps([{"query": a, "positives": [b]} for a, b in ROWS])),
+    ],
+)
+def test_ways_to_write_pairs(tmp_path: Path, name: str, content: str) -> None:
+    (tmp_path / name).write_text(content)
+    assert records(read([tmp_path / name])) == ROWS
+
+
+def drain(path: Path) -> None:
+    with open_bytes(path) as handle:
+        while handle.read(1 << 20):
+            pass
+
+
+@pytest.mark.parametrize("compressed", ["gz", "bz2", "xz", "zst"])
+def test_compressed_text(tmp_path: Path, compressed: str) -> None:
+    import bz2
+    import gzip
+    import lzma
+
+    pyarrow = pytest.importorskip("pyarrow")
+    content = "".join(json.dumps(row) + "\n" for row in JSON).encode()
+    bomb = b"\n" * ((1 << 25) + (1 << 20))
+    pack: dict[str, Any] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+    pack["zst"] = lambda raw: pyarrow.compress(raw, codec="zstd", asbytes=True)
+    path = tmp_path / f"a.jsonl.{compressed}"
+    path.write_bytes(pack[compressed](content))
+    assert records(read([path])) == ROWS
+    assert read_all(str(path)).sources == [path]
+    path.write_bytes(pack[compressed](bomb))
+    with pytest.raises(InputError, match="unpacks to more than 200 times its size"):
+        drain(path)
+    for damaged in (b"no archive", pack[compressed](content)[:20]):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match=rf"is not a whole \.{compressed} file"):
+            records(read([path]))
+    plain = tmp_path / "a.jsonl"
+    plain.write_bytes(pack[compressed](content))
+    with pytest.raises(InputError, match=rf"it is no text; end its name in \.{compressed}"):
+        records(read([plain]))
+
+
+def test_files_of_arrow_and_parquet_bombs(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import feather, parquet
+
+    table = pyarrow.Table.from_pylist(JSON)
+    with pyarrow.ipc.new_file(str(tmp_path / "file.arrow"), table.schema) as file:
+        file.write_table(table)
+    feather.write_feather(table, str(tmp_path / "f.feather"))
+    for name in ("file.arrow", "f.feather"):
+        reading = read([tmp_path / name])
+        assert records(reading) == records(reading) == ROWS, "it can be read again"
+    bomb = pyarrow.table({"text": ["x" * (1 << 26)]})
+    parquet.write_table(bomb, tmp_path / "b.parquet", compression="zstd", use_dictionary=False)
+    with pytest.raises(InputError, match="unpacks to more than 200 times its size"):
+        records(read([tmp_path / "b.parquet"]))
+
+
+def test_a_header_that_comes_again_is_no_pair(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(delimited(",") * 2)  # cat a.csv b.csv
+    reading = read([path])
+    assert records(reading) == ROWS * 2
+    assert "left out: 1 row with the header once more (line 4)" in str(reading)
+
+
+def test_scores_of_margins_without_names(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("q\tp\tn\t0.9\t0.1\nr\to\tm\t0.8\t0.2\n")
+    assert [(r.texts, r.scores) for r in read([path])] == [
+        (("q", "p", "n"), (0.9, 0.1)),
+        (("r", "o", "m"), (0.8, 0.2)),
+    ]
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("query", "response", "label"),
+        ("question1", "question2", "is_duplicate"),
+        ("premise", "hypothesis", "label"),
+        ("question", "answer", "label"),
+        ("sentence_0", "sentence_1", "score"),
+    ],
+)
+def test_pairs_that_may_not_belong_together_are_refused_and_the_advice_works(
+    names: tuple[str, str, str],
+) -> None:
+    rows = [dict(zip(names, (f"a{i}", f"b{i}", i % 2), strict=True)) for i in N]
+    with spelled(as_flag), pytest.raises(InputError, match="holds scored pairs") as caught:
+        list(read(rows))
+    with spelled(as_flag):
+        columns = shlex.split(str(caught.value).partition("--columns ")[2])[0].split(",")
+    assert records(read(rows, columns=columns)) == [(f"a{i}", f"b{i}") for i in N]
+
+
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path: Path) -> None:
     for name in ("a.txt", "README.md", "b.docx", "c.docx", "train.parquet", "test.parquet"):
         (tmp_path / name).write_text("one\ntwo\n")
@@ -233,15 +348,31 @@ def test_tables_without_names(tmp_path: Path) -> None:
         list(read([tmp_path / "a.txt"], columns=["x"]))
 
 
-def test_text_of_windows_is_converted_as_the_message_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("encoding", "texts"),
+    [
+        ("cp1252", ["It’s one", "second – line"]),
+        ("latin1", ["café crème", "naïve garçon"]),
+        ("cp1251", ["вопрос один", "вопрос два"]),
+        ("shift-jis", ["日本語の質問です", "答えはこちら"]),
+        ("gb18030", ["中文问题和回答", "第二个问题"]),
+        ("euc-kr", ["한국어 질문과 대답", "두번째 질문"]),
+        ("utf-16", ["it is one", "second line"]),
+        ("utf-16-le", ["it is one", "second line"]),
+        ("utf-32", ["it is one", "second line"]),
+    ],
+)
+def test_text_of_another_encoding_is_converted_as_the_message_says(
+    tmp_path: Path, encoding: str, texts: list[str]
+) -> None:
     path = tmp_path / "a.txt"
-    path.write_bytes("It’s one\nsecond – line\n".encode("cp1252"))
-    with pytest.raises(InputError, match="line 1: invalid UTF-8") as caught:
+    path.write_bytes("\n".join(texts).encode(encoding))
+    with pytest.raises(InputError, match=f"it reads '{texts[0]}'") as caught:
         list(read([path]))
     command = str(caught.value).split("(")[-1].partition(")")[0]
     text = subprocess.run([*shlex.split(command), str(path)], capture_output=True, check=True)
     path.write_bytes(text.stdout)
-    assert records(read([path])) == [("It’s one",), ("second – line",)]
+    assert records(read([path])) == [(text,) for text in texts]
 
 
 def test_records_say_where_they_are(tmp_path: Path) -> None:

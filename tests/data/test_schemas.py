@@ -14,7 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.data.files import corpus_files, other_splits
+from isotrope.data.files import files_of
 from isotrope.data.lines import MAX_CHARACTERS, lines, visible
 from isotrope.data.schemas import Record, read
 from isotrope.data.table import SUFFIXES
@@ -26,6 +26,10 @@ COLUMNS = ("anchor", "positive", "negative")
 KINDS = [(kind, end) for kind in SUFFIXES for end in ("", ".gz")]
 KINDS = [kind for kind in KINDS if kind not in [(".parquet", ".gz"), (".arrow", ".gz")]]
 REPORTS = Path(__file__).parent / "reports"
+
+
+def paths_of(paths: Sequence[Path]) -> list[Path]:
+    return files_of(paths)[0]
 
 
 def texts_of(paths: Sequence[Path | str], **settings) -> list[tuple[str, ...]]:
@@ -163,7 +167,7 @@ def test_folder_is_sorted_deep_and_safe_from_loops(tmp_path: Path) -> None:
     expected = ["B.TXT", "a/c/y.jsonl.gz", "a/z.txt", "b.txt"]
     assert [text for (text,) in texts_of([tmp_path])] == expected
     assert all(record.opens for record in read([tmp_path]))
-    assert corpus_files([tmp_path / "b.txt", tmp_path / "a"])[0] == tmp_path / "b.txt"
+    assert paths_of([tmp_path / "b.txt", tmp_path / "a"])[0] == tmp_path / "b.txt"
 
 
 def test_an_unreadable_folder_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +176,7 @@ def test_an_unreadable_folder_is_named(tmp_path: Path, monkeypatch: pytest.Monke
 
     monkeypatch.setattr(os, "scandir", refuse)
     with pytest.raises(InputError, match=r"cannot be read \(Permission denied\)"):
-        corpus_files([tmp_path])
+        paths_of([tmp_path])
 
 
 def test_missing_pyarrow_names_its_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,23 +266,26 @@ def test_of_a_dataset_in_parquet_the_split_to_train_on_is_read(tmp_path: Path, f
         write(place / name, TEXTS, ["text"])
     (place / "README.txt").write_text("about the test set")
     root = tmp_path / "latest"
-    assert corpus_files([root]) == sorted([place / "README.txt", *(place / n for n in names)])
-    assert corpus_files([place / others[0]]) == [place / others[0]], "named by itself"
+    assert paths_of([root]) == sorted([place / "README.txt", *(place / n for n in names)])
+    assert paths_of([place / others[0]]) == [place / others[0]], "named by itself"
     for name in names:
         (place / name).unlink()
-    assert len(corpus_files([root])) == 1 + len(others), "no file says that it is to train on"
+    assert len(paths_of([root])) == 1 + len(others), "no file says that it is to train on"
 
 
-def test_other_parts_that_are_read_are_known(tmp_path: Path) -> None:
+def test_other_parts_are_left_out_and_named(tmp_path: Path) -> None:
     names = ["ptb.train.txt", "ptb.valid.txt", "snli_1.0_test.jsonl", "notes.txt", "dev/a.csv"]
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("one\n")
-    assert len(corpus_files([tmp_path])) == 5, "of parquet files alone the name decides"
-    left = [path.name for path in other_splits([tmp_path, tmp_path / "ptb.valid.txt"])]
-    assert left == ["a.csv", "ptb.valid.txt", "snli_1.0_test.jsonl"]
+    read_files, left = files_of([tmp_path])
+    assert [path.name for path in read_files] == ["notes.txt", "ptb.train.txt"]
+    assert sorted(path.name for path in left) == ["a.csv", "ptb.valid.txt", "snli_1.0_test.jsonl"]
+    reading = read([tmp_path])
+    assert len(list(reading)) == 2
+    assert "files not read: a.csv, ptb.valid.txt, snli_1.0_test.jsonl" in str(reading)
     (tmp_path / names[0]).unlink()
-    assert other_splits([tmp_path]) == [], "no file says that it is to train on"
+    assert files_of([tmp_path])[1] == [], "no file says that it is to train on"
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".tsv"])

@@ -27,7 +27,8 @@ class Bench:
     """What many cases start from, made once: small models, a run, pictures."""
 
     def __init__(self, folder: Path) -> None:
-        import isotrope.training.text  # noqa: F401 - its packages fill caches of theirs
+
+        import isotrope.training.text  # noqa: F401 - its packages too
 
         self.folder = folder
 

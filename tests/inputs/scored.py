@@ -11,17 +11,17 @@ from tests.inputs.text import content, train
 # of one STS file, for `evaluate --sts` and for `train --dev`
 STS: list[tuple[str, bytes | str, str]] = [
     ("fields.tsv", "3\tone\n", "no scored pair"),
-    ("score.tsv", "three\ta\tb\n", "score 'three' is not a finite number"),
-    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "not a finite number"),
-    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "not a finite number"),
+    ("score.tsv", "three\ta\tb\n", "no scored pair"),
+    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "no scored pair"),
+    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "no scored pair"),
     ("sentence.tsv", "1\ta\t\n2\tb\tc\n", "an empty sentence"),
     ("one-score.tsv", "1\ta\tb\n1\tc\td\n", "different scores"),
     ("empty.tsv", "", "is empty"),
-    ("header.tsv", "score\tsentence1\tsentence2\n", "different scores"),
+    ("header.tsv", "score\tsentence1\tsentence2\n", "holds no text"),
     ("kind.doc", "1\ta\tb\n", "unknown kind of file"),
     ("bytes.tsv", b"1\ta\xff\tb\n", "invalid UTF-8"),
     ("nul.tsv", b"1\ta\0\tb\n", "NUL bytes"),
-    ("columns.csv", "a,b\n1,2\n", "no column 'score'"),
+    ("columns.csv", "a,b\n1,2\n", "none of the usual columns"),
     ("cell.csv", "score,sentence1,sentence2\n1,,b\n2,c,d\n", "an empty sentence"),
     ("digits.jsonl", '{"score": ' + "9" * 400 + ', "sentence1": "a", "sentence2": "b"}\n', "score"),
     (
@@ -29,15 +29,15 @@ STS: list[tuple[str, bytes | str, str]] = [
         '{"score": ' + "9" * 5000 + ', "sentence1": "a", "sentence2": "b"}\n',
         "line 1",
     ),
-    ("list.jsonl", '{"score": [1], "sentence1": "a", "sentence2": "b"}\n', "not a finite number"),
+    ("list.jsonl", '{"score": [1], "sentence1": "a", "sentence2": "b"}\n', "different scores"),
     ("bool.jsonl", '{"score": 1, "sentence1": true, "sentence2": "b"}\n', "not text"),
     (
         "half.jsonl",
         '{"score": 1, "sentence1": "\\ud800", "sentence2": "b"}\n',
         "a character that is not text",
     ),
-    ("broken.tsv.gz", b"no gzip", "not valid gzip"),
-    ("cut.tsv.gz", gzip.compress(os.urandom(500))[:200], "broken gzip"),
+    ("broken.tsv.gz", b"no gzip", "not a whole .gz file"),
+    ("cut.tsv.gz", gzip.compress(os.urandom(500))[:200], "not a whole .gz file"),
     ("broken.parquet", b"PAR1", "not a parquet file"),
 ]
 
@@ -191,7 +191,11 @@ def _folders() -> Iterator[Case]:
 
         yield Case(name, made, says)
     wrong: dict[str, tuple[str, bytes | str, str]] = {
-        "too few rows": ("mr/all.tsv", "0\tbad\n1\tgood\n", "2 rows where MR has 10662"),
+        "too few rows": (
+            "mr/all.tsv",
+            "0\tbad\n1\tgood\n",
+            "rows of each label are 1 of 0",
+        ),
         "an unknown label": ("mr/all.tsv", "9\tbad\n", "label '9' is none of MR's: 0, 1"),
         "three fields": ("mr/all.tsv", "0\tbad\tworse\n", "3 tab-separated fields where 2"),
         "no bytes": ("mr/all.tsv", b"", "is empty"),

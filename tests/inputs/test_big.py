@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isotrope.data.files import corpus_files
+from isotrope.data.files import files_of
 from isotrope.data.images.sets import load_images
 from isotrope.data.schemas import read
 from tests.data.pictures import folders
@@ -36,7 +36,7 @@ def test_links_that_lead_back_are_followed_once(tmp_path: Path) -> None:
     (data / "inner" / "a.txt").write_text("one\n")
     (data / "inner" / "back").symlink_to(data)
     (data / "other").symlink_to(data / "inner")
-    assert [path.name for path in corpus_files([data])] == ["a.txt"]
+    assert [path.name for path in files_of([data])[0]] == ["a.txt"]
     pictures = folders(tmp_path / "pictures", classes=1)
     (pictures / "c0" / "back").symlink_to(pictures)
     os.mkfifo(pictures / "c0" / "pipe.png")

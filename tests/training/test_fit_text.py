@@ -115,9 +115,8 @@ def test_what_is_not_read_of_the_data_is_told(
     table.to_csv(folder / "test.csv", index=False)
     outcome = fit(folder, **{**options, "output": tmp_path / "run"})
     told = capsys.readouterr().err
-    assert "read test.csv and 1 more: 80 pairs, columns anchor, positive (sep" in told
-    assert "; not read: label, id" in told
-    assert f"warning: {folder / 'test.csv'}: by name no part to train on, and trained on" in told
+    assert "read train.csv: 40 pairs, columns anchor, positive (separated by commas)" in told
+    assert "; not read: label, id; files not read: test.csv" in told
     assert outcome.result.details["data"]["duplicates_dropped"] >= len(PAIRS)
     fit(table, **{**options, "output": tmp_path / "named"}, columns=["anchor", "positive"])
     assert "not read" not in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """What a run has written and then reads again: damage is seen, told, and changes no number."""
 
+import os
 import random
 import shutil
 from collections.abc import Callable
@@ -9,9 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrope.core.checksum import ChecksumMismatch
 from isotrope.core.errors import CannotResume
-from isotrope.training.checkpoints import newest, read_checkpoint, verify
+from isotrope.training.checkpoints import (
+    ChecksumMismatch,
+    finish,
+    newest,
+    read_checkpoint,
+    verify,
+)
 from isotrope.training.fit_text import fit
 from tests.training.conftest import QUICK, sentences
 from tests.training.interrupted import checkpoints, power_cut
@@ -79,8 +85,78 @@ def test_without_a_whole_checkpoint_nothing_is_gone_on_from(stopped: dict) -> No
         (folder / "model.pt").write_bytes(whole[:-200])
     with pytest.raises(CannotResume, match=r"checkpoint-4 \(model.pt does not match its digest\)"):
         fit(**stopped, resume=True)
-    with pytest.raises(ChecksumMismatch, match=r"complete\.json is missing"):
+    with pytest.raises(ChecksumMismatch, match=r"complete\.json: no such file"):
         read_checkpoint(folder / "nothing")
+
+
+class Evil:
+    """What a pickle makes of it touches a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, tuple[str, str]]:
+        return open, (str(self.mark), "w")
+
+
+@pytest.mark.parametrize("name", ["model.pt", "run.pt", "optimizer.pt", "scheduler.pt"])
+def test_no_state_of_a_stranger_is_executed(stopped: dict, tmp_path: Path, name: str) -> None:
+    for folder in checkpoints(stopped["output"]):
+        torch.save({"state": Evil(tmp_path / "mark")}, folder / name)
+        finish(folder)
+    with pytest.raises(CannotResume, match="no checkpoint can be read"):
+        fit(**stopped, resume=True)
+    assert not (tmp_path / "mark").exists()
+
+
+def _piped(folder: Path) -> None:
+    os.mkfifo(folder / "optimizer.pt")
+
+
+def _linked(folder: Path) -> None:
+    (folder / "run.pt").unlink()
+    (folder / "run.pt").symlink_to(folder.parent.parent / "outside")
+
+
+def _marked(content: object) -> Callable[[Path], None]:
+    return lambda folder: [(folder / "complete.json").write_text(str(content)), None][1]
+
+
+def _state(content: str) -> Callable[[Path], None]:
+    return lambda folder: [(folder / "trainer_state.json").write_text(content), finish(folder)][1]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (_piped, "optimizer.pt: is not a regular file (a pipe)"),
+        (_linked, "run.pt: leads out of"),
+        (_marked("[" * 100_000), "complete.json is not valid JSON (it is nested too deeply)"),
+        (_marked('{"blake2b": {}}'), "model.pt does not match its digest"),
+        (_marked('{"blake2b": {"../../outside": "00"}}'), "model.pt does not match"),
+        (_state("[" * 100_000), "trainer_state.json is not valid JSON (it is nested too deeply)"),
+        (_state('{"nothing": 1}'), "unexpected keyword argument"),
+        (_state('{"global_step": 7}'), "trainer_state.json is of step 7"),
+    ],
+)
+def test_a_checkpoint_of_a_stranger_is_named_and_passed_over(
+    tmp_path: Path, change: Callable[[Path], None], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "outside").write_text("of somebody else")
+    for step in (3, 4):
+        folder = tmp_path / "checkpoints" / f"checkpoint-{step}"
+        folder.mkdir(parents=True)
+        (folder / "trainer_state.json").write_text(f'{{"global_step": {step}}}')
+        for name in ("model.pt", "run.pt"):
+            (folder / name).write_bytes(name.encode())
+        finish(folder)
+    (tmp_path / "checkpoints" / "checkpoint-9").mkdir()  # as another program leaves it
+    change(folder)
+    assert newest(folder.parent, print) == folder.with_name("checkpoint-3")
+    half, damaged = capsys.readouterr().out.splitlines()
+    assert "checkpoint-9 has no complete.json: it is half written, and passed over" in half
+    assert "checkpoint-4" in damaged
+    assert told in damaged
 
 
 def test_a_checkpoint_that_was_being_written_is_not_resumed_from(runs: dict, stopped: dict) -> None:

@@ -1,12 +1,13 @@
-"""Reads small text, JSON and YAML files; refuses bad ones with one line that names the file.
+"""The gate of files from others; reads small text, JSON and YAML files.
 
-Pipes, devices, files of gigabytes, YAML aliases that multiply and repeated keys are refused with an
-:class:`InputError`. Nothing in a file is ever executed.
+Pipes, devices, files of gigabytes, deep nesting, YAML aliases that multiply and repeated keys are
+refused with an :class:`InputError` of one line that names the file. Nothing in it is ever executed.
 """
 
 import json
 import stat
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from isotrope.core.spelling import brief
 
 if TYPE_CHECKING:
     import yaml
+    from numpy.lib.npyio import NpzFile
 
 LARGEST = 1 << 28
 """Bytes of a file that is read whole: the largest tokenizers have a tenth of it."""
@@ -23,8 +25,16 @@ LARGEST_SETTINGS = 1 << 20
 _MOST_VALUES = 100_000  # of settings, with all aliases written out
 
 
-def check_file(path: Path) -> None:
-    """Refuse anything but a readable regular file, without opening it (a pipe would block)."""
+def check_file(path: Path, within: Path | None = None) -> None:
+    """Refuse anything but a readable regular file, without opening it (a pipe would block).
+
+    Args:
+        path: The file.
+        within: A folder that may be a stranger's, out of which the file must not lead.
+
+    Raises:
+        InputError: nothing is there, it is a folder, pipe, socket or device, or in another folder.
+    """
     try:
         mode = path.stat().st_mode
     except FileNotFoundError as error:
@@ -33,6 +43,10 @@ def check_file(path: Path) -> None:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
     except ValueError as error:  # a NUL in the name
         raise InputError(f"{place(path)}: no such file; check the path") from error
+    if within is not None and not path.resolve().is_relative_to(within.resolve()):
+        raise InputError(
+            f"{place(path)}: leads out of {place(within)}; put the file itself in its place"
+        )
     if stat.S_ISDIR(mode):
         raise InputError(f"{place(path)}: is a folder where a file is needed")
     if not stat.S_ISREG(mode):
@@ -59,6 +73,23 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
         raise InputError(
             f"{place(path)}: is not UTF-8 text (byte {error.start}); restore the file"
         ) from error
+
+
+@contextmanager
+def open_arrays(path: Path) -> "Iterator[NpzFile]":
+    """Open an archive that ``numpy.savez_compressed`` wrote.
+
+    Raises:
+        InputError: No regular file, or one that unpacks to gigabytes.
+    """
+    import numpy as np
+
+    check_file(path)
+    # opened here: numpy leaves a broken archive open
+    with path.open("rb") as handle, np.load(handle, allow_pickle=False) as arrays:
+        if sum(member.file_size for member in arrays.zip.infolist()) > LARGEST:
+            raise InputError(f"{place(path)}: unpacks to more than {LARGEST:,} bytes")
+        yield arrays
 
 
 def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON

@@ -105,25 +105,6 @@ class DataError(InputError):
         return place(self.path, self.line)
 
 
-class ModelError(InputError):
-    """A model cannot be loaded, or does not do what is asked of it.
-
-    Args:
-        problem: What is wrong with it.
-        model: Name or folder.
-        remedy: What to do.
-    """
-
-    def __init__(self, problem: str = "", *, model: str = "", remedy: str = "") -> None:
-        super().__init__(problem, remedy=remedy)
-        self.model = model
-
-    @property
-    def subject(self) -> str:
-        """The model."""
-        return self.model
-
-
 class FolderError(InputError):
     """A folder or file of a run, or one that is to be written, is not as it must be.
 

@@ -17,6 +17,7 @@ _STEERING = {
         *(0x061C, 0x200E, 0x200F, 0x2028, 0x2029),
         *range(0x202A, 0x202F),
         *range(0x2066, 0x206A),
+        *(0xFFFE, 0xFFFF),  # which no page may hold
     )
 }
 _MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")

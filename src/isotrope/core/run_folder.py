@@ -36,7 +36,7 @@ class RunFolder:
         return self.config.is_file() and self.metrics.is_file()
 
     def check(self) -> None:
-        """Refuse at the start what the run would refuse when it writes.
+        """Refuse at the start what leads elsewhere, or what the run would refuse when it writes.
 
         Raises:
             InputError: one of its files or folders is a link, or is of the other kind.
@@ -47,8 +47,8 @@ class RunFolder:
             folder = not path.suffix
             if path.is_symlink():
                 raise InputError(
-                    f"{path} is a link, and a run writes through none; remove it or choose another "
-                    "output folder"
+                    f"{path} is a link, and a run is neither read nor written through one; remove "
+                    "it or choose another folder"
                 )
             if path.exists() and path.is_dir() != folder:
                 kinds = ("file", "folder") if folder else ("folder", "file")

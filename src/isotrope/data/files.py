@@ -29,17 +29,15 @@ def named_split(path: Path, folder: Path) -> str | None:
     return next((split for split, names in _WORDS.items() if words & set(names)), None)
 
 
-def corpus_files(paths: Sequence[Path | str]) -> list[Path]:
-    """Return the files that ``paths`` name; for a folder its readable files, sorted.
-
-    Folders are searched to any depth, following symbolic links, each folder once. Hidden files and
-    empty files are ignored. A saved dataset is one source.
-    """
-    return files_of(paths)[0]
-
-
 def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
-    """Return the files to read, and those of folders that are not read."""
+    """Return the files to read, and those of folders that are not read.
+
+    Folders are searched to any depth, following symbolic links, each folder once; what is read of
+    them is sorted. Hidden and empty files are ignored. A saved dataset is one source.
+
+    Raises:
+        InputError: A file does not exist or is of unknown kind, or a folder has no readable file.
+    """
     files: list[Path] = []
     others: list[Path] = []
     for path in map(Path, paths):
@@ -53,20 +51,6 @@ def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
             check_kind(path)
             files.append(path)
     return files, others
-
-
-def other_splits(paths: Sequence[Path | str]) -> list[Path]:
-    """Return the files that are read of folders although a name calls them a test or a dev part.
-
-    None are where no other name says that its file is to train on.
-    """
-    found: list[Path] = []
-    for folder in map(Path, paths):
-        if not is_hub_name(folder) and is_folder(folder) and not is_saved(folder):
-            splits = {path: named_split(path, folder) for path in _folder_files(folder)[0]}
-            if TRAIN in splits.values():
-                found += [path for path, split in splits.items() if split not in (None, TRAIN)]
-    return found
 
 
 def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
@@ -97,11 +81,11 @@ def _folder_files(folder: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _to_train_on(files: Sequence[Path], folder: Path) -> list[Path]:
-    """Leave out the other splits of a dataset in parquet files, named as on the hub."""
-    splits = {path: named_split(path, folder) for path in files if path.suffix == ".parquet"}
+    """Leave out the test and dev parts of a data set that has a part to train on."""
+    splits = {path: named_split(path, folder) for path in files}
     if TRAIN not in splits.values():
         return list(files)
-    return [path for path in files if splits.get(path) in (None, TRAIN)]
+    return [path for path in files if splits[path] in (None, TRAIN)]
 
 
 def _unreadable(error: OSError) -> None:

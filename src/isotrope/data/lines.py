@@ -1,7 +1,9 @@
-"""Reads lines of text from plain or gzipped files in constant memory; errors name the line."""
+"""Reads lines of text from plain or compressed files in constant memory; errors name the line."""
 
+import bz2
 import gzip
 import io
+import lzma
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from isotrope.core.documents import check_file
-from isotrope.core.errors import InputError, place
+from isotrope.core.errors import InputError, MissingExtra, place
 
 # white space, and what other characters are joined, ordered or filled with
 _UNSEEN = (
@@ -19,9 +21,18 @@ _UNSEEN = (
     + "".join(map(chr, range(0xFE00, 0xFE10)))
 )
 
+COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
+"""Endings of compressed text."""
 RATIO = 200
-"""Times its size to which a gzipped file may unpack: text comes to 3 to 50, zeros to 1,000."""
+"""Times its size to which a file may unpack: text comes to 3 to 50, zeros to 1,000."""
 _SMALL = 1 << 25  # bytes that any may unpack to
+_BEGINNINGS = {
+    **dict(zip((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), COMPRESSED, strict=True)),
+    b"PAR1": ".parquet",
+    b"ARROW1": ".arrow",
+    b"PK\3\4": "",
+}
+"""First bytes of files that are no text, and how their names end."""
 
 MAX_CHARACTERS = 100_000
 """Longest text that is read, in characters; a longer one is a file without line ends."""
@@ -46,45 +57,78 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-class _Unpacked(gzip.GzipFile):
-    """A gzipped file that ends where it unpacks to more than any text does."""
+def refuse_bomb(path: Path, size: int, packed: int) -> None:
+    """Refuse a file that is a few bytes on disk and gigabytes in memory.
+
+    Args:
+        path: The file.
+        size: Bytes that it unpacks to.
+        packed: Bytes that it has.
+
+    Raises:
+        InputError: It unpacks to more than any text does.
+    """
+    if size > max(RATIO * packed, _SMALL):
+        raise InputError(
+            f"{place(path)}: unpacks to more than {RATIO} times its size, as no data do; unpack "
+            "it yourself if that is right"
+        )
+
+
+class _Unpacked(io.RawIOBase):
+    """A compressed file that ends where it unpacks to more than any text does."""
+
+    def __init__(self, path: Path, raw: BinaryIO) -> None:
+        self._path, self._raw, self._count = path, raw, 0
+        kind = path.suffix.lower()
+        self._plain: Any = None
+        if kind == ".zst":
+            try:
+                import pyarrow
+            except ImportError as error:
+                raise MissingExtra("pyarrow", extra="parquet") from error
+            self._plain = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw), "zstd")
+        else:
+            opened: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}[kind]
+            self._plain = opened(raw)
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
 
     def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - any buffer
         """Read into a buffer; return the number of bytes."""
-        count = super().readinto(buffer)
-        packed = cast(BinaryIO, self.fileobj).tell()
-        if self.tell() > max(RATIO * packed, _SMALL):
-            raise InputError(
-                f"{place(str(self.name))}: unpacks to more than {RATIO} times its size, as no "
-                "text does; unpack it yourself if that is right"
-            )
-        return count
+        data = self._plain.read(len(buffer))
+        buffer[: len(data)] = data
+        self._count += len(data)
+        refuse_bomb(self._path, self._count, self._raw.tell())
+        return len(data)
 
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading bytes; a name that ends in ``.gz`` is decompressed."""
+    """Open a regular file for reading bytes; one of :data:`COMPRESSED` is decompressed.
+
+    Raises:
+        InputError: no such file, not a regular file, not readable, or damaged; also for errors
+            that come up while the caller reads.
+        MissingExtra: a ``.zst``, and pyarrow is not installed.
+    """
     check_file(path)
+    packed = path.suffix.lower() in COMPRESSED
     try:
         with path.open("rb") as raw:
-            if path.suffix.lower() != ".gz":
-                yield raw
-            else:
-                # a BufferedReader in C over GzipFile: its own readline is Python and slow
-                with _Unpacked(fileobj=raw) as plain:
-                    yield cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, plain)))
-    except gzip.BadGzipFile as error:
-        raise InputError(
-            f"{place(path)}: is not valid gzip ({error}); compress it again, or drop .gz from "
-            "the name if it is not compressed"
-        ) from error
-    except (EOFError, zlib.error) as error:
-        raise InputError(
-            f"{place(path)}: broken gzip, it ends early or is damaged ({error}); "
-            "copy or download it again"
-        ) from error
-    except OSError as error:
-        raise InputError(f"{place(path)}: cannot be read ({error.strerror or error})") from error
+            # a BufferedReader in C: the readline of the others is Python and slow
+            plain = io.BufferedReader(_Unpacked(path, raw), 1 << 16) if packed else raw
+            yield cast(BinaryIO, plain)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if packed:
+            raise InputError(
+                f"{place(path)}: is not a whole {path.suffix} file ({error}); copy or download it "
+                "again, or drop the ending if it is not compressed"
+            ) from error
+        why = getattr(error, "strerror", None) or error
+        raise InputError(f"{place(path)}: cannot be read ({why})") from error
 
 
 def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
@@ -105,10 +149,7 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
         while raw := handle.readline(most):
             number += 1
             if b"\0" in raw:
-                raise InputError(
-                    f"{place(path, number)}: holds NUL bytes, so it is binary or UTF-16; "
-                    "give UTF-8 text"
-                )
+                raise _no_utf8(raw, path, number, "holds NUL bytes")
             if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
                 raise InputError(
                     f"{place(path)}: has the line ends of old Macs (CR alone), so it would be one "
@@ -130,15 +171,75 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
         raise InputError(f"{place(path)}: {what}; give a file with at least one line of text")
 
 
+def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
+    """Yield the numbers and the cells of lines whose cells are separated by tabs.
+
+    Args:
+        path: The file.
+        needed: The names of the cells, as ``label<TAB>text``.
+        blank: Whether blank lines may be there, which are left out.
+
+    Raises:
+        InputError: A line has another number of cells.
+    """
+    count = needed.count("<TAB>") + 1
+    for number, text in lines(path):
+        if blank and not text.strip():
+            continue
+        cells = text.split("\t")
+        if len(cells) != count:
+            raise InputError(
+                f"{place(path, number)}: {len(cells)} tab-separated fields where {count} are "
+                f"needed: {needed}"
+            )
+        yield number, cells
+
+
 def _decoded(raw: bytes, path: Path, number: int) -> str:
     try:
         return raw.decode("utf-8-sig" if number == 1 else "utf-8")
     except UnicodeDecodeError as error:
-        if raw.startswith(b"\x1f\x8b"):
-            remedy = "it is gzip-compressed: end its name in .gz"
-        else:
-            remedy = "convert it (iconv -f WINDOWS-1252 -t UTF-8) or remove the line"
-        raise InputError(
-            f"{place(path, number)}: invalid UTF-8 at byte {error.start + 1} "
-            f"(0x{raw[error.start]:02x}); {remedy}"
-        ) from error
+        what = f"invalid UTF-8 at byte {error.start + 1} (0x{raw[error.start]:02x})"
+        raise _no_utf8(raw, path, number, what) from error
+
+
+def _no_utf8(raw: bytes, path: Path, number: int, what: str) -> InputError:
+    """Return what a line is instead of UTF-8, and how it would read: a guess can be wrong."""
+    for beginning, ending in _BEGINNINGS.items():
+        if number == 1 and raw.startswith(beginning):
+            remedy = f"end its name in {ending}" if ending else "save or unpack it as text"
+            return InputError(f"{place(path)}: {what}, so it is no text; {remedy}")
+    if (encoding := _encoding(raw)) is None:
+        return InputError(f"{place(path, number)}: {what}, so it is binary; give UTF-8 text")
+    reads = quoted(raw.decode(encoding, "replace").strip("\ufeff\r\n\0\ufffd"), 30)
+    return InputError(
+        f"{place(path, number)}: {what}; as {encoding} it reads {reads}: if that is right, convert "
+        f"the file, otherwise from the encoding it was written in (iconv -f {encoding} -t UTF-8)"
+    )
+
+
+def _encoding(raw: bytes) -> str | None:
+    """Return what encoding a line that is not UTF-8 is likely in, by the names of iconv."""
+    marks = {b"\xff\xfe\0\0": "UTF-32", b"\xff\xfe": "UTF-16", b"\xfe\xff": "UTF-16"}
+    if found := next((name for mark, name in marks.items() if raw.startswith(mark)), None):
+        return found
+    if b"\0" in raw:
+        first, second = raw[::2].count(0), raw[1::2].count(0)
+        if 4 * max(first, second) < len(raw) or (first and second):
+            return None
+        return "UTF-16LE" if second else "UTF-16BE"
+    high = [byte for byte in raw if byte > 0x7F]
+    if 3 * len(high) < len(raw):
+        return "WINDOWS-1252"  # which has all that LATIN1 prints
+    if min(high) >= 0xA8 and sum(byte < 0xC0 for byte in high) * 10 < len(high):
+        return "WINDOWS-1251"  # all are letters in it
+    for name in ("CP932", "CP949", "GB18030"):
+        try:
+            text = raw.decode(name)
+        except UnicodeDecodeError:
+            continue
+        korean = sum("\uac00" <= c <= "\ud7a3" for c in text) * 3 > 2 * len(text)
+        # what is left are kanji and kana, but those of half a width, which any byte may be
+        if (name == "CP949") == korean and not any("\uff61" <= c <= "\uff9f" for c in text):
+            return name
+    return "WINDOWS-1252"

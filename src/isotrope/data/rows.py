@@ -1,6 +1,6 @@
 """Rows of a table as a source gives them, and cells as text, marks and numbers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral
@@ -96,3 +96,24 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
             f"({quoted(value)}); remove it"
         )
     return value.strip()
+
+
+def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
+    """Return the texts of a cell: one, those of a list, of passages or of a conversation."""
+    if isinstance(value, str):
+        return [cell_text(value, path, line, column)]
+    if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array
+        value = value.tolist()
+    if isinstance(value, Mapping) and {"text", "content"} & set(value):
+        title = cell_text(value.get("title"), path, line, column)
+        text = value.get("text", value.get("content"))
+        return [f"{title} {cell_text(text, path, line, column)}".strip()]
+    if isinstance(value, list):
+        texts = [text for item in value for text in cell_texts(item, path, line, column)]
+        is_talk = bool(value) and all(
+            isinstance(item, Mapping) and "role" in item for item in value
+        )
+        return ["\n".join(texts)] if is_talk else texts
+    if missing(value):
+        return []
+    return [cell_text(value, path, line, column)]

@@ -25,16 +25,17 @@ without visible characters (zero-width spaces, a byte-order mark) counts as empt
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.files import files_of
 from isotrope.data.lines import visible
-from isotrope.data.rows import Table, cell_text, missing, whole
-from isotrope.data.table import open_table, table_of
+from isotrope.data.rows import Table, cell_text, cell_texts, missing, whole
+from isotrope.data.table import SUFFIXES, open_table, plain_suffix, table_of
 
 PAIRS = (
     ("anchor", "positive", "negative"),
@@ -52,7 +53,10 @@ PAIRS = (
     ("question", "context", "negative"),
     ("sentence1", "sentence2", "negative"),
     ("sentence_a", "sentence_b", "negative"),
+    ("sentence_0", "sentence_1", "negative"),
     ("text1", "text2", "negative"),
+    ("question1", "question2", "negative"),
+    ("premise", "hypothesis", "negative"),
 )
 """Names of an anchor, its positive and its negatives, which may also end in a number: the first
 names that a table has decide."""
@@ -60,8 +64,7 @@ names that a table has decide."""
 TEXT = ("text", "sentence")
 """The columns of single texts, the first that is there."""
 
-_SCORED = ("sentence1", "sentence_a", "text1", "messages")  # pairs that may have a score
-_SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label")
+_SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
 _LABEL = ("label", "labels", "label_text")
 HEADER = frozenset(
     {*(name for names in PAIRS for name in names), *TEXT, *_SCORE, *_LABEL}
@@ -121,9 +124,10 @@ def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled:
+            flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
-                f"{place(table.place)}: its columns have no names, so none can be chosen "
-                f"({', '.join(chosen)}); give a table with a header"
+                f"{place(table.place)}: its columns have no names, so {flag} names none; give a "
+                "table with a header"
             )
         table.rows(chosen)
     if columns:
@@ -136,13 +140,16 @@ def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None
     score = next((names[name] for name in _SCORE if name in names), "")
     label = next((names[name] for name in _LABEL if name in names), "")
     for first, second, other in PAIRS:
+        # ``pos`` and ``positive`` belong to the anchor by their name; others may have a score
+        sure = second.startswith("pos") and first != "messages"
+        second = second if second in names else f"{second}s"
         if first in names and second in names:
             numbered = re.compile(rf"{other}(s|_?\d+)?")
             negatives = [name for low, name in names.items() if numbered.fullmatch(low)][::-1]
             texts = (names[first], names[second], *negatives)
             if second == "pos" and {"pos_scores", "neg_scores"} <= {*names}:
                 return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]), group)
-            if first in _SCORED and score and not negatives:
+            if score and not sure and not negatives:
                 return Form("scored pairs", texts, (score,), group)
             given = next((names[n] for n in ("scores", "score") if n in names), "")
             return Form("pairs", texts, (given,) if given and negatives else (), group)
@@ -160,13 +167,19 @@ def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None
 
 
 def _untitled(table: Table) -> Form:
-    """Return the form of columns without names; a number and two sentences are a scored pair."""
-    if len(table.columns) == 3:
-        head = table.head()
-        for score, texts in ((0, table.columns[1:]), (2, table.columns[:2])):
-            numbers = sum(_number(row[score]) is not None for row in head)
-            if head and 2 * numbers > len(head):
-                return Form("scored pairs", texts, (table.columns[score],))
+    """Return the form of columns without names; most rows tell which of them are scores."""
+    head = table.head() if len(table.columns) > 2 else []
+    scores = tuple(
+        name
+        for i, name in enumerate(table.columns)
+        if 2 * sum(_number(row[i]) is not None for row in head) > len(head)
+    )
+    texts = tuple(name for name in table.columns if name not in scores)
+    if scores and len(texts) > 1:
+        if len(texts) > 2:
+            return Form("pairs", texts, scores)
+        if len(scores) == 1:
+            return Form("scored pairs", texts, scores)
     return Form("texts" if len(table.columns) == 1 else "pairs", table.columns)
 
 
@@ -181,7 +194,8 @@ def _proposal(table: Table) -> str:
     names = [name for i, name in enumerate(table.columns) if is_text(i) and "," not in name]
     if not names:
         return "none of them holds text; give a table with a column of text"
-    return f"choose by name: `--columns {','.join(names[:2])}`"
+    first = "put a header above the first line if that is data, or " if table.how else ""
+    return f"{first}choose by name: `--columns {','.join(names[:2])}`"
 
 
 def _number(value: object) -> float | None:
@@ -244,7 +258,9 @@ class Reading:
                 raise InputError(
                     f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
                     "pairs with a low score do not belong together: keep those with a high score, "
-                    "without the column of scores, or train with a loss that takes scores"
+                    "without the column of scores, or train with a loss that takes scores in the "
+                    "trainer of sentence-transformers; where all belong together, say "
+                    f"`--columns {','.join(form.texts)}`"
                 )
             self._forms.setdefault(form, table)
             before = self.records
@@ -279,8 +295,11 @@ class Reading:
                 continue
             self.rows += 1
             where = (table.place, line)
+            if cells == form.columns:
+                self.leave("the header once more", *where)
+                continue
             texts = [
-                [visible(t) for t in _texts(cell, *where, name)]
+                [visible(t) for t in cell_texts(cell, *where, name)]
                 for cell, name in zip(cells[:width], form.texts, strict=True)
             ]
             anchors, positives = texts[0], texts[1] if width > 1 else [""]
@@ -352,9 +371,12 @@ class Reading:
             parts.append(f"; not read: {', '.join(unread)}")
         parts += [f"; left out: {self.left_out}"] if self.left else []
         if self.other_files:
-            ends = Counter(path.suffix or path.name for path in self.other_files)
-            kinds = ", ".join(f"{n} {end}" for end, n in ends.most_common(4))
-            parts.append(f"; files not read: {kinds}")
+            known = [path.name for path in self.other_files if plain_suffix(path) in SUFFIXES]
+            others = [path for path in self.other_files if plain_suffix(path) not in SUFFIXES]
+            ends = Counter(path.suffix or path.name for path in others).most_common(4)
+            kinds = [*known[:4], *(f"{n} {end}" for end, n in ends)]
+            more = ", ..." if len(known) > 4 else ""
+            parts.append(f"; files not read: {', '.join(kinds)}{more}")
         return "".join(parts)
 
 
@@ -393,27 +415,6 @@ def read(
 # --- cells
 
 
-def _texts(value: object, path: Path, line: int, column: str) -> list[str]:
-    """Return the texts of a cell: one, those of a list, of passages or of a conversation."""
-    if isinstance(value, str):
-        return [cell_text(value, path, line, column)]
-    if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array
-        value = value.tolist()
-    if isinstance(value, Mapping) and {"text", "content"} & set(value):
-        title = cell_text(value.get("title"), path, line, column)
-        text = value.get("text", value.get("content"))
-        return [f"{title} {cell_text(text, path, line, column)}".strip()]
-    if isinstance(value, list):
-        texts = [text for item in value for text in _texts(item, path, line, column)]
-        is_talk = bool(value) and all(
-            isinstance(item, Mapping) and "role" in item for item in value
-        )
-        return ["\n".join(texts)] if is_talk else texts
-    if missing(value):
-        return []
-    return [cell_text(value, path, line, column)]
-
-
 def _scores(
     cells: Sequence[Any], path: Path, line: int, columns: Sequence[str]
 ) -> list[list[float]]:
@@ -437,7 +438,7 @@ def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tup
     if len(form.scores) < 2:
         return tuple(scores[0]) if scores else ()
     own = scores[0][positive : positive + 1]
-    return (*own, *scores[1]) if own else ()
+    return (*own, *chain.from_iterable(scores[1:])) if own else ()
 
 
 def mark(value: object, path: Path, line: int, column: str) -> str:

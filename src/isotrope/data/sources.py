@@ -17,7 +17,7 @@ from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.core.files import atomic_replace, from_home
 from isotrope.core.spelling import brief
 from isotrope.data.schemas import HEADER, Reading, read
-from isotrope.data.table import SUFFIXES, is_frame, table_of
+from isotrope.data.table import SUFFIXES, is_frame, plain_suffix, table_of
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -104,8 +104,7 @@ def _names_file(value: object) -> bool:
         exists = Path(value).exists()
     except (OSError, ValueError):
         return False
-    plain = value.lower().removesuffix(".gz")
-    return exists or (len(value.split()) == 1 and plain.endswith(SUFFIXES))
+    return exists or (len(value.split()) == 1 and plain_suffix(Path(value)) in SUFFIXES)
 
 
 def named_datasets(data: object) -> Mapping[str, object]:

@@ -1,9 +1,9 @@
 """Tables from any source: text files, parquet, Arrow, hub data, frames and lists.
 
 A text file is ``.csv`` or ``.tsv`` (the separator is recognised: commas, tabs, semicolons),
-``.jsonl`` or ``.json`` (an object a line, or a list of objects) or ``.txt`` (one text a line); each
-may end in ``.gz``. Errors name the file and the line. What the columns mean is decided elsewhere
-(:mod:`isotrope.data.schemas`).
+``.jsonl`` or ``.json`` (an object or a list of texts a line, or a list of objects) or ``.txt`` (one
+text a line); each may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file
+and the line. What the columns mean is decided elsewhere (:mod:`isotrope.data.schemas`).
 """
 
 import importlib
@@ -18,12 +18,13 @@ from typing import Any, cast
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, MissingExtra, nearest, place
 from isotrope.core.hub import first_line, known_to_hub, why_closed
-from isotrope.data.lines import quoted
+from isotrope.data.lines import COMPRESSED, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet", ".arrow")
-"""The kinds of file that can be read; those of text also with ``.gz`` appended."""
+"""The kinds of file that can be read; those of text also compressed."""
+_SAME = {".ndjson": ".jsonl", ".feather": ".arrow", ".pq": ".parquet"}
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _FRAMES = ("pandas", "polars", "datasets")
@@ -69,16 +70,16 @@ def check_kind(path: Path) -> str:
             f"{place(path)}: unknown kind of file {suffix!r}{nearest(suffix, SUFFIXES)}; "
             f"known are {', '.join(SUFFIXES)}"
         )
-    if path.suffix.lower() == ".gz" and suffix in (".parquet", ".arrow"):
-        raise InputError(f"{place(path)}: {suffix} is compressed already; unpack it (gunzip)")
+    if path.suffix.lower() in COMPRESSED and suffix in (".parquet", ".arrow"):
+        raise InputError(f"{place(path)}: {suffix} is compressed already; unpack it")
     return suffix
 
 
 def plain_suffix(path: Path) -> str:
-    """Return the suffix of a file in lower case, without ``.gz``."""
-    plain = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    """Return the suffix of a file in lower case, without that of a compression."""
+    plain = path.with_suffix("") if path.suffix.lower() in COMPRESSED else path
     suffix = plain.suffix.lower()
-    return ".jsonl" if suffix == ".ndjson" else suffix
+    return _SAME.get(suffix, suffix)
 
 
 def _module(name: str, extra: str) -> ModuleType:
@@ -96,10 +97,18 @@ def _arrow(path: Path, suffix: str) -> Table:
     def opened() -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
         if suffix == ".parquet":
             file = parquet.ParquetFile(path)
+            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
+            refuse_bomb(path, sum(g.total_byte_size for g in groups), path.stat().st_size)
             return file.schema_arrow, lambda names: file.iter_batches(256, columns=list(names))
         # not from a mapped file: a damaged one would end the process
-        stream = pyarrow.ipc.open_stream(pyarrow.OSFile(str(path)))
-        return stream.schema, lambda names: (batch.select(list(names)) for batch in stream)
+        source = pyarrow.OSFile(str(path))
+        if source.read(6) == b"ARROW1":
+            whole = pyarrow.ipc.open_file(source)
+            stream = map(whole.get_batch, range(whole.num_record_batches))
+            return whole.schema, lambda names: (batch.select(list(names)) for batch in stream)
+        source.seek(0)
+        reader = pyarrow.ipc.open_stream(source)
+        return reader.schema, lambda names: (batch.select(list(names)) for batch in reader)
 
     def failed(error: Exception) -> InputError:
         after = f" after row {number}" if number else ""
@@ -217,7 +226,7 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
         if "train" not in data:
             raise InputError(
                 f"{place(name)}: no split called 'train'; found {', '.join(map(str, data))}; give "
-                "one split"
+                f"one of them ({place(name / str(next(iter(data), 'train')))})"
             )
         data = data["train"]
     kind = type(data)  # in an instance, the names of rows or columns are attributes too

@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
 
-_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons"}
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
 _RETURN = "\ufdd0"  # stands for a carriage return in a cell, at which csv would end the row
 _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # as data frames write cells without a value
 
@@ -58,7 +58,7 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
                     f"{', '.join(map(repr, first))}"
                 )
             return tabbed(path, "\t", tuple(str(i + 1) for i in range(len(first))))
-        for separator in ",;":
+        for separator in ",;|":
             names = {c.strip().lower() for c in _cells(head[:1], separator)[0]} if head else {""}
             if len(names) > 1 and (
                 ({*wanted} and {w.lower() for w in wanted} <= names) or names <= known
@@ -101,8 +101,9 @@ def _csv(path: Path, separator: str) -> Table:
                 line, first = first, reader.line_num + 1
                 yield line, cells
         except csv.Error as error:
+            why = "quote without an end" if "field limit" in str(error) else error
             raise InputError(
-                f"{place(path, first)}: broken CSV ({error}); write a quote inside a quoted field "
+                f"{place(path, first)}: broken CSV ({why}); write a quote inside a quoted field "
                 'as ""'
             ) from error
 
@@ -138,8 +139,8 @@ def json_table(path: Path) -> Table:
     def raw() -> Iterator[tuple[int, Any]]:
         # in JSON a character may be spelled with six, and an object may hold more than the text
         for number, text in lines(path, limit=10 * MAX_CHARACTERS):
-            if number == 1 and text.strip() in ("[", "[{"):
-                yield from enumerate(_whole_json(path), start=1)
+            if number == 1 and text.strip() in ("[", "[{", "{"):
+                yield from enumerate(_rows(_whole_json(path)), start=1)
                 return
             if not text.strip():
                 yield number, {}
@@ -151,20 +152,29 @@ def json_table(path: Path) -> Table:
                 raise InputError(
                     f"{place(path, number)}: broken JSON ({what}); each line must be one object"
                 ) from error
-            if number == 1 and isinstance(value, list) and all(isinstance(v, dict) for v in value):
-                yield from enumerate(value, start=1)
+            if number == 1 and len(rows := _rows(value)) > 1:
+                yield from enumerate(rows, start=1)
                 continue
             yield number, value
 
     return objects(path, raw)
 
 
-def _whole_json(path: Path) -> list[Any]:
+def _rows(value: object) -> list[Any]:
+    """Return the objects of a list, also of one under a single key; else the value is the row."""
+    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+    if isinstance(inner, list) and all(
+        isinstance(v, dict | list) and "role" not in v for v in inner
+    ):
+        return inner
+    return [value]
+
+
+def _whole_json(path: Path) -> object:
     try:
-        value = json.loads("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
+        return json.loads("\n".join(t for _, t in lines(path, limit=10 * MAX_CHARACTERS)))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place(path)}: broken JSON ({error}); write it again") from error
-    return value if isinstance(value, list) else [value]
 
 
 def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
@@ -172,6 +182,9 @@ def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
 
     def checked() -> Iterator[tuple[int, dict[str, Any]]]:
         for line, value in raw():
+            if isinstance(value, str | list):  # a text, or texts by their place
+                texts = [value] if isinstance(value, str) else value
+                value = {str(i): text for i, text in enumerate(texts, start=1)}
             if not isinstance(value, Mapping):
                 raise InputError(
                     f"{place(name, line)}: found {quoted(value)} where an object such as "
@@ -194,4 +207,4 @@ def objects(name: Path, raw: Callable[[], Iterator[tuple[int, Any]]]) -> Table:
                     )
             yield line, tuple(value.get(name) for name in names) if value else ()
 
-    return Table(name, columns, cells)
+    return Table(name, columns, cells, titled=not all(column.isdigit() for column in columns))

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.metrics_log import read_log
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
 from isotrope.core.terms import Terms
@@ -552,13 +553,8 @@ class Anatomy:
             InputError: there is no such file, or it holds something else.
         """
         file, anatomy = _file(Path(path)), cls(objective)
-        try:
-            with file.open(newline="", encoding="utf-8") as handle:
-                anatomy.rows = [_row(cells) for cells in csv.DictReader(handle)]
-        except (OSError, ValueError, TypeError, KeyError, csv.Error) as error:
-            raise InputError(
-                f"{file} holds no rows of metrics.csv ({error}); give what `save` wrote"
-            ) from error
+        for step, row in read_log(file, complete=True)[1].items():
+            anatomy.rows.append({**{n: row.get(n) for n in COLUMNS}, "step": int(step)})
         return anatomy
 
 
@@ -631,9 +627,3 @@ def _file(path: Path) -> Path:
 
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
-
-
-def _row(cells: Mapping[str, str]) -> Row:
-    row: Row = {name: float(cells[name]) if cells.get(name) else None for name in COLUMNS}
-    row["step"] = int(cells["step"])
-    return row

@@ -195,6 +195,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
         InputError: one of its files cannot be read.
     """
     folder, files = Path(folder), RunFolder(folder)
+    files.check()
     settings = read_yaml(files.config)
     finished = files.result.is_file()
     result = Result.load(files.result) if finished else None

@@ -36,6 +36,8 @@ class _Target(Protocol):
     @property
     def model(self) -> nn.Sequential: ...
 
+    def transformer(self, setting: str) -> "PreTrainedModel": ...
+
     def parameters(self) -> Iterator[nn.Parameter]: ...
 
     def requires_grad_(self, requires_grad: bool = True) -> object: ...
@@ -99,7 +101,7 @@ def add_lora(
 
 
 def _transformer(encoder: _Target) -> "PreTrainedModel":
-    return cast("PreTrainedModel", encoder.model[0].model)
+    return encoder.transformer("lora")
 
 
 def _is_linear(layer: nn.Module) -> bool:
@@ -123,7 +125,7 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
 
 
 def _config(encoder: _Target) -> "LoraConfig | None":
-    configs = getattr(_transformer(encoder), "peft_config", {})
+    configs = getattr(getattr(encoder.model[0], "model", None), "peft_config", {})
     return cast("LoraConfig | None", configs.get("default"))
 
 

@@ -84,9 +84,11 @@ def model_folder(path: Path) -> Path:
             f"{path} holds no model: it has neither modules.json (sentence-transformers) nor "
             "config.json (transformers)"
         )
-    for file in (*path.iterdir(), *path.glob("*/*")):
+    # the cache of the hub has links to its own blobs
+    within = path.resolve().parent.parent if path.resolve().parent.name == "snapshots" else path
+    for file in (*path.iterdir(), *path.glob("*/*"), *path.glob("*/*/*")):
         if file.exists() and not file.is_dir():
-            check_file(file)  # a pipe would keep whoever opens it waiting
+            check_file(file, within)  # a pipe would keep whoever opens it waiting
     for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
         _check_kernels(file, read_json(file))
     parts = _parts(path)
@@ -97,7 +99,9 @@ def model_folder(path: Path) -> Path:
                 f"{part} holds an adapter of {brief(base)}, and a model is read from its own "
                 "folder only; merge the two with peft's merge_and_unload, and save the whole"
             )
-    if not (parts[0] / "config.json").exists():
+    if not (parts[0] / "config.json").exists() and not (
+        (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
+    ):
         raise InputError(f"{parts[0]} has no config.json, so it is not a transformers model")
     for part in parts:
         _check_weights(part, needed=part == parts[0])
@@ -137,6 +141,12 @@ def _check_kernels(file: Path, settings: object) -> None:
                     "remove the entry"
                 )
             _check_kernels(file, value)
+
+
+def is_static(module: object) -> bool:
+    """Return whether a module, or the name of its type, is that of static embeddings."""
+    name = module if isinstance(module, str) else type(module).__name__
+    return name.rpartition(".")[2] == "StaticEmbedding"
 
 
 def _has_tokenizer(folder: Path) -> bool:

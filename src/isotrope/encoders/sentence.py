@@ -32,8 +32,9 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.progress import bar
 from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged_weights, save_adapter
-from isotrope.encoders.names import is_image, resolve
+from isotrope.encoders.names import is_image, is_static, resolve
 from isotrope.encoders.quiet import quiet_loading
+from isotrope.encoders.static import PaddedStatic, static_tokenizer
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -62,6 +63,7 @@ _NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
 """Entries of a configuration, beside its private ones, that say nothing that the modules and their
 weights do not say; saving a model changes some of them."""
 
+_UNLIMITED = 2**31 - 1  # tokens of a model without positions
 _SWITCH = threading.Lock()  # of the modes of all encoders, for a moment
 _SAME = 1 - 1e-4  # cosine of one text alone and beside a longer one
 
@@ -100,13 +102,14 @@ class SentenceEncoder(nn.Module):
         from sentence_transformers.sentence_transformer.modules import Pooling
 
         modules = list(model.children())
-        first = modules[0]
-        if not isinstance(first, Transformer) or first.tokenizer is None:
+        first: Any = modules[0]
+        static = is_static(first)
+        if not static and (not isinstance(first, Transformer) or first.tokenizer is None):
             raise InputError(
                 f"{name} does not start with a transformer and its tokenizer (found "
                 f"{type(first).__name__}); only such sentence encoders can be trained here"
             )
-        if list(first.modality_config) != ["text"]:
+        if not static and list(first.modality_config) != ["text"]:
             raise InputError(
                 f"{name} reads {', '.join(map(str, first.modality_config))}, not just plain text; "
                 "only encoders of plain text can be used"
@@ -117,14 +120,16 @@ class SentenceEncoder(nn.Module):
                 "truncate_dim from its config_sentence_transformers.json"
             )
         poolings = [module for module in modules if isinstance(module, Pooling)]
-        if not poolings and first.module_output_name != "sentence_embedding":
+        if not (static or poolings or first.module_output_name == "sentence_embedding"):
             raise InputError(f"{name} has no pooling: it gives one vector per token, not per text")
         self.prompt = model.prompts.get(model.default_prompt_name or "") or ""
         self._pools_prompts = all(pooling.include_prompt for pooling in poolings)
         self.name = name
         self.model = model
         self.check_prompts(self.prompt)
-        self.tokenizer = cast("PreTrainedTokenizerFast", first.tokenizer)
+        self.tokenizer = cast(
+            "PreTrainedTokenizerFast", static_tokenizer(first) if static else first.tokenizer
+        )
         _ensure_pad_token(self.tokenizer)
         # a copy that nothing changes any more, so that threads can share it: every call of the
         # model's own tokenizer sets how it cuts and pads
@@ -132,13 +137,15 @@ class SentenceEncoder(nn.Module):
         self._as_loaded = (self._words.truncation, self._words.padding)
         self._words.no_truncation()
         self._words.no_padding()
-        _check_tokenizer(self.tokenizer, first.model, name)
+        rows = first if static else first.model.get_input_embeddings()
+        _check_tokenizer(self.tokenizer, int(rows.num_embeddings), name)
         self.dimension = int(model.get_embedding_dimension() or 0)
-        self.positions = _positions(first.config, first.model)
-        self.extend(min(model.max_seq_length or self.positions, self.positions))
+        self.positions = _UNLIMITED if static else _positions(first.config, first.model)
+        own = (self._as_loaded[0] or {}).get("max_length") if static else model.max_seq_length
+        self.extend(min(own or self.positions, self.positions))
         self.pooling = "+".join(_modes(pooling) for pooling in poolings) or "none"
         _freeze_pooler(model)
-        body = list(modules)
+        body = [PaddedStatic(first), *modules[1:]] if static else list(modules)
         while len(body) > 1 and _normalizes(body[-1], Normalize):
             body.pop()
         self.normalizes = len(body) < len(modules)
@@ -239,13 +246,27 @@ class SentenceEncoder(nn.Module):
         """Where the parameters are."""
         return next(self.parameters()).device
 
+    def transformer(self, setting: str) -> "PreTrainedModel":
+        """Return the transformer, which a setting is about.
+
+        Raises:
+            InputError: this encoder has none.
+        """
+        if is_static(self.model[0]):
+            raise SettingError(
+                f"{self.name} has static embeddings and no layers",
+                setting=setting,
+                remedy="leave it out",
+            )
+        return cast("Transformer", self.model[0]).model
+
     def freeze_embeddings(self) -> None:
         """Freeze everything below the first layer.
 
         That is the module ``embeddings`` of the transformer, vectors of words, positions and types
         and the norm on them; of a transformer without one, the table of word vectors.
         """
-        transformer = cast("Transformer", self.model[0]).model
+        transformer = self.transformer("freeze")
         table = transformer.get_input_embeddings()
         embeddings = getattr(transformer, "embeddings", None)
         if isinstance(embeddings, nn.Module) and any(
@@ -260,7 +281,7 @@ class SentenceEncoder(nn.Module):
         Raises:
             InputError: this architecture cannot.
         """
-        transformer = cast("Transformer", self.model[0]).model
+        transformer = self.transformer("gradient_checkpointing")
         old = transformer.gradient_checkpointing_enable  # renamed in transformers 5
         enable = getattr(transformer, "activation_checkpointing_enable", old)
         try:
@@ -306,7 +327,7 @@ class SentenceEncoder(nn.Module):
     def extend(self, max_length: int) -> None:
         """Set at how many tokens the model truncates by itself, here and where it is saved."""
         self.max_length = max_length
-        if max_length < 2**31 - 1:
+        if max_length < _UNLIMITED and not is_static(self.model[0]):
             self.model.max_seq_length = max_length
 
     @torch.inference_mode()
@@ -452,7 +473,8 @@ class SentenceEncoder(nn.Module):
         These are the weights, the configuration, the tokenizer, the modules with the pooling, the
         prompt and the maximal length; the name and the place of the model are not.
         """
-        config = cast("Transformer", self.model[0]).config.to_dict()
+        first: Any = self.model[0]
+        config = {} if is_static(first) else first.config.to_dict()
         settings = {
             key: repr(value)
             for key, value in config.items()
@@ -547,11 +569,8 @@ def _unwritable(texts: list[str]) -> InputError | None:
     return None
 
 
-def _check_tokenizer(
-    tokenizer: "PreTrainedTokenizerFast", model: "PreTrainedModel", name: str
-) -> None:
+def _check_tokenizer(tokenizer: "PreTrainedTokenizerFast", rows: int, name: str) -> None:
     """Refuse a tokenizer that does not belong to a model, or gives several types of tokens."""
-    rows = int(cast("nn.Embedding", model.get_input_embeddings()).num_embeddings)
     if len(tokenizer) > rows:
         raise InputError(
             f"the tokenizer of {name} knows {len(tokenizer)} tokens but the model only "
@@ -667,7 +686,7 @@ def _positions(config: "PretrainedConfig", model: nn.Module) -> int:
     """Return how many tokens have a position; a very large number for relative positions."""
     positions = getattr(config, "max_position_embeddings", None) or -1
     if positions < 1:
-        return 2**31 - 1
+        return _UNLIMITED
     # the RoBERTa family counts its positions from padding_idx + 1
     for module in model.modules():
         table = getattr(module, "position_embeddings", None)

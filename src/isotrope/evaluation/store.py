@@ -17,6 +17,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
+from isotrope.core.documents import open_arrays
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors
 from isotrope.core.fingerprint import fingerprint
@@ -71,11 +72,7 @@ class Store:
                 return None
             items: dict[str, np.ndarray] = {}
             if name := result.provenance.get("items"):
-                # opened here: numpy leaves a broken archive open
-                with (
-                    (self.folder / name).open("rb") as handle,
-                    np.load(handle, allow_pickle=False) as arrays,
-                ):
+                with open_arrays(self.folder / name) as arrays:
                     items = {_plain(stored): arrays[stored] for stored in arrays.files}
                 if name != _archive(path, items):  # the names in an archive have no checksum
                     return None

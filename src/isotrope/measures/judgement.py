@@ -14,7 +14,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from isotrope.core.errors import InputError
+from isotrope.core.documents import open_arrays
+from isotrope.core.errors import FolderError, InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.run_folder import RunFolder
 from isotrope.measures.bootstrap import (
@@ -110,7 +111,7 @@ class DevHistory:
             InputError: the file is damaged.
         """
         try:
-            with path.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
+            with open_arrays(path) as archive:
                 arrays = {key: archive[key] for key in archive}
             gold, items = arrays.get("gold"), arrays["items"]
             if (
@@ -160,8 +161,7 @@ class Judgement:
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "the judgement in result.json is incomplete: it needs outcome, sentence and "
-                "numbers; restore the file"
+                "its judgement is incomplete: without outcome, sentence or numbers; restore it"
             )
         return cls(outcome, sentence, numbers)
 
@@ -213,7 +213,10 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
         InputError: what is there cannot be read.
     """
     if details is not None and details.get("judgement") is not None:
-        return Judgement.read(details["judgement"])
+        try:
+            return Judgement.read(details["judgement"])
+        except InputError as error:
+            raise FolderError(error.problem, path=RunFolder(folder).result) from error
     path = RunFolder(folder).dev
     return judge(DevHistory.load(path)) if path.is_file() else None
 

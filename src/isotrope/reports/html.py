@@ -13,6 +13,7 @@ from markupsafe import Markup
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace, check_outputs
+from isotrope.core.legible import legible
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.reports.comparison import (
@@ -31,7 +32,7 @@ from isotrope.reports.panels import sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import SECOND, styles
 from isotrope.reports.quantities import explained
-from isotrope.reports.runs import Run, legible, read_run
+from isotrope.reports.runs import Run, read_run
 
 
 @dataclass(frozen=True)

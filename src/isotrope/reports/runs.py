@@ -2,7 +2,6 @@
 
 import math
 import os
-import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
+from isotrope.core.legible import legible
 from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -24,7 +24,6 @@ HELD_OUT_BY = ("files", "columns", "groups", "views", "streaming", "holdout")
 Series = NDArray[np.float64]
 
 _LARGEST = 1e100  # no float32 is; axes overflow before a float64 does
-_UNFIT = {"Cc", "Cs", "Cn"}  # control, half a character, none
 
 IMAGES = "train-images"
 """Kind of the result of a training on images; on text it is ``train``."""
@@ -217,6 +216,7 @@ def read_run(folder: Path) -> Run:
         raise InputError(
             f"{folder} is not a folder; give the `--output` folder of `isotrope train`"
         )
+    RunFolder(folder).check()
     result_file = RunFolder(folder).result
     result = Result.load(result_file) if os.path.lexists(result_file) else None
     if result is not None and result.kind not in ("train", IMAGES):
@@ -232,11 +232,6 @@ def read_run(folder: Path) -> Run:
     settings = read_yaml(config) if result is not None or os.path.lexists(config) else {}
     judgement = judgement_of(folder, result.details if result is not None else None)
     return Run(name, folder, settings, steps, series, result, judgement)
-
-
-def legible(name: str) -> str:
-    """Return a folder's name for pages and pictures, without invalid characters."""
-    return "".join("\ufffd" if unicodedata.category(c) in _UNFIT else c for c in name)
 
 
 def _series(path: Path, *, complete: bool) -> tuple[Series, dict[str, Series]]:

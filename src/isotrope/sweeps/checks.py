@@ -4,8 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from isotrope.core.errors import SettingError, nearest
+from isotrope.core.files import check_outputs
 from isotrope.diagnostics.metrics import MEASURED
-from isotrope.sweeps.spec import Sweep, Values
+from isotrope.sweeps.spec import TABLES, Sweep, Values
 from isotrope.sweeps.study import planned
 from isotrope.training.images.measures import TRACKED
 from isotrope.training.images.settings import ImageSettings
@@ -45,6 +46,7 @@ def check_sweep(spec: Sweep) -> None:
     checked: list[RunSettings] = []
     for values in _every(spec):
         settings = spec.run(values, spec.seeds[0])
+        check_outputs(spec.output, TABLES, [*settings.inputs, getattr(settings, "dev", None)])
         names = [name for name in _PLACES if name in type(settings).model_fields]
         if all(any(getattr(settings, n) != getattr(other, n) for n in names) for other in checked):
             _check_all(settings, spec.metric)

@@ -16,6 +16,9 @@ Sampler = Literal["grid", "random", "tpe"]
 Values = Mapping[str, str]
 """By the name of a setting, as flags spell both."""
 
+TABLES = ("sweep.svg", "sweep.csv", "sweep.md", "sweep.json")
+"""Files that a sweep writes beside its runs."""
+
 _LONGEST = 120  # characters of a folder's name
 
 

@@ -12,7 +12,7 @@ from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.sweeps.plot import picture
-from isotrope.sweeps.spec import Sweep
+from isotrope.sweeps.spec import TABLES, Sweep
 from isotrope.sweeps.trials import Stage, Trial, best_of, ranked
 from isotrope.training.settings import RunSettings
 
@@ -241,11 +241,11 @@ def _plain(spec: Sweep, stage: Stage) -> dict[str, Any]:
 
 
 def write(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> list[Path]:
-    """Write sweep.svg, sweep.csv, sweep.md and sweep.json; return their paths."""
-    contents = {
-        "sweep.svg": picture(spec, stages).svg,
-        "sweep.csv": as_csv(spec, stages).encode(),
-        "sweep.md": as_markdown(spec, stages, again, best).encode(),
-        "sweep.json": as_result(spec, stages, again, best).to_json().encode(),
-    }
-    return write_all(spec.output, contents)
+    """Write the files of a sweep; return their paths."""
+    contents = (
+        picture(spec, stages).svg,
+        as_csv(spec, stages).encode(),
+        as_markdown(spec, stages, again, best).encode(),
+        as_result(spec, stages, again, best).to_json().encode(),
+    )
+    return write_all(spec.output, dict(zip(TABLES, contents, strict=True)))

@@ -15,14 +15,19 @@ from typing import Any
 import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from isotrope.core.checksum import ChecksumMismatch
+from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import CannotResume
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors, remove
 
 COMPLETE = "complete.json"
 """The marker of a whole checkpoint: the digest of every other file in it, and its step."""
 
+_NEEDED = ("model.pt", "run.pt")
 _NEWEST = 2  # so many are kept beside those that stay
+
+
+class ChecksumMismatch(ValueError):
+    """A file differs from what was written."""
 
 
 def step_of(folder: Path) -> int:
@@ -56,16 +61,21 @@ def _digest(file: Path) -> str:
 def verify(folder: Path) -> None:
     """Do nothing for a checkpoint that is as it was written."""
     try:
-        digests = json.loads((folder / COMPLETE).read_text(encoding="utf-8"))["blake2b"]
-        for name, digest in digests.items():
+        digests = read_json(folder / COMPLETE)["blake2b"]
+        for file in sorted(folder.rglob("*")):
+            if not file.is_dir():
+                check_file(file, folder)  # before anything opens it
+        state = TrainerState(**read_json(folder / "trainer_state.json"))
+        if state.global_step != step_of(folder):
+            raise ChecksumMismatch(f"trainer_state.json is of step {state.global_step}")
+        for name, digest in {**dict.fromkeys(_NEEDED), **digests}.items():
+            check_file(folder / name, folder)
             if _digest(folder / name) != digest:
                 raise ChecksumMismatch(f"{name} does not match its digest")
-    except FileNotFoundError as error:
-        raise ChecksumMismatch(f"{Path(error.filename).name} is missing") from error
+    except ChecksumMismatch:
+        raise
     except (OSError, ValueError, KeyError, AttributeError, TypeError) as error:
-        if isinstance(error, ChecksumMismatch):
-            raise
-        raise ChecksumMismatch(f"{type(error).__name__}: {error}") from error
+        raise ChecksumMismatch(str(error)) from error
 
 
 def exists(folder: Path) -> bool:
@@ -78,6 +88,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
     damaged = []
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
+            tell(f"warning: {checkpoint} has no {COMPLETE}: it is half written, and passed over")
             continue
         try:
             verify(checkpoint)

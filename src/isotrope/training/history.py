@@ -1,12 +1,11 @@
 """Reads the history of a run, the rows of metrics.csv, as a table."""
 
-import csv
 import html
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import overload
 
-from isotrope.core.errors import InputError
+from isotrope.core.metrics_log import read_log
 
 Row = dict[str, float | None]
 
@@ -31,16 +30,13 @@ class History(Sequence[Row]):
 
     @classmethod
     def read(cls, file: Path) -> "History":
-        """Read a metrics.csv; a last line that is being written is left out."""
-        try:
-            with file.open(newline="", encoding="utf-8") as handle:
-                written = [line for line in handle if line.endswith("\n")]
-            records = list(csv.DictReader(written))
-            return cls([_numbers(record) for record in records if None not in record.values()])
-        except FileNotFoundError:
-            raise InputError(f"{file}: no such file: nothing was logged") from None
-        except (OSError, ValueError, TypeError, csv.Error) as error:
-            raise InputError(f"{file} is not the log of a run ({error}); was it edited?") from error
+        """Read a metrics.csv; a last line that is being written is left out.
+
+        Raises:
+            InputError: no such file, or one that is not a table of numbers.
+        """
+        names, rows = read_log(file, complete=False)
+        return cls([{"step": step, **{n: row.get(n) for n in names}} for step, row in rows.items()])
 
     @overload
     def __getitem__(self, which: int) -> Row: ...
@@ -91,10 +87,6 @@ _FIRST = (
     *("alignment", "uniformity"),
 )
 """What is printed, as far as it was measured."""
-
-
-def _numbers(record: dict[str, str]) -> Row:
-    return {name: float(cell) if cell else None for name, cell in record.items()}
 
 
 def _cell(value: float | None) -> str:

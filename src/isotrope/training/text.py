@@ -26,7 +26,6 @@ from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.progress import bar
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.data.files import other_splits
 from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import digests, named_errors
 from isotrope.data.text.batches import Batch, collate
@@ -134,12 +133,6 @@ def check(
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
     formed: list[str] = []
     for name in settings.datasets:  # the first record: what is wrong with the files shows early
-        if left := other_splits(settings.datasets[name]):
-            warn(
-                f"warning: {', '.join(map(str, left[:3]))}{' and more' if len(left) > 3 else ''}: "
-                "by name no part to train on, and trained on with the rest of the folder; name the "
-                "files that are meant"
-            )
         with named_errors(name):
             first = next(iter(_records(settings, name)))
             formed.append(resolve(settings.views, first))

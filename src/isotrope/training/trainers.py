@@ -181,9 +181,9 @@ class RunTrainer(Trainer):
             )
             assert self.model is not None
             self.model.load_state_dict(state)
-        for name, part in self.stateful.items():
-            if name in states:
-                part.load_state_dict(states[name])
+            for name, part in self.stateful.items():
+                if name in states:
+                    part.load_state_dict(states[name])
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         with nullcontext() if checkpoint is None else _readable(Path(checkpoint)):
@@ -201,7 +201,7 @@ def _readable(folder: Path) -> Iterator[None]:
     """Report files of a whole checkpoint that are not what a training writes."""
     try:
         yield
-    except MemoryError:
+    except (MemoryError, InputError):
         raise
     except Exception as error:  # torch may raise anything for what is no archive of its own
         raise CannotResume(

@@ -5,11 +5,10 @@ import json
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.text.labelled import LabelledText, load_features, load_labelled
+from isotrope.data.text.labelled import LabelledText, load_labelled
 
 ROWS = [("0", "a b"), ("1", "c"), ("0", "d")]
 
@@ -144,27 +143,3 @@ def test_labels_that_were_never_trained_on(tmp_path: Path) -> None:
         InputError, match=r"b\.tsv: none of its labels \('x' \.\.\.\) is among .*a\.t"
     ):
         load_labelled(train, test)
-
-
-class TestFeatures:
-    def test_files(self, tmp_path: Path) -> None:
-        np.save(tmp_path / "x.npy", np.arange(6.0).reshape(3, 2))
-        np.save(tmp_path / "y.npy", np.array([1, 0, 1]))
-        found = load_features(tmp_path / "x.npy", tmp_path / "y.npy")
-        assert isinstance(found.vectors, np.memmap)
-        assert (found.vectors.tolist(), list(found.labels)) == ([[0, 1], [2, 3], [4, 5]], [1, 0, 1])
-        write(tmp_path / "y.txt", "cat\n dog\n\ncat\n")
-        named = load_features(tmp_path / "x.npy", tmp_path / "y.txt")
-        assert list(named.labels) == ["cat", "dog", "cat"]
-
-    def test_files_that_hold_something_else(self, tmp_path: Path) -> None:
-        np.savez(tmp_path / "x.npz", np.ones(3), np.ones(3))
-        zipped = (tmp_path / "x.npz").read_bytes()
-        for damaged in (b"no array", b"\x93NUMPY\x01\x00\x08\x00{'a': (\n", zipped):
-            (tmp_path / "x.npy").write_bytes(damaged)
-            with pytest.raises(
-                InputError, match=r"x.npy: not an .npy file of .* save the features"
-            ):
-                load_features(tmp_path / "x.npy", tmp_path / "y.npy")
-        with pytest.raises(InputError, match="no such file"):
-            load_features(tmp_path / "z.npy", tmp_path / "y.npy")

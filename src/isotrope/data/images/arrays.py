@@ -27,7 +27,7 @@ from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.core.pictures import Unreadable, pixels, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
-from isotrope.data.lines import open_bytes, quoted
+from isotrope.data.lines import open_bytes, quoted, refuse_bomb
 
 _IMAGES = ("images", "x", "x_train", "train_images")
 _LABELS = ("labels", "y", "y_train", "train_labels")
@@ -40,7 +40,6 @@ _TEST_PARTS = {
 }
 _STRIPS = ("webp", "offsets", "labels")
 _DIGITS_TEST = 0.2
-_BOMB = 1 << 28  # bytes from which an archive may not be packed to a hundredth
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,7 +149,10 @@ class _Archive:
             )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        self._check_size(name)
+        assert self._arrays.zip is not None  # it is open
+        for member in self._arrays.zip.infolist():
+            if member.filename in (name, f"{name}.npy"):
+                refuse_bomb(self.path, member.file_size, member.compress_size)
         try:
             array = self._arrays[name]
             if not isinstance(array, np.ndarray):  # a member of another kind, as bytes
@@ -161,18 +163,6 @@ class _Archive:
                 f"{place(self.path)}: array {name!r} cannot be read ({quoted(str(error), 80)}); "
                 "only arrays of numbers and texts are read, and nothing is unpickled"
             ) from error
-
-    def _check_size(self, name: str) -> None:
-        """Refuse an array that is a few bytes on disk and gigabytes in memory."""
-        assert self._arrays.zip is not None  # it is open
-        for member in self._arrays.zip.infolist():
-            size, packed = member.file_size, max(member.compress_size, 1)
-            if member.filename in (name, f"{name}.npy") and size > _BOMB and size > 100 * packed:
-                raise InputError(
-                    f"{place(self.path)}: array {name!r} has {packed:,} bytes and unpacks to "
-                    f"{size:,}; no pictures are packed like that, so it is not unpacked (write "
-                    "them with numpy.savez)"
-                )
 
     def strings(self, name: str) -> tuple[str, ...] | None:
         """Return an array as texts, or None where it is missing."""

@@ -1,4 +1,4 @@
-"""Reads texts or feature vectors with one label each, in a training and a test set.
+"""Reads texts with one label each, in a training and a test set.
 
 A file of texts is a table with the columns label and text (or sentence, as in GLUE), or two
 tab-separated columns without a header, of which the one with fewer different cells has the labels.
@@ -12,9 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, place
-from isotrope.data.lines import is_folder, lines, quoted
+from isotrope.data.lines import is_folder, quoted
 from isotrope.data.rows import cell_text
 from isotrope.data.schemas import HEADER, mark
 from isotrope.data.table import SUFFIXES, open_table
@@ -105,26 +104,6 @@ def load_labelled(
     if not 0 < train_fraction < 1:
         raise InputError(f"the training fraction must lie between 0 and 1; found {train_fraction}")
     return _split(_load(path, label, text), train_fraction, seed, path)
-
-
-def load_features(vectors: Path | str, labels: Path | str) -> Features:
-    """Open features (``.npy``, n x d, memory-mapped) and their labels (``.npy``, or one a line)."""
-    rows = _array(Path(vectors), "features")
-    path = Path(labels)
-    if path.suffix == ".npy":
-        return Features(rows, np.array(_array(path, "labels")))
-    return Features(rows, np.array([text.strip() for _, text in lines(path) if text.strip()]))
-
-
-def _array(path: Path, what: str) -> np.ndarray:
-    check_file(path)
-    try:
-        return np.lib.format.open_memmap(path, mode="r")
-    except Exception as error:  # damaged bytes make a reader fail in any way
-        raise InputError(
-            f"{place(path)}: not an .npy file of numbers ({quoted(str(error), 80)}); save the "
-            f"{what} with numpy.save"
-        ) from error
 
 
 def _part(folder: Path, name: str) -> Path:

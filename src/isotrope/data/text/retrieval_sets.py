@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from isotrope.core.errors import InputError, place
-from isotrope.data.lines import is_folder, lines, quoted
+from isotrope.data.lines import fields, is_folder, quoted
 from isotrope.data.rows import cell_text
 from isotrope.data.schemas import read
 from isotrope.data.table import open_table
@@ -162,30 +162,23 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
 
 def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
     scores: dict[tuple[str, str], float] = {}
-    for line, text in lines(path):
-        if not text.strip():
-            continue
-        fields = [field.strip() for field in text.split("\t")]
-        if len(fields) != 3:
-            raise InputError(
-                f"{place(path, line)}: {len(fields)} tab-separated fields where 3 are needed: "
-                "query-id<TAB>corpus-id<TAB>score"
-            )
-        if line == 1 and fields[2] == "score":  # the header
+    for line, cells in fields(path, "query-id<TAB>corpus-id<TAB>score", blank=True):
+        query, document, given = (cell.strip() for cell in cells)
+        if line == 1 and given == "score":  # the header
             continue
         try:
-            score = float(fields[2])
+            score = float(given)
         except ValueError:
             score = math.nan
         if not math.isfinite(score):
             raise InputError(
-                f"{place(path, line)}: score {quoted(fields[2])} is not a finite number; "
+                f"{place(path, line)}: score {quoted(given)} is not a finite number; "
                 "correct it or remove the line"
             )
-        before = scores.setdefault((fields[0], fields[1]), score)
+        before = scores.setdefault((query, document), score)
         if before != score:
             raise InputError(
-                f"{place(path, line)}: {quoted(fields[0])} and {quoted(fields[1])} were judged "
+                f"{place(path, line)}: {quoted(query)} and {quoted(document)} were judged "
                 f"{before:g} before, now {score:g}; keep one of the two lines"
             )
-        yield line, fields[0], fields[1], score
+        yield line, query, document, score

@@ -20,6 +20,7 @@ from dataclasses import asdict
 from itertools import chain, islice
 from pathlib import Path
 
+from isotrope.core.documents import read_json
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import atomic_replace, remove
 from isotrope.data.schemas import Record
@@ -111,7 +112,7 @@ class StreamedBatches:
         if not kept.is_file():
             with atomic_replace(kept) as temporary:
                 temporary.write_text(json.dumps(asdict(report)), encoding="utf-8")
-        elif not json.loads(kept.read_text(encoding="utf-8")).items() <= asdict(report).items():
+        elif not read_json(kept).items() <= asdict(report).items():
             raise CannotResume(
                 f"records {number * self.size + 1:,} to {(number + 1) * self.size:,} of the data "
                 "are not what they were when this run read them first: give the data that it began "
@@ -125,7 +126,7 @@ class StreamedBatches:
             kept = self.folder / f"{len(self._reports)}.json"
             if not kept.is_file():
                 self._open(len(self._reports))
-            self._reports.append(StoreReport(**json.loads(kept.read_text(encoding="utf-8"))))
+            self._reports.append(StoreReport(**read_json(kept)))
         return self._reports[number]
 
     def _buffer(self, number: int) -> Iterator[Record]:

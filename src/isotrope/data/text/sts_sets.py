@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, nearest, place
-from isotrope.data.lines import is_folder, lines, quoted
+from isotrope.data.lines import fields, is_folder, lines, quoted
 from isotrope.data.rows import cell_text
 from isotrope.data.schemas import read
 
@@ -238,21 +238,15 @@ def _rows(path: Path) -> Rows:
 def _year_rows(path: Path) -> Rows:
     """Yield the rows of SentEval's STS12 to STS16, whose scores are in a file of their own."""
     gold = path.with_name(path.name.replace("STS.input.", "STS.gs."))
-    for pair, score in zip_longest(lines(path), lines(gold)):
+    for pair, score in zip_longest(fields(path, "sentence1<TAB>sentence2"), lines(gold)):
         if pair is None or score is None:
             longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
             raise InputError(
                 f"{place(longer, line)}: {shorter.name} ends before this line; the two belong "
                 "together line by line"
             )
-        cells = pair[1].split("\t")
-        if len(cells) != 2:
-            raise InputError(
-                f"{place(path, pair[0])}: {len(cells)} tab-separated fields where 2 are needed: "
-                "sentence1<TAB>sentence2"
-            )
         if score[1].strip():
-            yield pair[0], score[1], *cells
+            yield pair[0], score[1], *pair[1]
 
 
 def _benchmark_rows(path: Path) -> Rows:
@@ -269,16 +263,9 @@ def _benchmark_rows(path: Path) -> Rows:
 
 def _sick_rows(path: Path) -> Rows:
     """Yield the rows of SICK, which has a header."""
-    for line, text in lines(path):
-        cells = text.split("\t")
-        if line == 1 and cells[:4] == _SICK_COLUMNS[:4]:
-            continue
-        if len(cells) != len(_SICK_COLUMNS):
-            raise InputError(
-                f"{place(path, line)}: {len(cells)} tab-separated fields where "
-                f"{len(_SICK_COLUMNS)} are needed: {', '.join(_SICK_COLUMNS)}"
-            )
-        yield line, cells[3], cells[1], cells[2]
+    for line, cells in fields(path, "<TAB>".join(_SICK_COLUMNS)):
+        if line > 1 or cells[:4] != _SICK_COLUMNS[:4]:
+            yield line, cells[3], cells[1], cells[2]
 
 
 def _score(value: object, scale: tuple[float, float], path: Path, line: int) -> float:

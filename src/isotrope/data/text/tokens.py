@@ -30,7 +30,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import read_json
+from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace
 from isotrope.data.schemas import Reading, Record
@@ -145,6 +145,7 @@ class TokenStore:
                 raise ValueError(f"format {manifest['format']}, needed {_FORMAT}")
             # an older version wrote no digests
             for name, digest in manifest.get("digests", {}).items() if verify else ():
+                check_file(folder / name, folder)
                 if _digest(folder / name) != digest:
                     raise ValueError(f"{name} does not match its digest")
             return cls(folder, StoreReport(**manifest["report"]), manifest["dtype"])

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.core.legible import legible
 from isotrope.data.sources import record_line
 from isotrope.diagnostics.audit.mining import Mined
 from isotrope.diagnostics.audit.result import Audit, AuditTable
@@ -187,7 +188,5 @@ def _word(value: object) -> str:
 
 def _short(text: str) -> str:
     """Return the beginning of a text, without what steers a terminal."""
-    plain = "".join(
-        c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in " ".join(text.split())
-    )
+    plain = legible(" ".join(text.split()))
     return plain if len(plain) <= _WIDTH else plain[: _WIDTH - 3] + "..."
