@@ -53,7 +53,7 @@ def test_of_several_splits_the_one_to_train_on(tmp_path: Path) -> None:
     assert texts(tmp_path / "both") == [("train text",)]
     assert texts(tmp_path / "both" / "test") == [("test text",)]
     datasets.DatasetDict({"a": parts["test"]}).save_to_disk(tmp_path / "other")
-    with pytest.raises(InputError, match="no split called 'train'; found a; give one split"):
+    with pytest.raises(InputError, match="no split called 'train'; found a; give one of them"):
         texts(tmp_path / "other")
 
 
