@@ -81,7 +81,7 @@ CASES: list[tuple[str, Maker, str]] = [
     ("mark.txt", content(b"\xef\xbb\xbf"), "holds only blank lines"),
     ("binary.txt", content(b"ok\n\x7fELF\0\0\1"), "line 2: holds NUL bytes, so it is binary"),
     ("utf16.txt", content("text".encode("utf-16-le")), "line 1: holds NUL bytes"),
-    ("mark16.txt", content(b"\xff\xfea\n"), "line 1: invalid UTF-8 at byte 1 (0xff); convert it"),
+    ("mark16.txt", content(b"\xff\xfea\n"), "line 1: invalid UTF-8 at byte 1 (0xff); as UTF-16 it"),
     (
         "latin.txt",
         content(b"one\ntwo\ncaf\xe9 noir\n"),

@@ -371,7 +371,7 @@ class Reading:
             parts.append(f"; not read: {', '.join(unread)}")
         parts += [f"; left out: {self.left_out}"] if self.left else []
         if self.other_files:
-            known = [path.name for path in self.other_files if plain_suffix(path) in SUFFIXES]
+            known = sorted(p.name for p in self.other_files if plain_suffix(p) in SUFFIXES)
             others = [path for path in self.other_files if plain_suffix(path) not in SUFFIXES]
             ends = Counter(path.suffix or path.name for path in others).most_common(4)
             kinds = [*known[:4], *(f"{n} {end}" for end, n in ends)]
