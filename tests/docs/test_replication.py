@@ -51,6 +51,11 @@ def test_the_words_on_top_are_those_of_the_verdicts() -> None:
         words.setdefault(judgement.word, set()).add(name)
     gained = {f"li-table3-{name}" for name in ("mhe", "barlowtwins", "vicreg")}
     assert gained <= words["replicated"]
+    large = {claim.id: claim for claim in claims() if claim.id in gained}
+    for of in (judged, *other_encoders(DOCS.parent / "papers" / "results" / "text").values()):
+        shares = [of[name].change.mean / large[name].effect for name in gained]
+        assert 0.2 < min(shares) <= max(shares) < 0.95, "a quarter to nine tenths"
+        assert {of[name].word for name in gained} <= {"replicated", "same direction, weaker"}
     for name in ("mhe", "barlowtwins", "vicreg"):  # the step that gains
         assert judged[f"li-table5-{name}-weight"].word == "replicated"
         assert judged[f"li-table5-{name}-dissipation"].word == "not tested"
