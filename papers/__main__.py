@@ -30,6 +30,7 @@ SCALES = ("smoke", "cpu", "paper")
 _COMMANDS = {
     "bench": "papers.bench",
     "encoder": "papers.encoder",
+    "gpu": "papers.gpu",
     "starts": "papers.starts",
     "text": "papers.text_command",
 }
@@ -45,6 +46,7 @@ examples:
   python -m papers encoder raw-2x128-pmi --seed 0   # a masked language model from scratch
   python -m papers text                             # the claims on sentence embeddings, on that
   python -m papers starts                           # what an exchange gains, by the start
+  python -m papers gpu                              # a larger encoder, and table 3's pairs on it
   python -m papers bench my_loss.py                 # a loss of your own beside them
 
 Without a paper: the list. Scales: smoke is tiny and needs nothing but isotrope: it shows that

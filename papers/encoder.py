@@ -66,6 +66,7 @@ def make(
     dev: Subset,
     reference: Sequence[str],
     limits: Mapping[str, tuple[float, float]] = GATES,
+    device: str = "cpu",
     tell: Callable[[str], None] = lambda line: None,
 ) -> Result:
     """Make an encoder, or resume making it; the folder appears when it is complete."""
@@ -73,7 +74,7 @@ def make(
         return Result.load(folder / "record.json")
     part = folder.with_name(f"{folder.name}.part")
     with exclusive_lock(part, f"making {name}"):
-        encoder, tokens = initialized(recipe, texts, part, seed)
+        encoder, tokens = initialized(recipe, texts, part, seed, device)
         summary = pretrain(
             recipe,
             encoder,

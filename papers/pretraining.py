@@ -120,7 +120,7 @@ class Tokens:
 
 
 def initialized(
-    recipe: PretrainingRecipe, texts: Sequence[str], folder: Path, seed: int
+    recipe: PretrainingRecipe, texts: Sequence[str], folder: Path, seed: int, device: str = "cpu"
 ) -> tuple[SentenceEncoder, Tokens]:
     """Return an encoder before its training, pooling by CLS, and the texts as its ids.
 
@@ -148,7 +148,7 @@ def initialized(
         occur = vectors.any(dim=1)
         words[occur] = vectors[occur]
         encoder.save(start)
-    encoder = SentenceEncoder.load(start, pooling="cls", device="cpu")
+    encoder = SentenceEncoder.load(start, pooling="cls", device=device)
     with np.load(file) as stored:
         return encoder, Tokens(stored["ids"], stored["starts"])
 
@@ -208,7 +208,7 @@ def _restored(parts: dict[str, Any], file: Path) -> tuple[int, float, list[dict[
     """Put a model and its optimiser where they were; return step, processor seconds and course."""
     if not file.is_file():
         return 0, 0.0, []
-    checkpoint = torch.load(file, weights_only=True)
+    checkpoint = torch.load(file, weights_only=True, map_location="cpu")
     for name, part in parts.items():
         part.load_state_dict(checkpoint[name])
     return checkpoint["step"], checkpoint["seconds"], checkpoint["course"]
@@ -235,7 +235,7 @@ def _step(
     )
     for group in optimizer.param_groups:
         group["lr"] = rate_at(recipe, step)
-    loss: Tensor = model(seen, attention, ids, where)
+    loss: Tensor = model(*(x.to(encoder.device) for x in (seen, attention, ids, where)))
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -45,7 +45,7 @@ from papers.machinery import runner
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
-from papers.machinery.verdicts import Spread, spread
+from papers.machinery.verdicts import spread, with_interval
 from papers.plots.charts import Chart, Series, charts
 from papers.pretraining import initialized, pretrain
 from papers.text_command import RESULTS as TEXT_RESULTS
@@ -286,7 +286,7 @@ def page(results: Path = RESULTS) -> tuple[str, Picture] | None:
     lines, panels = [], []
     for name in PAIRS.values():
         by_start = [spread(paired.get(name, {}).get(row["name"], {})) for row in rows]
-        lines.append([name, *map(_with_interval, by_start)])
+        lines.append([name, *map(with_interval, by_start)])
         half = [(of and of.count > 1 and of.interval[1] - of.mean) or None for of in by_start]
         means = [None if of is None else of.mean for of in by_start]
         series = Series("modified less original", [row["dev"] for row in rows], means, half)
@@ -303,13 +303,6 @@ def page(results: Path = RESULTS) -> tuple[str, Picture] | None:
         "![Gains by the start's score, with 90% intervals](gains.svg)",
     ]
     return "\n".join(text) + "\n", charts(panels, columns=2)
-
-
-def _with_interval(of: Spread | None) -> str:
-    if of is None:
-        return "-"
-    low, high = of.interval
-    return f"{of.mean:+.2f}" + (f" ({low:+.2f} to {high:+.2f})" if of.count > 1 else "")
 
 
 def sentence(results: Path = RESULTS) -> str:

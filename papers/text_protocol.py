@@ -164,7 +164,7 @@ PASSES = tuple(
 """Long trainings, by the names of claims.toml."""
 
 
-def _job(
+def training(
     encoder: str,
     loss: ProtocolLoss,
     values: Values,
@@ -173,6 +173,7 @@ def _job(
     seed: int,
     more: Mapping[str, Any] | None = None,
 ) -> PaperJob:
+    """Return a training of the protocol; ``more`` are other settings."""
     every = 125 if steps == _PASS else 50  # Nie et al. 2023 look every 125 steps
     fixed = {
         "texts": f"wiki:{64 * steps}",
@@ -201,7 +202,7 @@ def start(encoder: str) -> PaperJob:
     loss = LOSSES["infonce"]
     more = {"max_steps": 1, "keep_every": 1, "ends": ["first"], "whitened": _WHITENED}
     # its one step is not looked at, and neither is its rate
-    return _job(encoder, loss, loss.values, 1e-4, _SHORT, _TUNING, {**_SCORED, **more})
+    return training(encoder, loss, loss.values, 1e-4, _SHORT, _TUNING, {**_SCORED, **more})
 
 
 def short(
@@ -212,7 +213,7 @@ def short(
     more: Mapping[str, Any] | None = None,
 ) -> PaperJob:
     """Return a training of the stages that choose; ``more`` are further settings."""
-    return _job(encoder, loss, values, rate, _SHORT, _TUNING, more)
+    return training(encoder, loss, values, rate, _SHORT, _TUNING, more)
 
 
 def final(
@@ -224,7 +225,7 @@ def final(
     more: Mapping[str, Any] | None = None,
 ) -> PaperJob:
     """Return a training that is judged, by STS alone unless ``more`` says otherwise."""
-    return _job(
+    return training(
         encoder, loss, values, rate, _LONG, seed, {**_SCORED, "scores": ["sts"], **(more or {})}
     )
 
@@ -359,7 +360,7 @@ def _curve(encoder: str, find: Find, varied: str) -> list[PaperJob]:
     compared = not name or float(value) in _COMPARED[name] or values == _baseline()
     seeds = SEEDS if compared else SEEDS[:1]
     more = {"looks": ["dev", "closeness"]}
-    return [_job(encoder, loss, values, at, _SHORT, seed, more) for seed in seeds]
+    return [training(encoder, loss, values, at, _SHORT, seed, more) for seed in seeds]
 
 
 def _pass(encoder: str, find: Find, name: str) -> list[PaperJob]:
@@ -371,7 +372,7 @@ def _pass(encoder: str, find: Find, name: str) -> list[PaperJob]:
     if at is None or values is None:
         return []
     more = {**_SCORED, "looks": ["dev", "probes"]}
-    return [_job(encoder, loss, values, at, _PASS, seed, more) for seed in PASS_SEEDS]
+    return [training(encoder, loss, values, at, _PASS, seed, more) for seed in PASS_SEEDS]
 
 
 _STEPS = tuple(name for name, loss in LOSSES.items() if loss.like)

@@ -182,3 +182,11 @@ def listed(numbers: Mapping[str, str | None]) -> str:
     if not any(numbers.values()):
         return ""
     return ", ".join(f"{name} {number or '-'}" for name, number in numbers.items())
+
+
+def with_interval(change: Spread | None) -> str:
+    """Return ``+1.20 (+0.80 to +1.60)``, without the interval of a single value; a dash of none."""
+    if change is None:
+        return "-"
+    low, high = change.interval
+    return f"{change.mean:+.2f}" + (f" ({low:+.2f} to {high:+.2f})" if change.count > 1 else "")
