@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from isotrope.objectives.negative_cosine import NegativeCosine
 from papers.draganov2024.convergence import (
     ANGLES,
     NORMS,
@@ -38,7 +37,7 @@ FEW = ConvergenceProtocol(pairs=50, rate=1.0)
 def simulated(scale: Scale) -> tuple[list[Convergence], list[Convergence]]:
     """Return the outcomes of the starts that differ in norm, and of those that differ in angle."""
     norms, angles = STARTS[scale]
-    ends = convergence(NegativeCosine(), (*norms, *angles), FEW if scale == "smoke" else None)
+    ends = convergence((*norms, *angles), FEW if scale == "smoke" else ConvergenceProtocol())
     return ends[: len(norms)], ends[len(norms) :]
 
 

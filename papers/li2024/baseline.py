@@ -41,11 +41,7 @@ def notes(scale: Scale, _: object = ()) -> list[str]:
 
 
 def _cells(
-    scale: Scale,
-    values: Mapping[str, float],
-    *,
-    dissipation: str | None = None,
-    **more: Any,
+    scale: Scale, values: Mapping[str, float], *, dissipation: str | None = None, **more: Any
 ) -> list[PaperJob]:
     settings: dict[str, float | str] = {
         "dissipation": dissipation or f"margin:{values['margin']:g}",

@@ -6,13 +6,7 @@ import torch
 from torch import Tensor
 
 from isotrope.paradigm.registry import build
-from papers.li2024.printed_formulas import (
-    PrintedComponents,
-    PrintedLoss,
-    nearest,
-    off,
-    proved,
-)
+from papers.li2024.printed_formulas import PrintedComponents, PrintedLoss, nearest, off, proved
 from papers.machinery.artifact import Rendered, Results, Scale
 
 TAU, U, DOT, DISTANCE = 0.05, math.pi / 18, 0.23, 0.45
@@ -120,6 +114,6 @@ def render(scale: Scale, results: Results) -> Rendered:
         verdicts=verdicts,
         notes=[
             f"tau = {TAU}, u = {U:.4f}, m = {DOT} of MPT and {DISTANCE} of MET; float64; relative "
-            "to the largest gradient of a batch, without what lies along h_i",
+            "to the largest gradient of a batch, without what lies along h_i"
         ],
     )

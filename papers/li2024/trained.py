@@ -71,7 +71,7 @@ def figure5(scale: Scale, results: Results) -> Rendered:
                 "without GD the gap between angles to negatives and to positives grows larger",
                 above(gap),
                 f"gap without less gap with: {signed(gap, 3) or 'not run'}",
-            ),
+            )
         ],
         pictures={"figure5": partial(_densities, results, kinds)},
     )

@@ -111,10 +111,7 @@ NAMES = tuple(_PLACES)
 
 
 def small_images(
-    scale: Scale,
-    name: str,
-    seeds: Sequence[int] | None = None,
-    **other: Any,
+    scale: Scale, name: str, seeds: Sequence[int] | None = None, **other: Any
 ) -> list[PaperJob]:
     """Return the training of a name, one job for each seed."""
     if name not in _PLACES:

@@ -92,13 +92,7 @@ def trained(
     return [_with(job, {**settings, **other}) for job in jobs]
 
 
-def at_end(
-    scale: Scale,
-    name: str,
-    *,
-    data: str | None = None,
-    **other: Any,
-) -> list[PaperJob]:
+def at_end(scale: Scale, name: str, *, data: str | None = None, **other: Any) -> list[PaperJob]:
     """Return the spectra of a framework after its last epoch, one job for each seed.
 
     Those of trainings whose evolution is measured anyway are its last ones.

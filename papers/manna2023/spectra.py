@@ -69,10 +69,7 @@ def variants(results: Results, name: str, job: PaperJob) -> list[SpectrumRecord]
 
 
 def last_spectra(
-    results: Results,
-    scale: Scale,
-    names: tuple[str, ...],
-    **other: Any,
+    results: Results, scale: Scale, names: tuple[str, ...], **other: Any
 ) -> dict[str, list[SpectrumRecord]]:
     """Return the last spectra of each framework that was run, one for each seed."""
     jobs_by_name = {name: at_end(scale, name, **other) for name in run_at(scale, names)}

@@ -6,15 +6,7 @@ from typing import TYPE_CHECKING
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Ruling, Spread, ahead, each, shown, spread
-from papers.manna2023.frameworks import (
-    ENCODERS,
-    EPOCHS,
-    EVOLVING,
-    PRINTED,
-    at_end,
-    run_at,
-    trained,
-)
+from papers.manna2023.frameworks import ENCODERS, EPOCHS, EVOLVING, PRINTED, at_end, run_at, trained
 from papers.manna2023.spectra import (
     SpectrumRecord,
     count_above,

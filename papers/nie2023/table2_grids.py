@@ -51,7 +51,7 @@ def render(scale: Scale, results: Results) -> Rendered:
                 "the optima of table 2 lie in the grids of section A.3",
                 not outside,
                 f"outside: {', '.join(outside)}" if outside else "",
-            ),
+            )
         ],
         notes=list(printed(PAPER, "grid-ranges").notes),
     )

@@ -16,7 +16,7 @@ from isotrope.measures.effective_rank import effective_rank
 from isotrope.objectives import DCL, DINO, MPT, ArcCon, BarlowTwins, InfoNCE, NTXent
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
-from papers.li2024.lemma import lemma1_of
+from tests.theorems.lemma import lemma1_of
 
 OF_COMPONENTS = ("dissipation", "dead", "hardest_share", "ratio", "above_bound")
 

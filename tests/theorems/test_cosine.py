@@ -9,14 +9,8 @@ import torch
 from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
-from papers.draganov2024.cosine import (
-    attraction,
-    attraction_norm,
-    cosine_tail,
-    infonce_gradient,
-    norm_growth,
-    progress,
-)
+from papers.draganov2024.cosine import attraction, norm_growth, progress
+from tests.theorems.cosine import attraction_norm, cosine_tail, infonce_gradient
 
 
 def embeddings(n: int, d: int = 6, seed: int = 0):

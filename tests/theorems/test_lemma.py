@@ -9,8 +9,9 @@ from isotrope.core.views import unit
 from isotrope.objectives import BarlowTwins, InfoNCE, Paradigm
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.dissipation import Margin
-from papers.li2024.lemma import angles, lemma1, lemma1_of, satisfied
+from papers.li2024.lemma import angles, lemma1
 from tests.paradigm.batches import batch
+from tests.theorems.lemma import lemma1_of, satisfied
 
 SIXTH, THIRD = math.pi / 6, math.pi / 3
 

@@ -32,6 +32,6 @@ def test_figure2_beside_the_notebook() -> None:
 
 def test_figure2_fails_where_norms_do_not_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     norms, angles = figure2.simulated("smoke")
-    flat = [type(end)(end.start, end.angle, 96, end.cosine, 1.0, 97) for end in norms]
+    flat = [type(end)(end.start, end.angle, 96, 97) for end in norms]
     monkeypatch.setattr(figure2, "simulated", lambda scale: (flat, [angles[1]] * 3))
     assert [v.holds for v in figure2.render("smoke", Results()).verdicts] == [False, False, False]

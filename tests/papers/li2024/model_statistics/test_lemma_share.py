@@ -9,8 +9,9 @@ from torch import Tensor
 from isotrope.core.views import Views, unit
 from isotrope.objectives import MET
 from isotrope.paradigm.assemble import tangent
-from papers.li2024.lemma import angles_of, satisfied
+from papers.li2024.lemma import angles_of
 from papers.li2024.model_statistics import STEPS, lemma_share
+from tests.theorems.lemma import satisfied
 
 
 def near(n: int = 40, d: int = 6) -> Views:
