@@ -147,7 +147,7 @@ def right(cell: str, verdict: str) -> bool:
 def advised(host: Host, cell: str, advice: str) -> bool:
     """Return whether the advice names what has to be changed, as the host calls it."""
     pattern = ADVICE.get(cell)
-    return pattern is None or re.search(pattern.format(**host.words), advice) is not None
+    return pattern is None or bool(re.search(pattern.format(**host.words), advice, re.IGNORECASE))
 
 
 def version(python: str, host: Host) -> str | None:

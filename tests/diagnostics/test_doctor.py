@@ -689,6 +689,22 @@ def test_a_loss_that_pushes_takes_nothing_together() -> None:
     assert "diverging" not in diagnose(fell).verdict
 
 
+def test_an_encoder_from_scratch_separates_no_pairs_at_its_first_step() -> None:
+    first = {"positive_mean": 0.345, "positive_std": 0.06, "negative_mean": 0.346}
+    row = {"positive_mean": 0.65, "positive_std": 0.2, "negative_mean": 1.4, "negative_std": 0.24}
+    rows = [{"step": step, "loss": 1.0, **(row if step else first)} for step in range(12)]
+    assert "unrelated-positives" not in diagnose(RunEvidence(rows=rows)).verdict
+    shuffled = [{**one, **first, "negative_std": 0.06} for one in rows]
+    assert diagnose(RunEvidence(rows=shuffled)).verdict[0] == "unrelated-positives"
+
+
+def test_copies_that_come_late_are_not_in_the_data() -> None:
+    rows = [{"step": step, "loss": 1.0, "false_negatives": 0.5 * (step > 8)} for step in range(12)]
+    assert "false-negatives" not in diagnose(RunEvidence(rows=rows)).verdict
+    rows = [{**row, "false_negatives": 0.5} for row in rows]
+    assert "false-negatives" in diagnose(RunEvidence(rows=rows)).verdict
+
+
 @pytest.mark.parametrize(("share", "low"), [(0.98, True), (0.6, False)])
 def test_each_anchor_is_decided_at_a_temperature_near_zero(share: float, low: bool) -> None:
     """An encoder that finds few positives has few done anchors, and full force on all others."""

@@ -308,3 +308,9 @@ def test_a_reading_ends_with_the_backward_pass() -> None:
     assert reading.loss == pytest.approx(float(loss.detach()))
     assert len(reading.compared) == 1
     assert math.isfinite(reading.loss)
+
+
+def test_a_loss_of_zero_says_that_nothing_is_compared() -> None:
+    x = torch.randn(2, 8, requires_grad=True)
+    reading = GraphReading((x * 0).sum())
+    assert "one row" in reading.reason

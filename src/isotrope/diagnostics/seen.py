@@ -84,7 +84,8 @@ def measure_compared(
     live = (pull > 0) | push.any(dim=1)
     numbers |= _reached(table, gradient)
     if not bool(live.any()):
-        kind = "pairs" if table.single and len(table.gradient) > 1 else "nothing"
+        several = any(len(t.gradient) > 1 for t in tables)
+        kind = "pairs" if table.single and several else "nothing"
     elif table.single or not bool(push.any()):
         kind = "pairs"
     else:

@@ -53,6 +53,9 @@ _NORMALISES = _MOVES | _SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
 _REDUCES = _MOVES | _SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where"}
 
+_NOTHING = (
+    "the loss is 0 and compares nothing: a batch of one row, or of one label, has no negatives"
+)
 _MOST_NODES = 50_000
 _LEAST_WIDTH = 4  # of an embedding
 _FEW = 2  # scores of an anchor: of a pair, or a triplet, there is no batch to see
@@ -119,7 +122,7 @@ class GraphReading:
         self._similarities = graph.similarities
         self._joins = graph.joins()
         if not self._similarities and not self.known:
-            self.reason = graph.reason()
+            self.reason = graph.reason() if self.loss else _NOTHING
         self._listen(root, graph)
 
     def _listen(self, root: Node, graph: "_Graph") -> None:

@@ -102,6 +102,12 @@ def _copies(case: RunEvidence) -> float | None:
     return None if case.probe is None else case.probe.get("copies")
 
 
+def _false_negatives(case: RunEvidence) -> float | None:
+    """Copies are in the data from the first step on; an encoder that is destroyed makes some."""
+    early, end = case.early("false_negatives"), case.end("false_negatives")
+    return end if early is None or end is None else min(early, end)
+
+
 FALSE_NEGATIVES = Verdict(
     "false-negatives",
     "copies of a text are pushed apart",
@@ -125,11 +131,11 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "false_negatives",
             "a negative looks like a positive for",
-            "anchors with a negative that looks like a positive",
+            "anchors with a negative that looks like a positive, at the end and in the first third",
             OURS,
             above=0.3,
             unit="of the anchors",
-            measure=lambda case: case.end("false_negatives"),
+            measure=_false_negatives,
         ),
     ),
     Change(

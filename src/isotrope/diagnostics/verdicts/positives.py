@@ -1,5 +1,7 @@
 """Verdicts on the pairs of a batch: no negatives, identical views, unrelated pairs."""
 
+import statistics
+
 from isotrope.diagnostics.advice import larger_batch
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
@@ -14,6 +16,9 @@ from isotrope.diagnostics.verdict import (
     crosses,
 )
 from isotrope.diagnostics.verdicts.sources import NEWER, ZOO
+
+_MANY = 9  # logged steps
+_FALLEN = 0.75  # of the loss at the start
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
@@ -134,14 +139,38 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
         )
     at_first = separation(case.rows[0] if case.rows else None)
     sampled = separation(case.start if case.start is not None else case.probe)
-    decided = sampled if sampled is not None else at_first
+    decided = sampled if sampled is not None else _early_separation(case, at_first)
     if decided is None or not crosses("separation", decided) or collapsed_at_start(case):
         return None
     # one batch is a small sample: only a clear separation overrules the finding
-    if at_first is not None and at_first > 2 * THRESHOLDS["separation"].value:
+    clear = 2 * THRESHOLDS["separation"].value
+    if (at_first or 0) > clear or (sampled is None and _learnt(case, clear)):
         return None
     columns = ("positive_mean", "negative_mean", "loss")
     return Found((compared("separation", decided), *further_evidence(case, *columns)))
+
+
+def _early_separation(case: RunEvidence, at_first: float | None) -> float | None:
+    """Return the separation of the first step, or the median of the first third of many steps.
+
+    One batch is a small sample, and an encoder that begins from nothing separates no pairs at its
+    first step: of pairs that belong together it learns to within a few.
+    """
+    if len(case.rows) < _MANY:
+        return at_first
+    early = [separation(row) for row in case.rows[: len(case.rows) // 3]]
+    known = [x for x in early if x is not None]
+    return statistics.median(known) if known else None
+
+
+def _learnt(case: RunEvidence, clear: float) -> bool:
+    """Whether an encoder from scratch has learnt the pairs: they belong together."""
+    first, end = case.first("loss"), case.end("loss")
+    late = [separation(row) for row in case.rows[-max(1, len(case.rows) // 3) :]]
+    known = [x for x in late if x is not None]
+    if not first or end is None or not known or len(case.rows) < _MANY:
+        return False
+    return statistics.median(known) > clear and end < _FALLEN * first
 
 
 def _belonging(case: RunEvidence) -> str:
@@ -164,7 +193,8 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "separation",
             "lead of positives over negatives before training",
-            "(mean angle to negatives - to positives) / deviation of either, before training",
+            "(mean angle to negatives - to positives) / deviation of either, before training; "
+            "without a sample of the data, median of the first third of nine logged steps or more",
             ZOO,
             below=0.15,
             unit="standard deviations",
