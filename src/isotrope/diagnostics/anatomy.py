@@ -181,11 +181,6 @@ class Anatomy:
             labels: n numbers, if the loss has labels as well, larger for pairs that belong
                 together: of two columns the second need not be a positive.
             step: number of the step; by default of the call, from 0.
-
-        Raises:
-            InputError: embeddings or a loss that are no tensors.
-            ValueError: shapes that do not fit, a loss that is not a scalar, or one that does not
-                depend on the anchors.
         """
         at = self.calls if step is None else step
         due = self.due(at)
@@ -415,9 +410,6 @@ class Anatomy:
             learning_rate: of the step.
             gradient_norm: of all parameters together.
             dev: score on a development set, larger is better.
-
-        Raises:
-            ValueError: no row yet.
         """
         if step is None and not self.rows:
             raise ValueError("no row to add to: observe() a batch first, or say which step")
@@ -436,9 +428,6 @@ class Anatomy:
 
         Of ``step`` itself the dev score is kept, which a trainer does not compute again; the rest
         is measured again.
-
-        Raises:
-            InputError: the file there holds something else.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -523,11 +512,7 @@ class Anatomy:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder.
-
-        Raises:
-            InputError: it cannot be written.
-        """
+        """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder."""
         file = _file(Path(path))
         with (
             atomic_replace(file) as temporary,

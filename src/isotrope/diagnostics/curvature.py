@@ -98,12 +98,7 @@ class Hessian:
         return self.parameters[0].device
 
     def __matmul__(self, vector: Tensor) -> Tensor:
-        """Return the product with a vector of N numbers, without history.
-
-        Raises:
-            ValueError: a vector of another size.
-            InputError: a loss that gives another value than before (where no graph is kept).
-        """
+        """Return the product with a vector of N numbers, without history."""
         if vector.shape != (self.size,):
             raise ValueError(
                 f"the Hessian has {self.size} rows; found a vector of shape {tuple(vector.shape)}"
@@ -228,9 +223,6 @@ def embedding_hessian(
         views: raw embeddings, n x d, m x d and q x d, whose history is ignored; N = (n + m + q) d.
             Of several, over which the loss is the mean, each has embeddings of its own.
         keep_graph: see :class:`Hessian`.
-
-    Raises:
-        InputError: as :func:`parameter_hessian`.
     """
     several = [views] if isinstance(views, Views) else list(views)
     free = [batch.map(lambda x: x.detach().clone().requires_grad_()) for batch in several]

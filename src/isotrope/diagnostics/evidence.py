@@ -190,9 +190,6 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     Args:
         folder: of the run.
         dataset: of several data sets, the one whose steps and objective are examined.
-
-    Raises:
-        InputError: one of its files cannot be read.
     """
     folder, files = Path(folder), RunFolder(folder)
     files.check()

@@ -59,9 +59,6 @@ def examine(
         columns: the columns to read from tables of text.
         objective: for a model, the objective whose components are measured; a run has its own.
         dataset: of a run on several data sets, the one to examine.
-
-    Raises:
-        InputError: no run and no model there, or data that cannot be read.
     """
     folder = Path(target)
     watched = RunFolder(folder).recording()

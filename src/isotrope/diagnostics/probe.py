@@ -85,9 +85,6 @@ def read_texts(
         guarded: texts that are near-identical, or of one group, are neither copies nor negatives of
             each other, as in our training.
         streaming: keep no copy of a data set of the hub.
-
-    Raises:
-        InputError: anything wrong with the files; fewer than two texts.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
     records = list(islice(reading, _READ))
@@ -119,9 +116,6 @@ def texts_of(
         prompts: put before anchors and positives.
         labels: the group of each record, empty if it has none; None where training knows of no
             groups and of no near-identical texts.
-
-    Raises:
-        InputError: fewer than two of them.
     """
     if len(drawn) < 2:
         raise InputError(f"{name}: {len(drawn)} text is too few to compare; give at least 2")

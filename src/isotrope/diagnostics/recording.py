@@ -22,11 +22,7 @@ _PLAIN = asdict(Words())
 
 
 def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
-    """Write both files.
-
-    Raises:
-        InputError: they cannot be written.
-    """
+    """Write both files."""
     anatomy.save(RunFolder(folder).metrics)
     record = json.loads(diagnosis.to_json())
     record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
@@ -36,11 +32,7 @@ def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
 
 
 def of_recording(folder: Path) -> RunEvidence:
-    """Return the case of a recording.
-
-    Raises:
-        InputError: one of its files holds something else.
-    """
+    """Return the case of a recording."""
     anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
     record: Mapping[str, Any] = {}
     if file.is_file():

@@ -111,9 +111,6 @@ def compare_results(
         order, the differences those of the second and later ones, each ``higher``, ``lower`` or
         ``noise``; what was measured; whether the numbers are percents or shares of 1. Its
         ``details["same_weights"]`` are the groups of models, by place, with equal fingerprints.
-
-    Raises:
-        InputError: fewer than two models; other data, protocols or modes; Results without items.
     """
     _check(results)
     resamples = _enough(results) if resamples is None else resamples

@@ -86,10 +86,6 @@ def corpus(
     Returns:
         A Result of kind ``corpus``; ``items`` hold ``alignment``, ``distance_gap`` and
         ``margin_gap`` of each positive pair they are taken over.
-
-    Raises:
-        InputError: data that cannot be read, fewer than two records, an empty text, or a sample
-            below 2.
     """
     if sample < 2:
         raise InputError(f"the sample must hold at least 2 records; found {sample}")
@@ -149,11 +145,7 @@ def _records(
 
 
 def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, ...]]:
-    """Yield the records of a file or folder, single texts or pairs.
-
-    Raises:
-        InputError: a file that cannot be read, fewer than two records, or an empty text in a pair.
-    """
+    """Yield the records of a file or folder, single texts or pairs."""
     reading, count = read([path], columns=columns, paired=False, scored=True), 0
     for record in reading:
         count += 1

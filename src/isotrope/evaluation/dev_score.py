@@ -46,11 +46,7 @@ class DevMetric:
 
 
 def dev_metric_of_file(path: Path) -> DevMetric:
-    """Return the dev score of an STS file, a retrieval folder or a pairs file.
-
-    Raises:
-        InputError: the file is neither, or something in it is wrong.
-    """
+    """Return the dev score of an STS file, a retrieval folder or a pairs file."""
     if not _is_sts(path):
         data = load_retrieval(path)
         score = functools.partial(retrieval_evaluation, data=data)
@@ -81,9 +77,6 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
     Args:
         stores: the run's tokens, by data set.
         prompts: put before queries and targets; a model's own prompt is put there by its encode.
-
-    Raises:
-        InputError: too few records are held out.
     """
     sets, looked_at, met = [], 0, 0
     for name, store in stores.items():

@@ -30,11 +30,7 @@ class Encoder(Protocol):
 def embed(
     encoder: Encoder, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
 ) -> np.ndarray:
-    """Return the embeddings of ``texts`` (n x d, float32), each distinct text encoded once.
-
-    Raises:
-        InputError: the encoder has no ``encode``, or it does not return n vectors of one size.
-    """
+    """Return the embeddings of ``texts`` (n x d, float32), each distinct text encoded once."""
     if isinstance(encoder, CachedEncoder):  # which encodes each text once already
         return encoder.encode(texts)
     places: dict[str, int] = {}
@@ -151,11 +147,7 @@ class Truncated:
     def encode(
         self, texts: Sequence[str], *, batch_size: int = 128, progress: bool = False
     ) -> np.ndarray:
-        """Return the decoded embeddings of ``texts`` (n x dimension, float32).
-
-        Raises:
-            InputError: The encoder has fewer coordinates.
-        """
+        """Return the decoded embeddings of ``texts`` (n x dimension, float32)."""
         vectors = embed(self.encoder, texts, batch_size=batch_size, progress=progress)
         if vectors.shape[1] < self._dimension:
             raise InputError(

@@ -42,11 +42,7 @@ class Hit(NamedTuple):
 
 
 def _records(file: Path, columns: Sequence[str] | None) -> Reading:
-    """Return the single texts of a file.
-
-    Raises:
-        InputError: The file holds pairs.
-    """
+    """Return the single texts of a file."""
     reading = read([Path(file)], columns=columns, paired=False)
     if len(next(iter(reading)).texts) != 1:
         raise InputError(
@@ -85,9 +81,6 @@ def encode_file(
 
     Returns:
         n and d.
-
-    Raises:
-        InputError: anything wrong with the model, the file or the place to write.
     """
     if Path(output).suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
@@ -295,11 +288,7 @@ def _check_rows(rows: np.ndarray, count: int, d: int, encoder: Encoder) -> None:
 
 
 def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
-    """Return the rows of an .npy file, some of which are compared with the texts.
-
-    Raises:
-        InputError: no such file, or not the embeddings of these texts by this encoder.
-    """
+    """Return the rows of an .npy file, some of which are compared with the texts."""
     check_file(file)
     try:
         rows = np.lib.format.open_memmap(file, mode="r")  # np.load would open a zip file, too

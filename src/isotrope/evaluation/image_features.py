@@ -39,10 +39,6 @@ def image_features(
         limit: the most pictures, the first when the classes take turns.
         batch_size: pictures held and encoded at a time.
         progress: show a bar on stderr.
-
-    Raises:
-        InputError: pictures without labels, a limit below 1, or an encoder that returns something
-            else.
     """
     if part.labels is None:
         raise InputError(
@@ -84,11 +80,7 @@ def both_features(
     batch_size: int = 256,
     progress: bool = False,
 ) -> tuple[Features, Features]:
-    """Return the features of the training and of the test pictures of a set.
-
-    Raises:
-        InputError: see :func:`image_features`; or there is no test part.
-    """
+    """Return the features of the training and of the test pictures of a set."""
     test = image_set.test
     if test is None:
         raise InputError(

@@ -24,9 +24,6 @@ def pictures_below(folder: Path) -> list[str]:
     """Return the pictures in a folder and below it: paths from there, sorted; nothing hidden.
 
     Links are followed, as in training.
-
-    Raises:
-        InputError: no folder, no pictures in it, or one that cannot be read.
     """
     if not Path(folder).is_dir():
         raise InputError(
@@ -54,9 +51,6 @@ def encode_pictures(
 
     Returns:
         n and d.
-
-    Raises:
-        InputError: anything wrong with the model, all pictures or the place to write.
     """
     output = Path(output)
     names = pictures_below(folder)
@@ -101,9 +95,6 @@ def search_pictures(
     """Return cosine, number and path of the ``top`` pictures of a folder closest to another one.
 
     Pictures of the folder that cannot be read are left out, as by :func:`encode_pictures`.
-
-    Raises:
-        InputError: anything wrong with the model, the picture asked for or all in the folder.
     """
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
@@ -126,11 +117,7 @@ def _encoded(
     normalize: bool = False,
     progress: bool = False,
 ) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
-    """Yield names of pictures that could be read, and their rows; in the end, warn of the others.
-
-    Raises:
-        InputError: none could be read.
-    """
+    """Yield names and rows of pictures that could be read; in the end, warn of the others."""
     broken = []
     for first in range(0, len(names), _BLOCK):
         readable, pixels = [], []

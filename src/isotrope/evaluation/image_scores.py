@@ -49,9 +49,6 @@ def image_scores(
         A Result of kind ``knn``, ``linear`` or ``knn+linear``: metrics ``knn_top1``,
         ``knn_top5``, ``knn_majority_top1``, ``linear_top1``, ``linear_top5`` in [0, 1], details of
         each kind under its name, and whether each test picture was right in ``items``.
-
-    Raises:
-        InputError: neither is asked for; there are no labels or no test part; bad features.
     """
     if not knn and not linear:
         raise InputError("nothing to score: choose nearest neighbours, a linear probe, or both")
@@ -92,9 +89,6 @@ def knn_evaluation(
         k: neighbours; all training pictures if they are fewer.
         temperature: the temperature of their votes.
         batch_size: pictures held and encoded at a time.
-
-    Raises:
-        InputError: there are no labels or no test part, or the features are bad.
     """
     train, test = both_features(
         encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size

@@ -31,9 +31,6 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     Args:
         model: a name or folder, or an encoder: one that has an ``image_size`` takes pictures.
         ask_hub: look up a name on the hub if it is not a folder here.
-
-    Raises:
-        InputError: the hub was asked for something that it does not have.
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")
@@ -60,10 +57,6 @@ def own_images(run: str | Path) -> "ImageSet":
 
     Args:
         run: The folder of the run.
-
-    Raises:
-        InputError: no run on images; its pictures are not there any more, are others now, or have
-            no labels or test part.
     """
     from isotrope.data.images.sets import load_images
 
@@ -124,9 +117,6 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
         labels: the training part, all pictures, or a folder of both parts.
         test: the test part.
         side: the side of the pictures as the encoder takes them.
-
-    Raises:
-        InputError: nothing there that can be read as pictures.
     """
     from isotrope.data.images.sets import load_images
 

@@ -50,10 +50,6 @@ def knn(
         test rows whose class comes first, or among the first five; top-5 is None where there are
         no more than five classes) and ``knn_majority_top1``, all in [0, 1]; ``items`` hold, under
         the same names, whether each row was right.
-
-    Raises:
-        InputError: k or the temperature out of range, labels and features that do not fit, or
-            features that are not finite.
     """
     if k < 1 or not 0 < temperature < np.inf:
         raise InputError(

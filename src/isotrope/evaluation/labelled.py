@@ -37,12 +37,7 @@ class Classes:
 
 
 def index_classes(train: Features, test: Features) -> Classes:
-    """Check labels and shapes of a training and a test set, and return their class indices.
-
-    Raises:
-        InputError: labels that are not a list of integers or of strings, that differ in kind
-            between the sets or in number from the features; fewer than two classes.
-    """
+    """Check labels and shapes of a training and a test set, and return their class indices."""
     parts = [(train, "training"), (test, "test")]
     first, second = (_labels(part, what) for part, what in parts)
     if first.dtype.kind != second.dtype.kind:
@@ -85,11 +80,7 @@ def _labels(part: Features, what: str) -> np.ndarray:
 
 
 def check_finite(rows: np.ndarray, what: str) -> None:
-    """Refuse features (n x d, may be a memory map) that are not finite.
-
-    Raises:
-        InputError: NaN or infinite numbers among them.
-    """
+    """Refuse features (n x d, may be a memory map) that are not finite."""
     for first in range(0, len(rows), _ROWS):
         if not np.isfinite(rows[first : first + _ROWS]).all():
             raise InputError(
@@ -114,11 +105,7 @@ def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray
 def text_features(
     encoder: Encoder, data: LabelledSplit, *, batch_size: int = 128, progress: bool = False
 ) -> tuple[Features, Features]:
-    """Return the embeddings of the training and of the test texts, each distinct text once.
-
-    Raises:
-        InputError: see :func:`isotrope.evaluation.embed.embed`.
-    """
+    """Return the embeddings of the training and of the test texts, each distinct text once."""
     texts = [*data.train.texts, *data.test.texts]
     vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
     train, test = np.split(vectors, [len(data.train)])

@@ -53,11 +53,7 @@ class Probe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check the values.
-
-        Raises:
-            InputError: one of them is out of its range.
-        """
+        """Check the values."""
         choices = get_args(Scaling)
         if self.scaling not in choices:
             raise InputError(
@@ -124,10 +120,6 @@ def linear_probe(
         whose class scores highest, or among the first five; among equal scores the first class
         by name wins; None where there are no more than five classes), in [0, 1]; ``items`` hold,
         under the same names, whether each row was right.
-
-    Raises:
-        InputError: labels and features that do not fit, features that are not finite, or a
-            learning rate at which the loss diverges.
     """
     probe = probe or Probe()
     classes = index_classes(train, test)

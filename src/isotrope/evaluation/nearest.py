@@ -56,10 +56,6 @@ def nearest_rows_by(
 
     faiss compares in float32: where cosines differ by less than 1e-6 it may return other rows;
     their cosines and their order are computed as by :func:`nearest_rows`.
-
-    Raises:
-        InputError: an unknown search.
-        MissingExtra: faiss is asked for and not installed.
     """
     choices = get_args(Search)
     if search not in choices:

@@ -85,11 +85,7 @@ class Store:
         return replace(result, items=items)
 
     def keep(self, key: Mapping[str, Any], result: Result) -> None:
-        """Write a finished task.
-
-        Raises:
-            InputError: the folder cannot be written.
-        """
+        """Write a finished task."""
         path = self._path(key)
         name = None
         if result.items:

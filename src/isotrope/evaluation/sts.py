@@ -46,9 +46,6 @@ def sts(
         A Result of kind ``sts``; its ``details`` are
         ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``, each task as
         :func:`score_task` returns it. A single file has no average.
-
-    Raises:
-        InputError: a task is absent, or has human scores that rank nothing.
     """
     sets = load_tasks(Path(data)) if isinstance(data, (str, Path)) else data
     check_tasks(sets)
@@ -57,11 +54,7 @@ def sts(
 
 
 def check_tasks(sets: Mapping[str, Sequence[Subset]]) -> None:
-    """Refuse some of the seven tasks without the others, or one without its test split.
-
-    Raises:
-        InputError: naming the absent ones.
-    """
+    """Refuse some of the seven tasks without the others, or one without its test split."""
     standard = [task for task in sets if task in TASKS]
     absent = [t for t in TASKS if not any(s.split == "test" for s in sets.get(t, ()))]
     if absent and (standard or not sets):
@@ -69,11 +62,7 @@ def check_tasks(sets: Mapping[str, Sequence[Subset]]) -> None:
 
 
 def load_tasks(path: Path) -> dict[str, list[Subset]]:
-    """Load the seven tasks of a folder, or one file of scored pairs under its own name.
-
-    Raises:
-        InputError: anything that ``load_sts`` or ``load_sts_file`` finds wrong.
-    """
+    """Load the seven tasks of a folder, or one file of scored pairs under its own name."""
     if path.is_file():
         subset = load_sts_file(path)
         return {subset.task: [subset]}
@@ -98,9 +87,6 @@ def score_task(
         and SICK-R also ``dev``, where the data have it; with STS-B's stand ``alignment`` (alpha =
         2, pairs scored above 4) and ``uniformity`` (t = 2), as Nie et al. (2023) plot them.
         Its ``items`` are ``"STS12/cosine"`` and ``"STS12/gold"``, a value for each pair.
-
-    Raises:
-        InputError: human scores that rank nothing.
     """
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
@@ -163,11 +149,7 @@ def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float
 
 
 def sts_evaluation(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> DevEvaluation:
-    """Return the score of :func:`sts_dev` with the cosine of every pair.
-
-    Raises:
-        InputError: the human scores rank nothing.
-    """
+    """Return the score of :func:`sts_dev` with the cosine of every pair."""
     ((x, y),) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
     _check(subset.scores, subset.task)
     cosine = similarities(x, y)["cosine"]

@@ -88,10 +88,6 @@ def transfer(
 
     Returns:
         A Result of kind ``transfer``, see :func:`transfer_result`.
-
-    Raises:
-        InputError: something is wrong with the data, a task is absent, or an argument is unknown.
-        MissingExtra: scikit-learn is not installed.
     """
     sets = load_transfer(data, tasks) if isinstance(data, (str, Path)) else data
     chosen = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
@@ -172,12 +168,7 @@ def transfer_task(
 
 
 def check_task(task: TransferTask, mode: str) -> None:
-    """Refuse a task that cannot be scored, before minutes are spent on embeddings.
-
-    Raises:
-        InputError: an unknown mode, or too few examples of a class for the folds.
-        MissingExtra: scikit-learn is not installed.
-    """
+    """Refuse a task that cannot be scored, before minutes are spent on embeddings."""
     if mode not in MODES:
         raise InputError(
             f"there is no mode {mode!r}{nearest(mode, MODES)}; choose one of {', '.join(MODES)}"

@@ -25,9 +25,6 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Returns:
         m of d values, and W, d x k with k <= d, float64.
 
-    Raises:
-        ValueError: no matrix, fewer than two rows, rows that are all alike, or not finite.
-
     Example:
         >>> rows = np.array([[2.0, 1.0], [-2.0, 1.0], [0.0, 3.0], [0.0, -1.0]])
         >>> mean, matrix = whitening(rows)

@@ -15,9 +15,6 @@ def dimension_std(embeddings: Tensor) -> Tensor:
     Args:
         embeddings: n x d, any length.
 
-    Raises:
-        ValueError: no rows.
-
     Example:
         >>> import torch
         >>> float(dimension_std(torch.tensor([[3.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -1.0]])))

@@ -16,9 +16,6 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
         anchors: n x d, n >= 2, any length.
         positives: n x d, any length; those of the other anchors are the negatives.
 
-    Raises:
-        ValueError: fewer than two pairs, or not as many positives as anchors.
-
     Example:
         >>> import torch
         >>> round(float(distance_gap(torch.eye(2), torch.eye(2))), 6)
@@ -37,9 +34,6 @@ def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     Args:
         anchors: n x d, n >= 2, any length.
         positives: n x d, any length; those of the other anchors are the negatives.
-
-    Raises:
-        ValueError: fewer than two pairs, or not as many positives as anchors.
 
     Example:
         >>> import torch

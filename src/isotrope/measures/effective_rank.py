@@ -15,9 +15,6 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
         embeddings: n x d, as they are, not normalised.
         centre: subtract the mean row first.
 
-    Raises:
-        ValueError: no rows.
-
     Example:
         >>> import torch
         >>> round(float(effective_rank(torch.eye(4), centre=False)), 6)

@@ -208,9 +208,6 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
         folder: the folder of the run.
         details: the details of its result, with the judgement; None of a run without a result,
             which is judged by what it has kept so far.
-
-    Raises:
-        InputError: what is there cannot be read.
     """
     if details is not None and details.get("judgement") is not None:
         try:

@@ -15,9 +15,6 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
     Args:
         embeddings: n x d, n >= 2, any length; a zero row has cosine 0.
 
-    Raises:
-        ValueError: fewer than two rows.
-
     Example:
         >>> import torch
         >>> float(mean_cosine(torch.tensor([[2.0, 0.0], [0.0, 1.0], [3.0, 0.0]]).double()))

@@ -28,9 +28,6 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
     Returns:
         A scalar, at least float32; it has no gradient.
 
-    Raises:
-        ValueError: no pairs, or an angle out of range.
-
     Example:
         >>> import torch
         >>> x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])

@@ -78,9 +78,6 @@ class Tally:
 def tally(embeddings: Tensor) -> Tally:
     """Return the tally of ``embeddings`` (n x d).
 
-    Raises:
-        ValueError: no rows.
-
     Example:
         >>> import torch
         >>> found = tally(torch.tensor([[3.0, 4.0]])) + tally(torch.tensor([[0.0, 1.0]]))

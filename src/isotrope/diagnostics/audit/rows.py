@@ -153,9 +153,6 @@ def read_rows(
         columns: the columns to read from a table.
         groups: a column of a file; rows that are equal in it are not negatives of each other.
         views: how a positive is made, as in training.
-
-    Raises:
-        InputError: anything wrong with the data; fewer than two rows; a folder.
     """
     name = "the data"
     if not is_in_memory(data):
@@ -187,9 +184,6 @@ def pair_rows(
         read: how many records are read; None for all.
         most: how many rows, drawn among all of them; None for all.
         seed: of the draw.
-
-    Raises:
-        InputError: anything wrong with the records; fewer than two rows.
     """
     records = islice(reading, read)
     first = next(records)
@@ -248,9 +242,6 @@ def embed_rows(
         prompts: put before anchors, and before positives and negatives.
         seed: of dropout.
         progress: show a bar on stderr.
-
-    Raises:
-        InputError: a length or prompts that the encoder cannot take, or weights that are broken.
     """
     encoder.check_prompts(*prompts)
     limit = min(encoder.max_length, max_length)

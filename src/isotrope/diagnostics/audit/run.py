@@ -25,12 +25,7 @@ _CHOICE = 4  # partners for each hard negative that is wanted: some are left out
 def checked_objective(
     objective: str | Objective, settings: Mapping[str, float | str] | None = None
 ) -> Objective:
-    """Return an objective that can be audited.
-
-    Raises:
-        InputError: settings beside an objective; no components, or none between rows; an objective
-            that needs more than a batch.
-    """
+    """Return an objective that can be audited."""
     if isinstance(objective, str):
         objective = registry.build(objective, settings)
     elif settings:
@@ -55,9 +50,6 @@ def check_negatives(objective: Objective, columns: int, name: str = "the file") 
         objective: to train with.
         columns: 3 where records have hard negatives.
         name: The name of the data.
-
-    Raises:
-        InputError: Records have hard negatives, and the objective takes none.
     """
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
@@ -69,11 +61,7 @@ def check_negatives(objective: Objective, columns: int, name: str = "the file") 
 def check_numbers(
     batch_size: int, suspect: float, mine: int = 0, hardness: float = 1.0, seed: int = 0
 ) -> None:
-    """Refuse numbers that are out of range, before anything is embedded.
-
-    Raises:
-        InputError: the first of them.
-    """
+    """Refuse numbers that are out of range, before anything is embedded."""
     if batch_size < 2:
         raise InputError(
             f"a batch of {batch_size} has no negatives; give a batch size of 2 or more"

@@ -127,9 +127,6 @@ def means(
         common: one set of batches is drawn and shifted to every pair of means; otherwise every
             pair of means has batches of its own.
         progress: is told the number of pairs of means done since the last time.
-
-    Raises:
-        InputError: a negative seed.
     """
     if seed < 0:
         raise InputError(f"the seed must be 0 or more; found {seed}")

@@ -187,11 +187,7 @@ class RowPairs(Pairs):
 
 
 def check_computable(*computed: Tensor) -> None:
-    """Check that none of these tensors was computed from embeddings, which are unknown here.
-
-    Raises:
-        InputError: one was.
-    """
+    """Check that none of these tensors was computed from embeddings, which are unknown here."""
     if any(x.device.type == "meta" for x in computed):
         raise InputError(_NO_EMBEDDINGS)
 

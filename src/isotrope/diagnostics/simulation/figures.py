@@ -91,9 +91,6 @@ def figure(
         gated: see :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
         part: see :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
         progress: is told the number of pairs of means done since the last time.
-
-    Raises:
-        InputError: a number out of its bounds, or an objective that is not one of angles.
     """
     if grid < 2:
         raise InputError(f"a grid needs 2 or more values of each angle; found {grid}")

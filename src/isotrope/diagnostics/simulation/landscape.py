@@ -94,11 +94,7 @@ def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
 
 
 def components(objective: Objective, pairs: Pairs) -> Terms:
-    """Return an objective's gradient components without history.
-
-    Raises:
-        InputError: the objective has none, or needs the embeddings themselves.
-    """
+    """Return an objective's gradient components without history."""
     name = type(objective).__name__
     if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
         raise InputError(
@@ -121,10 +117,6 @@ def check(objective: Objective) -> None:
     """Check that an objective looks at nothing but the angles of an anchor.
 
     Its negatives are reordered: what it does to the positive, and to each of them, must not change.
-
-    Raises:
-        InputError: it has no components, needs the embeddings themselves, or looks at the places
-            of the rows in the batch.
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
