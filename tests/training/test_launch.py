@@ -286,7 +286,8 @@ def test_a_lost_process_is_one_line_and_exit_code_75(
         raise RuntimeError("[../third_party/gloo/pair.cc:534] Connection closed by peer")
 
     monkeypatch.setattr("isotrope.training.text._train", gone)
-    assert guarded(["train", *quick["files"], "--output", quick["output"]]) == launching.REQUEUE
+    command = ["train", *quick["files"], "--recipe", "papers", "--output", quick["output"]]
+    assert guarded(command) == launching.REQUEUE
     assert capsys.readouterr().err == (
         "isotrope: error: another process of this run has gone; run the same command with --resume "
         "to start again: there is no checkpoint\n"

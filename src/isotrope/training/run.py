@@ -188,7 +188,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
     """
     output = Path(settings.output)
     check_loggers(settings.logger)
-    device = _check_devices(settings)
+    device = check_devices(settings)
     try:
         if settings.devices > 1 and launched_processes()[0] == 1:
             return _launch(settings, work, output, resume=resume, lines=lines)
@@ -276,7 +276,7 @@ def _taken(
         yield finished
 
 
-def _check_devices(settings: RunSettings) -> str:
+def check_devices(settings: RunSettings) -> str:
     """Return the kind of device to train on; there must be one for each process."""
     kind = find_device(settings.device).type
     total, here = launched_processes()

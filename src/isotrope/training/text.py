@@ -63,6 +63,7 @@ from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
+    check_devices,
     end_message,
     hardware,
     run,
@@ -98,6 +99,7 @@ def train(
         callbacks: called by the trainer between steps, after those of the run.
     """
     settings = as_begun(settings) if resume else settings
+    check_devices(settings)  # before the data is read
     settings = with_recipe(settings, encoder_of, _records, resume=resume)
     settings = with_temperature(settings, encoder_of, _records, resume=resume)
     work = functools.partial(_train, callbacks=callbacks)
