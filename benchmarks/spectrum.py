@@ -74,10 +74,10 @@ def trained(work: Path, *, smoke: bool) -> Path:
 
 def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     """Return both ends by Lanczos and by SciPy, of the same Hessian."""
+    from papers.manna2023.lanczos import Lanczos
     from scipy.sparse.linalg import LinearOperator, eigsh
 
     from isotrope.diagnostics.curvature import parameter_hessian
-    from papers.manna2023.lanczos import Lanczos
     from papers.manna2023.rebuild import rebuild
     from papers.manna2023.spectrum import Spectrum
 

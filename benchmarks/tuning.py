@@ -68,9 +68,11 @@ from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.anatomy import anatomy
 from isotrope.paradigm.objective import Objective
+from isotrope.training.optimisers import step_seed
 from isotrope.training.settings import TrainSettings
-from isotrope.training.step import step_seed
-from isotrope.training.text import batch_at, encoder_of, module_of, plan_of, store_of
+from isotrope.training.text import module_of, plan_of
+from isotrope.training.text_data import batch_at, store_of
+from isotrope.training.text_encoder import encoder_of
 
 ROOT = Path(__file__).resolve().parents[1]
 CSV = ROOT / "docs" / "results" / "tuning.csv"

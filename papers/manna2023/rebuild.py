@@ -24,8 +24,7 @@ from isotrope.training.checkpoints import ChecksumMismatch, read_checkpoint
 from isotrope.training.images.method import ImageMethod, at_least_float
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import prepare
-from isotrope.training.optimisers import weight_decay_at
-from isotrope.training.step import step_seed
+from isotrope.training.optimisers import step_seed, weight_decay_at
 
 # what only decided how the run was computed
 _PLAIN = {"precision": "32", "devices": 1, "progress": False, "micro_batch": None}

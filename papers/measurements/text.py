@@ -51,7 +51,8 @@ from isotrope.sweeps.train_one import trained
 from isotrope.training.checkpoints import read_checkpoint, step_of
 from isotrope.training.run import try_objective
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import encoder_of, train
+from isotrope.training.text import train
+from isotrope.training.text_encoder import encoder_of
 from papers.li2024.model_statistics import (
     angle_statistics,
     densities,

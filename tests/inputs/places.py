@@ -59,7 +59,8 @@ def _resumed() -> Iterator[Case]:
             from isotrope.data.schemas import read
             from isotrope.training.checkpoints import finish
             from isotrope.training.settings import TrainSettings
-            from isotrope.training.text import encoder_of, store_of
+            from isotrope.training.text_data import store_of
+            from isotrope.training.text_encoder import encoder_of
 
             resume = _begun(room, bench)
             settings = TrainSettings.read(read_yaml(room / "run/config.yaml"))

@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.training import auto_temperature
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import encoder_of
+from isotrope.training.text_encoder import encoder_of
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 

@@ -20,7 +20,8 @@ from isotrope.paradigm import registry
 from isotrope.training.early_checks import check_early
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import encoder_of, store_of
+from isotrope.training.text_data import store_of
+from isotrope.training.text_encoder import encoder_of
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 

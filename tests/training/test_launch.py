@@ -20,8 +20,8 @@ from isotrope.core.errors import InputError, LostProcess
 from isotrope.training import launch as launching
 from isotrope.training.checkpoints import step_of
 from isotrope.training.fit_text import fit
+from isotrope.training.optimisers import step_seed
 from isotrope.training.settings import TrainSettings
-from isotrope.training.step import step_seed
 from isotrope.training.text import summary, train
 from tests.patience import MINUTES
 from tests.training.conftest import sentences
@@ -254,6 +254,7 @@ def test_a_machine_that_does_not_see_the_run_folder(
 ) -> None:
     monkeypatch.setattr("isotrope.training.text.rank", lambda: 1)
     monkeypatch.setattr("isotrope.training.text.barrier", lambda: None)
+    monkeypatch.setattr("isotrope.training.text_data.rank", lambda: 1)
     with pytest.raises(InputError, match=r"process 1 sees no .*tokens, which the first process"):
         fit(**quick)
 

@@ -15,7 +15,8 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from isotrope.training.text import encoder_of, summary
+from isotrope.training.text import summary
+from isotrope.training.text_encoder import encoder_of
 from tests.refused import refused_setting
 from tests.training.interrupted import power_cut
 

@@ -97,9 +97,10 @@ def test_what_a_stream_does_not_have(
 def test_processes_of_torchrun_are_refused(
     streaming: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from isotrope.training import text
+    from isotrope.training import text_data
+    from isotrope.training.text_encoder import encoder_of
 
-    monkeypatch.setattr(text, "world_size", lambda: 2)
+    monkeypatch.setattr(text_data, "world_size", lambda: 2)
     settings = TrainSettings.read(streaming)
     with pytest.raises(InputError, match="reads in one process, and torchrun has started several"):
-        text._batches(settings, text.encoder_of(settings), Path(settings.output) / "tokens")
+        text_data.batches_of(settings, encoder_of(settings), Path(settings.output) / "tokens")

@@ -1,4 +1,4 @@
-"""Learning-rate schedules of all trainings; parameter groups and LARS for image methods.
+"""Learning-rate schedules and seeds of all steps; parameter groups and LARS for image methods.
 
 The rates are functions of the step and of nothing else: they are set before every update, so no
 scheduler has a state, and a resumed run continues exactly.
@@ -167,3 +167,10 @@ class LARS(torch.optim.Optimizer):
         v = self.state[p].setdefault("velocity", torch.zeros_like(p))
         v.mul_(group["momentum"]).add_(g)
         p.sub_(group["lr"] * v)
+
+
+def step_seed(seed: int, step: int, process: int = 0) -> int:
+    """Return the random seed of one step in one process, a function of these three alone."""
+    # odd constants of 64 bits, as splitmix64 has, keep neighbouring seeds and steps apart
+    mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
+    return (mixed + 1) % 2**63

@@ -6,9 +6,9 @@ found good; what fails while the data is read leaves no folder behind.
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,27 +19,22 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
-from isotrope.core.distributed import barrier, rank, rows_of, world_size
-from isotrope.core.errors import InputError, SettingError
+from isotrope.core.distributed import barrier, rank, world_size
+from isotrope.core.errors import SettingError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
-from isotrope.core.progress import bar
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import digests, named_errors
-from isotrope.data.text.batches import Batch, collate
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
-from isotrope.data.text.tokens import StoreReport, TokenStore, build
-from isotrope.data.text.views import held_out_together, resolve
-from isotrope.diagnostics.audit.run import check_negatives
+from isotrope.data.text.tokens import StoreReport, TokenStore
+from isotrope.data.text.views import resolve
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import loss_column
 from isotrope.encoders.cut_initialize import cut_initialize
-from isotrope.encoders.device import find_device
 from isotrope.encoders.heads import LinearHead, MLPHead
-from isotrope.encoders.lora import add_lora, lora_facts, merged_weights
+from isotrope.encoders.lora import lora_facts, merged_weights
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
@@ -54,8 +49,6 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import changed_queries, kept, learnt, similarities
 from isotrope.training.early_checks import as_begun
-from isotrope.training.gradient_cache import refuse_batch_statistics
-from isotrope.training.held_out import MOST_HELD_OUT, Tokens, held_out_losses
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -72,6 +65,14 @@ from isotrope.training.run import (
     write_config,
 )
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_data import (
+    batch_at,
+    batches_of,
+    check_store,
+    held_out_curves,
+    records_of,
+)
+from isotrope.training.text_encoder import dropouts, encoder_of, prefixes_of
 from isotrope.training.text_module import Steps, TextModule
 
 _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
@@ -79,7 +80,6 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "linear": LinearHead,
     "none": lambda dimension: None,
 }
-_SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 _NOT_SCORED = "no dev score was measured, so whether training helped is not known (use --dev)"
 
 
@@ -100,8 +100,8 @@ def train(
     """
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read
-    settings = with_recipe(settings, encoder_of, _records, resume=resume)
-    settings = with_temperature(settings, encoder_of, _records, resume=resume)
+    settings = with_recipe(settings, encoder_of, records_of, resume=resume)
+    settings = with_temperature(settings, encoder_of, records_of, resume=resume)
     work = functools.partial(_train, callbacks=callbacks)
     return run(settings, work, resume=resume, lines=lines)
 
@@ -136,7 +136,7 @@ def check(
     formed: list[str] = []
     for name in settings.datasets:  # the first record: what is wrong with the files shows early
         with named_errors(name):
-            first = next(iter(_records(settings, name)))
+            first = next(iter(records_of(settings, name)))
             formed.append(resolve(settings.views, first))
     if {*formed} == {"dropout"} and settings.passage_prompt not in ("", settings.query_prompt):
         warn(
@@ -159,7 +159,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     try:
         if rank() == 0:
             write_config(settings)
-        batches = _batches(settings, encoder, RunFolder(output).tokens)
+        batches = batches_of(settings, encoder, RunFolder(output).tokens)
         stores = batches.stores
         if settings.dev == "auto":
             watch = dev_metric_held_out(
@@ -169,7 +169,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
                 watch = replace(watch, trained_on=None)
         for name, store in stores.items():
             with named_errors(name):
-                _check_negatives(objectives[name], store)
+                check_store(objectives[name], store)
         plan = plan_of(settings, batches.steps_per_epoch)
     except BaseException:
         if removable:
@@ -182,7 +182,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             "query": settings.query_prompt,
             "document": settings.passage_prompt,
         }
-        # it was empty, or _prompts had refused; one of these may have its name
+        # it was empty, or prompts_of had refused; one of these may have its name
         encoder.model.default_prompt_name = None
     module = module_of(settings, encoder, objectives, plan)
     if world_size() > 1:
@@ -205,7 +205,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             keeps_best=True,
             patience=settings.patience,
             otherwise=_NOT_SCORED,
-            curves=_held_out_curves(settings, module, stores),
+            curves=held_out_curves(settings, module, stores),
             data=None if watch is None else watch.fingerprint,
         ),
         batches=batches,
@@ -214,278 +214,10 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     )
 
 
-def _batches(
-    settings: TrainSettings, encoder: SentenceEncoder, folder: Path
-) -> DatasetMixture | StreamedBatches:
-    """Return the batches of a run, whose tokens lie in a folder."""
-    if settings.streaming is None:
-        stores = {
-            name: store_of(settings, encoder, folder / name, _records(settings, name), name)
-            for name in settings.datasets
-        }
-        return DatasetMixture(stores, settings.batch_size, settings.sampling, settings.seed)
-    if world_size() > 1:
-        raise SettingError(
-            "reads in one process, and torchrun has started several", setting="streaming"
-        )
-    return StreamedBatches(
-        folder,
-        functools.partial(_records, settings, ""),
-        functools.partial(store_of, settings, encoder),
-        size=settings.streaming,
-        batch_size=settings.batch_size,
-        seed=settings.seed,
-    )
-
-
-def _check_negatives(objective: Objective, store: TokenStore) -> None:
-    """Refuse hard negatives for which an objective has no place."""
-    check_negatives(objective, store.columns)
-    if store.one_group and store.columns < 3:
-        raise InputError(
-            f"all {len(store):,} records are of one group, so no record has a negative and nothing "
-            "is learnt: name a column of `--groups` with several values, or leave "
-            "`--groups` out"
-        )
-    try_objective(objective, negatives=store.columns == 3)
-
-
 def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
     """Return the columns of metrics.csv; of several data sets each has its loss in its own."""
     losses = [loss_column(name) for name in stores if name]
     return (*COLUMNS[:-1], *losses, COLUMNS[-1])
-
-
-def _held_out_curves(
-    settings: TrainSettings, module: TextModule, stores: Mapping[str, TokenStore]
-) -> Callable[[], dict[str, float]] | None:
-    """Return what measures the losses of the held-out records, if there are two or more."""
-    count = sum(store.report.held_out for store in stores.values())
-    count = min(count, sum(map(len, stores.values())))
-    if count < 2:
-        return None
-    stride = max(1, count // MOST_HELD_OUT)
-    every = chain.from_iterable(store.held_out() for store in stores.values())
-    texts = list(islice(every, 0, count, stride))[:MOST_HELD_OUT]
-    prompts = _prompts(settings, module.encoder)
-    records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
-    first, last = (
-        module.encoder.tokenize([record[:2][-side] for record in records], settings.max_length)[0]
-        for side in (0, 1)
-    )
-    return functools.partial(
-        held_out_losses,
-        module.encoder,
-        module.head,
-        (first, last),
-        _trained_tokens(list(stores.values()), len(records)),
-        seed=settings.seed,
-    )
-
-
-def _trained_tokens(stores: Sequence[TokenStore], count: int) -> tuple[Tokens, Tokens]:
-    """Return anchors and positives of some records, spread over all data sets."""
-    places = np.linspace(0, sum(map(len, stores)), count, endpoint=False).astype(np.int64)
-    sides: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
-    start = 0
-    for store in stores:
-        own = places[(places >= start) & (places < start + len(store))] - start
-        for side, rows in enumerate(sides):
-            rows += store.rows(own, min(side, store.columns - 1))
-        start += len(store)
-    return sides
-
-
-def encoder_of(settings: TrainSettings) -> SentenceEncoder:
-    """Return the encoder that a run starts from."""
-    device = settings.device
-    if settings.precision == "16" and find_device(device).type == "cpu":
-        raise SettingError(
-            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
-        )
-    if settings.encoder == "scratch":
-        if settings.pooling not in (None, "mean"):
-            raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
-        records = chain.from_iterable(_records(settings, name) for name in settings.datasets)
-        texts = (text for record in records for text in record.texts)
-        encoder = SentenceEncoder.scratch(
-            islice(texts, _SCRATCH_TEXTS),
-            seed=settings.seed,
-            max_length=max(128, settings.max_length),
-        ).to(find_device(device))
-        cut_initialize(encoder, settings.cut, what=settings.cut_what)
-    else:
-        encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
-    _add_lora(settings, encoder)
-    _freeze(settings, encoder)
-    prefixes_of(settings, encoder)
-    if settings.max_length > encoder.positions:
-        raise SettingError(
-            f"is more than {settings.encoder} takes: give at most "
-            f"`--max-length {encoder.positions}`",
-            setting="max_length",
-            value=settings.max_length,
-        )
-    if settings.max_length > encoder.max_length:  # the saved model reads as much
-        encoder.extend(settings.max_length)
-    if settings.dropout is not None:
-        for module, name in _dropouts(encoder):
-            setattr(module, name, settings.dropout)
-    if settings.gradient_checkpointing:
-        encoder.checkpoint_activations()
-    if settings.micro_batch is not None:
-        refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
-    return encoder
-
-
-def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
-    """Return the prefixes of embeddings that are trained too, the longest first."""
-    if not settings.matryoshka:
-        return []
-    longest = max(settings.matryoshka)
-    if longest > encoder.dimension:
-        raise SettingError(
-            f"is more than the {encoder.dimension} coordinates of {settings.encoder}",
-            setting="matryoshka",
-            value=longest,
-        )
-    prefixes = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
-    if not prefixes:
-        raise SettingError(
-            "is the whole embedding, which is trained anyway",
-            setting="matryoshka",
-            value=longest,
-            remedy="give fewer coordinates, e.g. 256 128 64",
-        )
-    if settings.head != "none":
-        raise SettingError(
-            "a head mixes all coordinates, and the first ones of what it gives are not the first "
-            "ones of the saved model's embeddings",
-            setting="matryoshka",
-            remedy="add `--head none`",
-        )
-    return prefixes
-
-
-def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Freeze the encoder and add matrices to train, if ``lora`` is set."""
-    if settings.lora is None:
-        for name in ("lora_alpha", "lora_targets"):
-            if getattr(settings, name):
-                raise SettingError("needs `--lora RANK`, the rank of the matrices", setting=name)
-        return
-    if settings.encoder == "scratch":
-        raise SettingError(
-            "an encoder from scratch has no weights worth keeping",
-            setting="lora",
-            value=settings.lora,
-            remedy="name a trained `--encoder`, or leave `--lora` out",
-        )
-    add_lora(
-        encoder,
-        settings.lora,
-        alpha=settings.lora_alpha,
-        targets=settings.lora_targets,
-        seed=settings.seed,
-    )
-
-
-def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Freeze the embeddings, if ``freeze`` says so."""
-    if settings.freeze == "none":
-        return
-    if settings.encoder == "scratch":
-        raise SettingError(
-            "an encoder from scratch has no word vectors worth keeping",
-            setting="freeze",
-            value=settings.freeze,
-            remedy="name a trained `--encoder`, or leave `--freeze` out",
-        )
-    if settings.lora is not None:
-        raise SettingError(
-            "`--lora` already keeps the encoder's own weights, the embeddings among them",
-            setting="freeze",
-            value=settings.freeze,
-            remedy="leave it out",
-        )
-    encoder.freeze_embeddings()
-
-
-def _dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    """Yield where the rates are: dropout modules, and numbers that attention keeps by itself."""
-    for module in encoder.modules():
-        if isinstance(module, nn.Dropout):
-            yield module, "p"
-            continue
-        for name, value in vars(module).items():
-            if "dropout" in name and isinstance(value, float):
-                yield module, name
-
-
-def _records(settings: TrainSettings, name: str) -> Reading:
-    return read(
-        settings.datasets[name],
-        columns=settings.columns,
-        groups=settings.groups,
-        streaming=settings.streaming is not None,
-    )
-
-
-def store_of(
-    settings: TrainSettings,
-    encoder: SentenceEncoder,
-    folder: Path,
-    records: Iterable[Record],
-    name: str = "",
-) -> TokenStore:
-    """Return a tokenised data set, if possible from an earlier part of this run."""
-    if (folder / "manifest.json").is_file():
-        try:
-            return TokenStore.open(folder, verify=rank() == 0)
-        except InputError as error:
-            if rank() > 0:
-                raise
-            warn(f"warning: {error}: reading the text once more")
-    if rank() > 0:
-        raise InputError(
-            f"process {rank()} sees no {folder}, which the first process has written; give an "
-            "`--output` on a file system that all machines share"
-        )
-    title = f"read {name}".strip()
-    with bar(None, title, "records", show=settings.progress) as done, named_errors(name):
-        return build(
-            folder,
-            records,
-            encoder.tokenize,
-            vocabulary=len(encoder.tokenizer),
-            max_length=settings.max_length,
-            prompts=_prompts(settings, encoder),
-            holdout=settings.held_out,
-            seed=settings.seed,
-            views=settings.views,
-            grouped=settings.groups is not None,
-            held=_held_out(settings, name),
-            progress=done,
-        )
-
-
-def _held_out(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
-    """Return which records are held out together; None where each is by itself."""
-    if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
-        return None
-    return held_out_together(_records(settings, name), settings.held_out, settings.seed)
-
-
-def _prompts(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
-    """Return the prompts of anchors and positives: as set, else the model's own."""
-    if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
-        raise InputError(
-            f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
-            "`--query-prompt` and `--passage-prompt` out, or remove default_prompt_name from its "
-            "config_sentence_transformers.json"
-        )
-    encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
-    return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 
 
 def plan_of(settings: TrainSettings, steps_per_epoch: int | None) -> Plan:
@@ -533,23 +265,6 @@ def module_of(
     return module
 
 
-def batch_at(
-    settings: TrainSettings,
-    encoder: SentenceEncoder,
-    batches: DatasetMixture | StreamedBatches,
-    step: int,
-) -> Batch:
-    """Return the batch of a step, or the part of it that is this process's."""
-    dataset, number, indices = batches.at(step)
-    batch = collate(
-        batches.stores[dataset],
-        indices,
-        pad_id=encoder.tokenizer.pad_token_id or 0,
-        part=rows_of(len(indices)),
-    )
-    return replace(batch, dataset=dataset, number=number)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TextTask(TrainingTask):
     """A training on text, checked and prepared.
@@ -582,7 +297,7 @@ class TextTask(TrainingTask):
     def introduce(self, say: Callable[[str], None]) -> None:
         """Print a summary of the run, in which most silent failures of SimCSE would show."""
         settings, encoder, report = self.settings, self.module.encoder, self.batches.report
-        rates = sorted({getattr(module, name) for module, name in _dropouts(encoder)})
+        rates = sorted({getattr(module, name) for module, name in dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
         pieces = f" (micro-batches of {settings.micro_batch})" if settings.micro_batch else ""
         say(hardware(self.settings))

@@ -27,7 +27,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.training.callbacks import Stop, Timer
 from isotrope.training.checkpoints import Checkpoints, finish
 from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_weights
-from isotrope.training.step import step_seed
+from isotrope.training.optimisers import step_seed
 from isotrope.training.text_module import TextModule
 
 

@@ -27,7 +27,7 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.images.train import ImageTask, prepare
-from isotrope.training.step import step_seed
+from isotrope.training.optimisers import step_seed
 
 
 def audit(

@@ -27,10 +27,9 @@ from isotrope.paradigm.objective import Objective, Paper
 from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.images.measures import measure
-from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates
+from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates, step_seed
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
-from isotrope.training.step import step_seed
 
 _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
 

@@ -1,0 +1,190 @@
+"""The data of a training on text: records, token stores, the batch of a step, what is held out."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from isotrope.core.distributed import rank, rows_of, world_size
+from isotrope.core.errors import InputError, SettingError
+from isotrope.core.progress import bar
+from isotrope.data.schemas import Reading, Record, read
+from isotrope.data.sources import named_errors
+from isotrope.data.text.batches import Batch, collate
+from isotrope.data.text.mixture import DatasetMixture
+from isotrope.data.text.streamed import StreamedBatches
+from isotrope.data.text.tokens import TokenStore, build
+from isotrope.data.text.views import held_out_together
+from isotrope.diagnostics.audit.run import check_negatives
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.paradigm.objective import Objective
+from isotrope.training.held_out import MOST_HELD_OUT, Tokens, held_out_losses
+from isotrope.training.progress import warn
+from isotrope.training.run import try_objective
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text_module import TextModule
+
+
+def records_of(settings: TrainSettings, name: str) -> Reading:
+    """Return what reads the records of a data set."""
+    return read(
+        settings.datasets[name],
+        columns=settings.columns,
+        groups=settings.groups,
+        streaming=settings.streaming is not None,
+    )
+
+
+def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
+    """Return which records are held out together; None where each is by itself."""
+    if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
+        return None
+    return held_out_together(records_of(settings, name), settings.held_out, settings.seed)
+
+
+def batches_of(
+    settings: TrainSettings, encoder: SentenceEncoder, folder: Path
+) -> DatasetMixture | StreamedBatches:
+    """Return the batches of a run, whose tokens lie in a folder."""
+    if settings.streaming is None:
+        stores = {
+            name: store_of(settings, encoder, folder / name, records_of(settings, name), name)
+            for name in settings.datasets
+        }
+        return DatasetMixture(stores, settings.batch_size, settings.sampling, settings.seed)
+    if world_size() > 1:
+        raise SettingError(
+            "reads in one process, and torchrun has started several", setting="streaming"
+        )
+    return StreamedBatches(
+        folder,
+        functools.partial(records_of, settings, ""),
+        functools.partial(store_of, settings, encoder),
+        size=settings.streaming,
+        batch_size=settings.batch_size,
+        seed=settings.seed,
+    )
+
+
+def store_of(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    folder: Path,
+    records: Iterable[Record],
+    name: str = "",
+) -> TokenStore:
+    """Return a tokenised data set, if possible from an earlier part of this run."""
+    if (folder / "manifest.json").is_file():
+        try:
+            return TokenStore.open(folder, verify=rank() == 0)
+        except InputError as error:
+            if rank() > 0:
+                raise
+            warn(f"warning: {error}: reading the text once more")
+    if rank() > 0:
+        raise InputError(
+            f"process {rank()} sees no {folder}, which the first process has written; give an "
+            "`--output` on a file system that all machines share"
+        )
+    title = f"read {name}".strip()
+    with bar(None, title, "records", show=settings.progress) as done, named_errors(name):
+        return build(
+            folder,
+            records,
+            encoder.tokenize,
+            vocabulary=len(encoder.tokenizer),
+            max_length=settings.max_length,
+            prompts=prompts_of(settings, encoder),
+            holdout=settings.held_out,
+            seed=settings.seed,
+            views=settings.views,
+            grouped=settings.groups is not None,
+            held=held_out_of(settings, name),
+            progress=done,
+        )
+
+
+def prompts_of(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
+    """Return the prompts of anchors and positives: as set, else the model's own."""
+    if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
+        raise InputError(
+            f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
+            "`--query-prompt` and `--passage-prompt` out, or remove default_prompt_name from its "
+            "config_sentence_transformers.json"
+        )
+    encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
+    return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
+
+
+def batch_at(
+    settings: TrainSettings,
+    encoder: SentenceEncoder,
+    batches: DatasetMixture | StreamedBatches,
+    step: int,
+) -> Batch:
+    """Return the batch of a step, or the part of it that is this process's."""
+    dataset, number, indices = batches.at(step)
+    batch = collate(
+        batches.stores[dataset],
+        indices,
+        pad_id=encoder.tokenizer.pad_token_id or 0,
+        part=rows_of(len(indices)),
+    )
+    return replace(batch, dataset=dataset, number=number)
+
+
+def check_store(objective: Objective, store: TokenStore) -> None:
+    """Refuse hard negatives for which an objective has no place."""
+    check_negatives(objective, store.columns)
+    if store.one_group and store.columns < 3:
+        raise InputError(
+            f"all {len(store):,} records are of one group, so no record has a negative and nothing "
+            "is learnt: name a column of `--groups` with several values, or leave "
+            "`--groups` out"
+        )
+    try_objective(objective, negatives=store.columns == 3)
+
+
+def held_out_curves(
+    settings: TrainSettings, module: TextModule, stores: Mapping[str, TokenStore]
+) -> Callable[[], dict[str, float]] | None:
+    """Return what measures the losses of the held-out records, if there are two or more."""
+    count = sum(store.report.held_out for store in stores.values())
+    count = min(count, sum(map(len, stores.values())))
+    if count < 2:
+        return None
+    stride = max(1, count // MOST_HELD_OUT)
+    every = chain.from_iterable(store.held_out() for store in stores.values())
+    texts = list(islice(every, 0, count, stride))[:MOST_HELD_OUT]
+    prompts = prompts_of(settings, module.encoder)
+    records = [[p + text for p, text in zip(prompts, record, strict=False)] for record in texts]
+    first, last = (
+        module.encoder.tokenize([record[:2][-side] for record in records], settings.max_length)[0]
+        for side in (0, 1)
+    )
+    return functools.partial(
+        held_out_losses,
+        module.encoder,
+        module.head,
+        (first, last),
+        _trained_tokens(list(stores.values()), len(records)),
+        seed=settings.seed,
+    )
+
+
+def _trained_tokens(stores: Sequence[TokenStore], count: int) -> tuple[Tokens, Tokens]:
+    """Return anchors and positives of some records, spread over all data sets."""
+    places = np.linspace(0, sum(map(len, stores)), count, endpoint=False).astype(np.int64)
+    sides: tuple[list[NDArray[Any]], list[NDArray[Any]]] = ([], [])
+    start = 0
+    for store in stores:
+        own = places[(places >= start) & (places < start + len(store))] - start
+        for side, rows in enumerate(sides):
+            rows += store.rows(own, min(side, store.columns - 1))
+        start += len(store)
+    return sides

@@ -1,0 +1,143 @@
+"""The encoder that a training on text starts from."""
+
+from collections.abc import Iterator
+from itertools import chain, islice
+
+from torch import nn
+
+from isotrope.core.errors import InputError, SettingError
+from isotrope.encoders.cut_initialize import cut_initialize
+from isotrope.encoders.device import find_device
+from isotrope.encoders.lora import add_lora
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training.gradient_cache import refuse_batch_statistics
+from isotrope.training.settings import TrainSettings
+from isotrope.training.text_data import records_of
+
+_SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
+
+
+def encoder_of(settings: TrainSettings) -> SentenceEncoder:
+    """Return the encoder that a run starts from."""
+    device = settings.device
+    if settings.precision == "16" and find_device(device).type == "cpu":
+        raise SettingError(
+            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
+        )
+    if settings.encoder == "scratch":
+        if settings.pooling not in (None, "mean"):
+            raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
+        records = chain.from_iterable(records_of(settings, name) for name in settings.datasets)
+        texts = (text for record in records for text in record.texts)
+        encoder = SentenceEncoder.scratch(
+            islice(texts, _SCRATCH_TEXTS),
+            seed=settings.seed,
+            max_length=max(128, settings.max_length),
+        ).to(find_device(device))
+        cut_initialize(encoder, settings.cut, what=settings.cut_what)
+    else:
+        encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
+    _add_lora(settings, encoder)
+    _freeze(settings, encoder)
+    prefixes_of(settings, encoder)
+    if settings.max_length > encoder.positions:
+        raise SettingError(
+            f"is more than {settings.encoder} takes: give at most "
+            f"`--max-length {encoder.positions}`",
+            setting="max_length",
+            value=settings.max_length,
+        )
+    if settings.max_length > encoder.max_length:  # the saved model reads as much
+        encoder.extend(settings.max_length)
+    if settings.dropout is not None:
+        for module, name in dropouts(encoder):
+            setattr(module, name, settings.dropout)
+    if settings.gradient_checkpointing:
+        encoder.checkpoint_activations()
+    if settings.micro_batch is not None:
+        refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
+    return encoder
+
+
+def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
+    """Return the prefixes of embeddings that are trained too, the longest first."""
+    if not settings.matryoshka:
+        return []
+    longest = max(settings.matryoshka)
+    if longest > encoder.dimension:
+        raise SettingError(
+            f"is more than the {encoder.dimension} coordinates of {settings.encoder}",
+            setting="matryoshka",
+            value=longest,
+        )
+    prefixes = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
+    if not prefixes:
+        raise SettingError(
+            "is the whole embedding, which is trained anyway",
+            setting="matryoshka",
+            value=longest,
+            remedy="give fewer coordinates, e.g. 256 128 64",
+        )
+    if settings.head != "none":
+        raise SettingError(
+            "a head mixes all coordinates, and the first ones of what it gives are not the first "
+            "ones of the saved model's embeddings",
+            setting="matryoshka",
+            remedy="add `--head none`",
+        )
+    return prefixes
+
+
+def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
+    """Freeze the encoder and add matrices to train, if ``lora`` is set."""
+    if settings.lora is None:
+        for name in ("lora_alpha", "lora_targets"):
+            if getattr(settings, name):
+                raise SettingError("needs `--lora RANK`, the rank of the matrices", setting=name)
+        return
+    if settings.encoder == "scratch":
+        raise SettingError(
+            "an encoder from scratch has no weights worth keeping",
+            setting="lora",
+            value=settings.lora,
+            remedy="name a trained `--encoder`, or leave `--lora` out",
+        )
+    add_lora(
+        encoder,
+        settings.lora,
+        alpha=settings.lora_alpha,
+        targets=settings.lora_targets,
+        seed=settings.seed,
+    )
+
+
+def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
+    """Freeze the embeddings, if ``freeze`` says so."""
+    if settings.freeze == "none":
+        return
+    if settings.encoder == "scratch":
+        raise SettingError(
+            "an encoder from scratch has no word vectors worth keeping",
+            setting="freeze",
+            value=settings.freeze,
+            remedy="name a trained `--encoder`, or leave `--freeze` out",
+        )
+    if settings.lora is not None:
+        raise SettingError(
+            "`--lora` already keeps the encoder's own weights, the embeddings among them",
+            setting="freeze",
+            value=settings.freeze,
+            remedy="leave it out",
+        )
+    encoder.freeze_embeddings()
+
+
+def dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
+    """Yield where the rates are: dropout modules, and numbers that attention keeps by itself."""
+    for module in encoder.modules():
+        if isinstance(module, nn.Dropout):
+            yield module, "p"
+            continue
+        for name, value in vars(module).items():
+            if "dropout" in name and isinstance(value, float):
+                yield module, name
