@@ -27,6 +27,17 @@ EXEMPTION = re.compile(r"#.*(\bnoqa\b|type: ignore|pragma: no cover)")
 FRAGMENT = r"(of|by|in|as|with|that|those|its|whose|what)\b"
 ARGUMENT = re.compile(rf"^ +\w+: {FRAGMENT}", re.MULTILINE)
 HABITS = re.compile(r"(?<!there )\bis none\b|(?:^|[.:;!?]\s)\s*Of\s", re.MULTILINE)
+# words of narration, and words in a sense that few expect; CONTRIBUTING.md has better ones
+UNPLAIN = re.compile(
+    r"\banew\b|\bwhoever\b|\b(?:goes|went) on\b|\bc(?:o|a)mes? of\b|\bwithout a word\b"
+    r"|\b(?:is|are|was|were) (?:told\b(?! apart)|said\b(?! to))|\b(?:that|which) (?:is|are) none\b"
+    r"|\b[Ff]urther (?!than\b|away\b|from\b|apart\b|down\b)[a-z]+|\A\s*What\b(?![^.]*\?)"
+    r"|[,;:] what (?:is|are|was|were)\b(?!\?)"
+)
+# pages that readers of the library read: not the log, nor pages that the papers' code writes
+PAGES = ("README.md", "docs/*.md", "docs/guide/*.md", "docs/commands/*.md", "docs/diagnoses/*.md")
+LOG = "LOG.md"
+CODE = re.compile(r"^```.*?^```$|`[^`]*`", re.DOTALL | re.MULTILINE)
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -43,8 +54,13 @@ def measured(root: Path) -> Counter[str]:
             "functions of nine or more parameters": 0,
             "exemptions": 0,
             "prose fragments": 0,
+            "unplain words": 0,
         }
     )
+    for page in (page for pattern in PAGES for page in sorted(root.glob(pattern))):
+        if page.name != LOG:
+            prose = CODE.sub("", page.read_text(encoding="utf-8"))
+            numbers["unplain words"] += len(UNPLAIN.findall(prose))
     for file in sorted((root / "papers").rglob("*.py")):
         numbers["papers lines"] += _lines(file)
     for file in sorted((root / "src").rglob("*.py")):
@@ -63,6 +79,7 @@ def measured(root: Path) -> Counter[str]:
                 count = len(_parameters(node.args))
                 numbers["functions of nine or more parameters"] += count > MOST_PARAMETERS
         numbers["prose fragments"] += sum(1 for _ in fragments(tree))
+        numbers["unplain words"] += sum(len(UNPLAIN.findall(text)) for _, text in _texts(tree))
     return numbers
 
 
@@ -82,6 +99,12 @@ def _body(function: Function) -> int:
 
 def _parameters(arguments: ast.arguments) -> list[ast.arg]:
     return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
 
 
 def fragments(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -16,7 +16,7 @@ import os  # noqa: F401
 
 
 def wide({WIDE}):
-    """Say something.
+    """What is said anew.
 
     Args:
         a: of the nine.
@@ -38,6 +38,7 @@ NUMBERS = {
     "functions of nine or more parameters": 1,
     "exemptions": 1,
     "prose fragments": 3,
+    "unplain words": 5,
 }
 
 
@@ -65,6 +66,10 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "papers").mkdir()
     (tmp_path / "src" / "one.py").write_text(MODULE)
     (tmp_path / "papers" / "one.py").write_text("x = 1\ny = 2\n")
+    (tmp_path / "README.md").write_text("Read further.\n`anew`\nIt is computed anew.\n")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "LOG.md").write_text("What came of it was said anew.\n")
+    (tmp_path / "docs" / "faq.md").write_text("Two are told apart; further rows are not.\n")
     record(tmp_path)
     return tmp_path
 

@@ -257,7 +257,7 @@ def test_code_that_a_run_folder_names_needs_a_flag(tmp_path: Path, capsys) -> No
     try:
         assert guarded(["diagnose", str(run)]) == 0
         said = " ".join(capsys.readouterr().out.split())
-        assert "code that a folder asks for is not run" in said
+        assert "code that only a folder names is not run" in said
         assert guarded(["report", str(run), "--diagnose", "-o", str(tmp_path / "r.html")]) == 0
         assert not mark.exists()
         assert guarded(["diagnose", str(run), "--plugin", str(plugin)]) == 0

@@ -118,7 +118,7 @@ def test_compare(outcome: Any, tmp_path: Path) -> None:
     assert isotrope.compare([one, one]).kind == "comparison"
     with pytest.raises(InputError, match="a comparison needs two models or more; found 1"):
         isotrope.compare([outcome], retrieval=pairs)
-    with pytest.raises(InputError, match="give models with what to score them on, or results"):
+    with pytest.raises(InputError, match="give models and the data to score them on, or results"):
         isotrope.compare([one, outcome], retrieval=pairs)
 
 

@@ -185,7 +185,7 @@ def _declared(objective: Objective) -> str:
         f"- sees: {_SPACES[objective.space]}",
         f"- value: one {'for the batch' if objective.batch_level else 'for each anchor'}; "
         f"directions: {directions}",
-        f"- further negatives: {'yes' if objective.takes_negatives else 'no'}",
+        f"- additional negatives: {'yes' if objective.takes_negatives else 'no'}",
         f"- rows of one group {grouped}",
         f"- held constant: {_HELD[objective.holds]}",
         f"- invariant under: {', '.join(sorted(objective.invariances))}",

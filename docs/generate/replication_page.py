@@ -309,7 +309,7 @@ def _counts(judged: Judged) -> str:
     open_ = sum(_why(c, j) == _UNMEASURED for c, j in once)
     counted = _words(once)
     waiting = f" ({open_} of these not measured yet)" if open_ else ""
-    more = f"; {left} further rows follow from these" if (left := len(judged) - len(once)) else ""
+    more = f"; {left} more rows follow from these" if (left := len(judged) - len(once)) else ""
     counted = counted.replace("undecided", f"undecided{waiting}")
     return f"Of {len(once)} claims, each fact counted once: {counted}{more}."
 

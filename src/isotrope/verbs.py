@@ -35,7 +35,7 @@ def report(
     Args:
         runs: run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.
         output: the file to write; replaced as a whole.
-        title: of the page.
+        title: Title of the page.
         pictures: a folder; every picture is also written there, as SVG and as PNG.
 
     Returns:
@@ -85,22 +85,22 @@ def audit(
         data: one file that ``isotrope train`` reads, of single texts or pairs; or a list of texts
             or of pairs, a DataFrame, a ``datasets.Dataset``, or one column of these.
         encoder: the encoder that training will begin with: a name, a folder, or a loaded one.
-        objective: whose components are computed.
-        objective_settings: of an objective that is given by its name.
-        columns: of a table.
+        objective: Objective whose components to compute.
+        objective_settings: Settings of an objective that is given by name.
+        columns: Columns of a table.
         groups: a column of a file; rows that are equal in it are not negatives of each other.
         views: how a positive is made, as for ``isotrope.fit``.
         batch_size: rows of a batch in training.
         max_length: tokens that a text is cut to in training.
         query_prompt: put before every anchor.
         passage_prompt: put before every positive and hard negative.
-        dev: what to score whitening on: an STS file or a retrieval set; ``auto`` is a part of the
-            data, whose positives have to be found; None leaves it out.
+        dev: Data to score whitening on: an STS file or a retrieval set; ``auto`` holds out a part
+            of the data and searches for its positives; None skips this.
         suspect: reciprocal push from which two rows are likely false negatives, of all the push
             that an anchor can have.
         mine: hard negatives for each anchor.
         hardness: the largest share of the push on an anchor that a hard negative may have.
-        seed: of batches, dropout and what is drawn.
+        seed: Seed of batches, dropout and all other draws.
         device: where to embed.
         plugins: Python files with objectives of your own.
         output: a folder for the page (``audit.html``), ``audit.json`` and the files for a training;

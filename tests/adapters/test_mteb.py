@@ -171,7 +171,7 @@ def test_a_prompt_of_the_model_is_refused_where_it_applies(mteb, adapter, sets):
     encoder.model.prompts = {"query": "search for: ", "document": ""}
     assert len(scores(mteb, adapter, encoder, sets)) == 2
     encoder.model.prompts["STS"] = "the same in meaning as: "
-    with pytest.raises(InputError, match=r"a prompt 'STS' for texts of local-STS12.*itself"):
+    with pytest.raises(InputError, match=r"a prompt 'STS' for local-STS12.*itself"):
         scores(mteb, adapter, encoder, sets)
     encoder.model.prompts["STS"] = encoder.prompt = "one for all: "
     assert len(scores(mteb, adapter, encoder, sets)) == 2

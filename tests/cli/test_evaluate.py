@@ -69,7 +69,7 @@ def test_everything_together(run, models, sts, files, tmp_path) -> None:
     assert table["STS12"]["model"] == str(models[0])
     assert {"retrieval", "knn", "linear", "corpus"} <= set(details)
     said = "STS12, STS13, STS14, STS15, STS16, STS-B, SICK-R, retrieval, knn, linear, corpus"
-    assert f": {said} (--again scores anew)" in again.err
+    assert f": {said} (--again repeats them)" in again.err
     assert "finished before" not in run("evaluate", models[0], *asked, "--again").err
 
 
@@ -212,7 +212,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     for arguments, message in (
         ((runs[0],), "takes images; add --knn or --linear, on the run's own images or on"),
         ((*runs[:1], "--labels-test", data), "takes images; add --knn or --linear"),
-        ((runs[0], "--sts", files["own"]), "takes pictures, and sts are of text"),
+        ((runs[0], "--sts", files["own"]), "takes pictures, but sts hold text"),
         (("--compare", runs[0], models[0], "--knn"), "need the labelled texts"),
         ((runs[0] / "model", "--knn"), "is not a run folder, so it has no pictures of its own"),
     ):

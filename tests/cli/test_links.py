@@ -85,7 +85,7 @@ def test_an_audit_does_not_replace_what_it_reads(run, encoder: Path, tmp_path: P
         before = file.read_text()
         found = run("audit", file, "--encoder", encoder, "--device", "cpu", "--output", own)
         assert found.code == 2
-        assert f"{name} would be replaced, but it is read; choose another output" in found.err
+        assert f"{name} is an input and would be overwritten; choose another output" in found.err
         assert file.read_text() == before
         file.unlink()
 
@@ -110,7 +110,7 @@ def test_a_report_does_not_replace_the_log_of_a_run(run, tmp_path: Path) -> None
     before = folder.metrics.read_text()
     found = run("report", folder.path, "-o", folder.metrics)
     assert found.code == 2
-    assert "would be replaced, but it is read" in found.err
+    assert "is an input and would be overwritten" in found.err
     assert folder.metrics.read_text() == before
 
 
@@ -133,5 +133,5 @@ def test_a_table_of_scores_does_not_replace_their_data(run, encoder: Path, pairs
     before = pairs.read_bytes()
     found = run("evaluate", encoder, "--corpus", pairs, "--csv", pairs, "--device", "cpu")
     assert found.code == 2
-    assert "would be replaced, but it is read" in found.err
+    assert "is an input and would be overwritten" in found.err
     assert pairs.read_bytes() == before

@@ -377,9 +377,9 @@ def test_what_is_read_is_not_written(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     check_outputs(tmp_path, ["audit.json"], [file, folder, None, ["a text"]])
     for place in (tmp_path, tmp_path / "link"):
-        with pytest.raises(InputError, match="would be replaced, but it is read"):
+        with pytest.raises(InputError, match="is an input and would be overwritten"):
             check_outputs(place, ["audit.json", "grouped.jsonl"], [str(file)])
-    with pytest.raises(InputError, match="would be replaced, but it is read"):
+    with pytest.raises(InputError, match="is an input and would be overwritten"):
         check_outputs(folder, ["a.txt"], [folder])
     with pytest.raises(InputError, match="is a folder, not a file"):
         check_outputs(tmp_path, ["data"])

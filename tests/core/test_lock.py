@@ -227,7 +227,7 @@ def test_a_folder_that_vanishes_is_noticed(tmp_path: Path, monkeypatch: pytest.M
         ensure_not_replaced(folder)
         ensure_not_replaced(tmp_path / "run")
         (folder / LOCK).rename("aside")
-        with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'run'} has vanished: it was")):
+        with pytest.raises(InputError, match=re.escape(f"{tmp_path / 'run'} was removed")):
             ensure_not_replaced(folder)
         (folder / LOCK).touch()  # by another run
         with pytest.raises(InputError, match="nothing more is written there"):

@@ -107,7 +107,7 @@ def test_formats_of_the_field(
 
 def test_scores_are_kept_for_each_text() -> None:
     assert [record.scores for record in read(FLAG_SCORES)] == [(0.9, 0.2, 0.1)] * 4
-    with pytest.raises(InputError, match=r"holds scored pairs .* a low score do not belong"):
+    with pytest.raises(InputError, match=r"holds scored pairs .* a low score are not positives"):
         records(read(SCORED))
     scored = read(SCORED, scored=True)
     assert [record.scores for record in scored] == [(i / 4,) for i in N]

@@ -286,7 +286,7 @@ def test_what_is_no_hessian() -> None:
         Hessian([lambda: p.square().sum()], [p]) @ torch.ones(3)
     values = iter([1.0, 2.0])
     changing = Hessian([lambda: next(values) * p.square().sum()], [p], keep_graph=False)
-    with pytest.raises(InputError, match="was 2 and is 4 now: it draws random numbers"):
+    with pytest.raises(InputError, match="changed from 2 to 4: it draws random numbers"):
         changing @ torch.ones(2)
 
 

@@ -179,7 +179,7 @@ def test_a_run_on_images(tmp_path: Path) -> None:
 
 def test_a_model_of_images_needs_some(tmp_path: Path) -> None:
     ImageEncoder.build("resnet9", width=4, image_size=8, seed=0).save(tmp_path / "model")
-    with pytest.raises(InputError, match=r"takes images, and none are here: .*data"):
+    with pytest.raises(InputError, match=r"takes images, and there are none: .*data"):
         examine(tmp_path / "model")
     data = write_pictures(tmp_path / "pictures.npz")
     case = examine(tmp_path / "model", data=str(data))

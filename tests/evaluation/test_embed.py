@@ -50,9 +50,9 @@ def test_something_that_is_no_encoder():
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        (torch.ones(2, 3, requires_grad=True), "a Tensor of which numpy makes no array .*detach"),
-        ([[1.0], [1.0, 2.0]], "a list of which numpy makes no array .*inhomogeneous"),
-        ("ab", "a str of which numpy makes no array .*convert"),
+        (torch.ones(2, 3, requires_grad=True), "a Tensor that numpy cannot convert .*detach"),
+        ([[1.0], [1.0, 2.0]], "a list that numpy cannot convert to an array .*inhomogeneous"),
+        ("ab", "a str that numpy cannot convert to an array .*convert"),
         (np.full((2, 3), 1e300), "numbers that are not finite"),
     ],
 )
@@ -123,7 +123,7 @@ def test_every_stored_form_is_compared_and_texts_are_embedded_once():
 
 
 def test_what_cannot_be_truncated():
-    with pytest.raises(InputError, match="cut to 1 coordinate or more; found 0"):
+    with pytest.raises(InputError, match="keep at least 1 coordinate; found 0"):
         Truncated(Table({"a": [1, 0]}), 0)
     with pytest.raises(InputError, match="has 2 dimensions, which cannot be cut to 3"):
         Truncated(Table({"a": [1, 0]}), 3).encode(["a"])

@@ -132,7 +132,7 @@ def test_stored_embeddings_are_used_and_recognised(
 
     rows = np.load(stored)
     np.save(stored, rows[::-1])
-    with pytest.raises(InputError, match=r"row 0 of .* is not what .* makes of text 1 of the corp"):
+    with pytest.raises(InputError, match=r"row 0 of .* is not the embedding of text 1 of the corp"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     np.save(stored, rows[1:])
     with pytest.raises(InputError, match=r"have shape \(17, 128\) but .* for each of 18 texts"):

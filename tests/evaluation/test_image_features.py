@@ -43,7 +43,7 @@ def test_test_pictures_that_are_training_pictures_are_counted():
     found = image_scores(Sums(), leaked)
     assert found.details["knn"]["repeated"] == 2
     listed = tables(found)
-    assert "2 of 90 test examples are in the training part, too" in listed
+    assert "2 of 90 test examples are also in the training part" in listed
     assert "in the training part" not in tables(image_scores(Sums(), data))
 
 

@@ -89,7 +89,7 @@ def test_what_is_refused(model, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"holds no pictures \(\.bmp"):
         pictures_below(tmp_path / "empty")
-    with pytest.raises(InputError, match="columns and pooling are of text; leave them out"):
+    with pytest.raises(InputError, match="columns and pooling are for text; leave them out"):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
     with pytest.raises(InputError, match=r"none\.png: no such file"):
         search(model, folder, "none.png", device="cpu")

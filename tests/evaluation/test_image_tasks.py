@@ -175,15 +175,15 @@ class TestLabelledPictures:
 
 class TestWhatIsAsked:
     def test_text_of_an_encoder_of_pictures(self, run, tmp_path):
-        with pytest.raises(InputError, match="embeddings of pictures are not cut"):
+        with pytest.raises(InputError, match="embeddings of pictures cannot be truncated"):
             isotrope.evaluate(run, truncate_dim=4)
-        with pytest.raises(InputError, match="run takes pictures, and sts, corpus are of text"):
+        with pytest.raises(InputError, match="run takes pictures, but sts, corpus hold text"):
             isotrope.evaluate(run, sts=tmp_path, corpus=tmp_path)
-        with pytest.raises(InputError, match="resnet9 takes pictures, and sts"):
+        with pytest.raises(InputError, match="resnet9 takes pictures, but sts"):
             isotrope.evaluate(ImageEncoder.build("resnet9", width=4, image_size=8), sts=tmp_path)
 
     def test_too_little(self, run, data):
-        with pytest.raises(InputError, match=r"nothing to score .*run by: set knn, linear"):
+        with pytest.raises(InputError, match=r"no score is chosen for .*run: set knn, linear"):
             isotrope.evaluate(run, knn=False, linear=False)
         with pytest.raises(InputError, match="a test part without its training part"):
             isotrope.evaluate(run, labels_test=data)
@@ -206,7 +206,7 @@ class TestWhatIsAsked:
         unfinished.mkdir()
         (unfinished / "config.yaml").write_text("data: pictures\n")
         assert takes_images(unfinished)
-        with pytest.raises(InputError, match="has its training come to an end"):
+        with pytest.raises(InputError, match="if its training is unfinished"):
             isotrope.evaluate(unfinished)
         (unfinished / "config.yaml").write_text("files: [a.txt]\n")
         assert not takes_images(unfinished)

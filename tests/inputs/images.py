@@ -90,7 +90,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "a label without a name": (
         {"images": X, "labels": np.array(list("abcd")), "class_names": np.array(["a", "b"])},
-        "is none of the 2 classes",
+        "is not one of the 2 classes",
     ),
     "a test part of floats": ({"images": X, "x_test": X.astype(float)}, "'x_test' holds float64"),
     "a test part with fewer labels": (
@@ -107,7 +107,7 @@ STRIPS: dict[str, tuple[dict[str, Any], str]] = {
     "no offsets": ({"webp": np.zeros(9, np.uint8), "labels": np.arange(2)}, "no array called off"),
     "offsets of floats": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
-        "strips are bytes, and where each begins",
+        "strips need bytes and their start offsets",
     ),
     "no pictures in them": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([0, 9])},
@@ -492,7 +492,7 @@ def _folders() -> Iterator[Case]:
         ) -> Sequence[object]:
             return train(content(room / name, data))
 
-        yield Case(f"pictures/given {name}", single, "one file of kind")
+        yield Case(f"pictures/given {name}", single, "cannot read a")
 
 
 def _used() -> Iterator[Case]:
@@ -544,7 +544,7 @@ def _used() -> Iterator[Case]:
         lambda room, bench: [
             *("encode", bench.image, folders(room / "d"), "-o", "o.npy", "--pooling", "mean")
         ],
-        "columns and pooling are of text",
+        "columns and pooling are for text",
     )
     yield Case(
         "pictures/STS for an encoder of pictures",

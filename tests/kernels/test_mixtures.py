@@ -172,7 +172,7 @@ def test_a_learnt_temperature(objective: Mixed, kind: str, both: bool) -> None:
 
 
 def test_nothing_flows_into_what_mixtures_are_made_of() -> None:
-    """With no in-batch negatives and one anchor, the further negatives get their own push only."""
+    """Without in-batch negatives and with one anchor, additional ones get only their own push."""
     a, b = (unit(x) for x in batch("random", 1, 5))
     more = unit(batch("random", 2, 5, seed=4)[0])
     views = Views(a, b, more, in_batch=False)

@@ -66,7 +66,7 @@ batches = st.builds(
 
 
 def derivatives(objective: Random, given_batch: Batch, backend: str) -> list[Tensor]:
-    """The value, and the gradients of views, further negatives and temperature."""
+    """The value, and the gradients of views, additional negatives and temperature."""
     views, leaves = given_batch.views()
     if given_batch.learnt:
         learnt = torch.tensor(objective.temperature, dtype=torch.float64, requires_grad=True)

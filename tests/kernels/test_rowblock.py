@@ -86,7 +86,7 @@ def apart(found: list[Tensor], expected: list[Tensor]) -> float:
 @pytest.mark.parametrize(("name", "settings"), CASES, ids=str)
 @pytest.mark.slow
 def test_every_objective_as_from_the_whole_matrix(name: str, settings: dict[str, Any]) -> None:
-    """Float64, with groups, further negatives, planted duplicates; both directions too."""
+    """Float64, with groups, additional negatives, planted duplicates; both directions too."""
     plain = registry.build(name, settings)
     kinds = ("duplicate rows",) if settings else ("random", "duplicate rows")
     groupings = (None, torch.arange(37) // 2, torch.zeros(37, dtype=torch.long))

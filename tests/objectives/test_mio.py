@@ -260,7 +260,7 @@ def test_a_temperature_that_overflows_is_refused_with_its_bound(dtype, bound: fl
     match = rf"of MIOv3, or its slope, overflows {dtype}: raise the temperature to {bound} at least"
     with pytest.raises(Overflow, match=match):
         cold(a, b)
-    with pytest.raises(Overflow, match="take MIOv2, which overflows at none"):
+    with pytest.raises(Overflow, match="use MIOv2, which does not overflow"):
         cold.terms(a, b)
 
 

@@ -52,7 +52,7 @@ def test_negative_cosine_leaves_the_targets_to_the_method() -> None:
 @pytest.mark.parametrize("objective", [NegativeCosine(), DINO()], ids=str)
 def test_there_is_no_place_for_negatives(objective) -> None:
     a, b = batch("random", 6, 4)
-    with pytest.raises(ValueError, match="has no place for further negatives"):
+    with pytest.raises(ValueError, match="takes no additional negatives"):
         objective(a, b, a)
 
 

@@ -337,7 +337,7 @@ def test_more_positives_than_anchors_are_refused(name: str) -> None:
     a, p = batch("random", 9, 4)
     per_anchor = [] if objective.batch_level else [objective.per_anchor]
     for ask in (objective, objective.terms, *per_anchor):
-        with pytest.raises(InputError, match="found 6 anchors and 9 positives: give other rows"):
+        with pytest.raises(InputError, match="found 6 anchors and 9 positives: pass additional"):
             ask(a[:6], p)
 
 
@@ -527,7 +527,7 @@ def test_terms_of_views_with_further_negatives_count_them() -> None:
             continue
         terms = objective.terms(a, b, more)
         assert terms.weight.shape[1] == {"cross": 9, "within": 9, "both": 15}[terms.against]
-        # the further negatives push, or the hardest one is another
+        # the additional negatives push, or the hardest one is another
         x = a.clone().requires_grad_()
         (found,) = torch.autograd.grad(objective(x, b, more), x)
         views = objective.compare(Views(a, b, more)).views

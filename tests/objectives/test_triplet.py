@@ -333,5 +333,5 @@ def test_released_by_finite_differences(cls) -> None:
 @pytest.mark.parametrize("cls", CLASSES)
 def test_released_takes_no_further_negatives(cls) -> None:
     a, b = spread(8, 5)
-    with pytest.raises(ValueError, match=f"{cls.__name__} has no place for further negatives"):
+    with pytest.raises(ValueError, match=f"{cls.__name__} takes no additional negatives"):
         cls(variant="released")(a, b, a[:3])

@@ -361,7 +361,7 @@ def test_modules_and_partials_are_losses() -> None:
 @pytest.mark.parametrize(
     ("loss", "options", "message"),
     [
-        (cross_entropy, {}, "with 2 arguments; found one that requires 1: say of='similarities'"),
+        (cross_entropy, {}, "with 2 arguments; found one that requires 1: use of='similarities'"),
         (triplet, {}, "found one that requires 1"),
         (infonce, {"of": "similarities"}, "with 1 argument; found one that requires 2"),
         (infonce, {"of": "distances"}, "of must be one of embeddings, similarities; found 'dist"),

@@ -77,7 +77,7 @@ def test_what_is_right_is_said_to_be() -> None:
 
 def test_where_nothing_can_be_said() -> None:
     assert mistakes(InfoNCE(in_batch=False)) == [
-        "only further negatives push: compare with autograd by hand"
+        "only additional negatives push: compare with autograd by hand"
     ]
     assert mistakes(BarlowTwins()) == [
         "the pull is one for each coordinate: compare with autograd by hand"

@@ -216,7 +216,7 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
     more = batch("random", 3, 4, seed=1)[0]
     queue = InfoNCE(in_batch=False).modify(ratio=1.0)
     assert (queue.terms(a, b, more).weight[:, :5] == 0).all()
-    with pytest.raises(ValueError, match="in_batch=False pushes against further negatives only"):
+    with pytest.raises(ValueError, match="in_batch=False has no negatives of its own"):
         queue(a, b)
     pushed = NegativeCosine().modify(weight="softmax:0.05")
     assert pushed.terms(a, b).pull.tolist() == [1] * 5

@@ -212,7 +212,7 @@ def test_parts_of_a_sum_that_is_declared_a_mean_name_the_declaration() -> None:
 
 
 def in_the_batch(self: InfoNCE, pairs: Pairs) -> Tensor:
-    """InfoNCE that knows no further negatives and no groups."""
+    """InfoNCE that knows no additional negatives and no groups."""
     logits = pairs.views.anchors @ pairs.views.positives.T / self.temperature
     return logits.logsumexp(dim=1) - logits.diagonal()
 
@@ -336,7 +336,7 @@ class TestWhatAFormulaMayNotDo:
         [
             (
                 lambda gap: gap[:, None],
-                r"one for each anchor; of (\d+) anchors it gave the shape \(\1, 1\)",
+                r"one for each anchor; for (\d+) anchors it returned shape \(\1, 1\)",
             ),
             (lambda gap: (gap > 0).long(), "floating-point numbers; found torch.int64"),
         ],

@@ -176,7 +176,7 @@ def test_a_plugin_that_is_not_there(tmp_path: Path) -> None:
 
 def test_negatives_where_there_is_no_place_for_them() -> None:
     a, b = batch("random", 4, 3)
-    with pytest.raises(ValueError, match="BarlowTwins has no place for further negatives"):
+    with pytest.raises(ValueError, match="BarlowTwins takes no additional negatives"):
         registry.build("barlowtwins")(a, b, a)
 
 

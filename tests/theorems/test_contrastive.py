@@ -114,7 +114,7 @@ def test_the_printed_constant_of_eq_46_is_not_that_of_the_step_before() -> None:
 
 
 def infonce_with(a, b, tau, mixtures):
-    """InfoNCE with mixtures (n x M x d) as further negatives."""
+    """InfoNCE with mixtures (n x M x d) as additional negatives."""
     logits = torch.cat([a @ b.T, (a[:, None] * mixtures).sum(-1)], dim=1) / tau
     return logits.logsumexp(1) - logits.diagonal()
 

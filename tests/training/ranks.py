@@ -68,7 +68,7 @@ def encoder() -> nn.Module:
 
 
 def inputs(case: Case) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """Anchors, positives, further negatives and groups of the whole batch, before the encoder."""
+    """Anchors, positives, additional negatives and groups of the batch, before the encoder."""
     generator = torch.Generator().manual_seed(2)
     n, q = sum(case.sizes), sum(case.negatives)
     x = torch.randn(2 * n + q, D_IN, generator=generator, dtype=torch.float64)

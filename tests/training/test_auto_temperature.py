@@ -95,7 +95,7 @@ def test_a_sweep_tries_it_beside_numbers(
     [
         ({"head": "mlp"}, "embeds without head='mlp', which"),
         ({"encoder": "scratch"}, "from scratch has learnt nothing to audit; give a number"),
-        ({"objective": "mpt"}, "objective mpt has no temperature to be found"),
+        ({"objective": "mpt"}, "objective mpt has no temperature"),
         ({"objective": "dcl"}, "dissipation of dcl does not depend on its temperature"),
         ({"objective": "vicreg"}, "vicreg"),
         (

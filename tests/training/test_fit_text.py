@@ -167,7 +167,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
     first = fit(PAIRS, **options)
     again = fit(PAIRS, **options, resume=True)
     assert again.result == Result.load(first.output / "result.json")
-    with pytest.raises(InputError, match="holds other data than was given now; give the same"):
+    with pytest.raises(InputError, match="holds other data than this call; give the same"):
         fit(PAIRS[1:], **options, resume=True)
     with pytest.raises(InputError, match="is not empty; choose another, or add resume=True to"):
         fit(PAIRS, **options)
@@ -183,7 +183,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
         ([("a", "b"), ("a",)], "record 2 of the data has 1 texts where those before have 2"),
         ([("a", 5)] * 9, r"the data, line 1: column '2' holds 5 \(int\), not text"),
         (["nowhere.txt"], "nowhere.txt: no such file"),
-        (["nowhere.txt", "a text"], r"some of the list are names of files \('nowhere.txt'\) and"),
+        (["nowhere.txt", "a text"], r"the list mixes names of files \('nowhere.txt'\) with"),
         ("nowhere.txt", "nowhere.txt: no such file"),
         (PAIRS[:3], r"larger than the data|batch"),
     ],
@@ -253,11 +253,11 @@ def test_what_no_settings_describe_is_refused(options: dict[str, Any]) -> None:
     backwards = InfoNCE().symmetric().modify(dissipation="margin")
     with pytest.raises(InputError, match=r"no settings describe the objective .*change its compon"):
         fit(TEXTS, **options, objective=backwards)
-    message = "objective_settings belongs to an objective that is given by its name"
+    message = "objective_settings needs an objective that is given by name"
     with pytest.raises(InputError, match=message):
         fit(TEXTS, **options, objective=MET(), objective_settings={"margin": 0.3})
     learnt = InfoNCE(temperature=torch.tensor(0.1, requires_grad=True)).symmetric()
-    with pytest.raises(InputError, match="temperature of infonce wants a gradient"):
+    with pytest.raises(InputError, match="temperature of infonce requires a gradient"):
         fit(TEXTS, **options, objective=learnt)
     assert not Path(options["output"]).exists()
 

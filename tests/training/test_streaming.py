@@ -69,7 +69,7 @@ def test_a_stream_of_the_hub(
     [
         (
             {"max_steps": None},
-            r"^streaming=\d+:? where streamed data end is not known, and max_steps",
+            r"^streaming=\d+:? needs max_steps, because the length",
         ),
         ({"devices": 2}, r"^streaming=\d+:? reads in one process; leave devices=2 out"),
         (
@@ -83,7 +83,7 @@ def test_a_stream_of_the_hub(
             r"^the first 20 records leave 11 .*larger buffer, as streaming=200, or",
         ),
         ({"streaming": 1000}, r"the data have 300 records, and a buffer of streaming=1000 holds"),
-        ({"files": sentences(4)}, r"reads files, or a dataset of the hub by its name, .* \(list\)"),
+        ({"files": sentences(4)}, r"needs files, or the name of a data set .* \(list\)"),
     ],
 )
 def test_what_a_stream_does_not_have(

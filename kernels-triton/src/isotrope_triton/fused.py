@@ -45,7 +45,7 @@ def value_and_gradients(
         job: raw views, a formula and the statistics that it needs.
         directions: 2 if the value is the mean of both directions, 1 if only the anchors serve as
             anchors.
-        wanted: whether the gradients of anchors, positives and further negatives are needed.
+        wanted: whether the gradients of anchors, positives and additional negatives are needed.
     """
     run = _Fused(job, directions)
     run.collect()
@@ -69,7 +69,7 @@ class _Fused:
         by: for each direction and question, the derivative by the answer.
         by_positive: the derivative by ``positive``.
         learnt: the derivative by the temperature; None where it is not wanted.
-        sums: of anchors, positives and further negatives, see ``passes.spread``.
+        sums: of anchors, positives and additional negatives, see ``passes.spread``.
     """
 
     def __init__(self, job: Job, directions: int) -> None:
@@ -276,7 +276,7 @@ class _Fused:
         return mixtures
 
     def _units(self, direction: int, columns: Tensor) -> Tensor:
-        """Return unit vectors of the other view's columns and the further negatives after them."""
+        """Return unit vectors of the other view's columns, then of the additional negatives."""
         wanted, y, more = (
             columns.flatten(),
             self.parts.view_rows[1 - direction],

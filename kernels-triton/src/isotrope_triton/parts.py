@@ -1,8 +1,8 @@
 """Arranges the matrices that each anchor is compared with, and their statistics.
 
 An anchor's columns come from the other view (*cross*), from its own view (*within*) and from the
-further negatives (*further*), in this order. Cross: one block serves both directions, because the
-rows of one direction are the columns of the other. Within: the upper triangle is enough for all
+additional negatives (*further*), in this order. Cross: one block serves both directions, because
+the rows of one direction are the columns of the other. Within: the upper triangle is enough for all
 rows of a view.
 
 A direction is 0 if the anchors of the batch are compared with their columns, and 1 if the positives
@@ -51,7 +51,7 @@ class ColumnSources:
         views: the views of the batch.
         directions: 2 if both views serve as anchors, 1 if only the anchors do.
         view_rows: the anchors and the positives in kernel format.
-        negatives: the further negatives in kernel format, None if there are none.
+        negatives: the additional negatives in kernel format, None if there are none.
     """
 
     def __init__(self, views: Views, directions: int, *, as_is: bool = False) -> None:
@@ -104,7 +104,7 @@ class ColumnSources:
             DirectedBlock(
                 RowColumnBlock(self.view_rows[k], self.columns_of(part, k), upper=within),
                 k,
-                k if within else None,  # further negatives are never anchors
+                k if within else None,  # additional negatives are never anchors
             )
             for k in (range(self.directions) if direction is None else [direction])
         ]

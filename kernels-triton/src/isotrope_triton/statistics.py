@@ -151,7 +151,7 @@ class _Question(NamedTuple):
 
 
 class _Summed(torch.autograd.Function):
-    """A sum of each row as a function of anchors, positives, further negatives and temperature."""
+    """Sum of each row, a function of anchors, positives, additional negatives and temperature."""
 
     @staticmethod
     def forward(ctx: Context, question: _Question, *inputs: Tensor | None) -> Tensor:

@@ -52,13 +52,13 @@ class MTEBEncoder:
 
     Args:
         encoder: our SentenceEncoder, or anything else with ``encode``.
-        name: what mteb's results call it, ``organization/model``; by default ``isotrope/`` and
+        name: Name in mteb's results, ``organization/model``; by default ``isotrope/`` followed by
             the last part of the encoder's own name.
 
     Attributes:
-        mteb_model_meta: what mteb stores with results. Its revision is a fingerprint of what the
-            encoder gives for a few texts, so that a cache of results never takes one training of
-            a model for another. Wrap an encoder anew after it has been trained further.
+        mteb_model_meta: The metadata that mteb stores with results. The revision is a fingerprint
+            of the embeddings of a few texts, so cached results of two trainings of one model are
+            never confused. Wrap an encoder again after more training.
 
     Raises:
         InputError: no encoder, or a name without organization.
@@ -95,7 +95,7 @@ class MTEBEncoder:
 
         Args:
             inputs: batches, each with a list of texts under ``"text"``.
-            task_metadata: of the task: name and type, by which a model may have a prompt.
+            task_metadata: Name and type of the task; a model may have a prompt for either.
             hf_split: not used.
             hf_subset: not used.
             prompt_type: query, document or None, by which a model may have a prompt.
@@ -124,9 +124,8 @@ class MTEBEncoder:
         chosen = get_prompt_name(prompts, task, prompt_type)
         if chosen is not None and prompts[chosen] != self._encoder.prompt:
             raise InputError(
-                f"{self._encoder.name} has a prompt {chosen!r} for texts of {task.name}, which is "
-                "not put in front of them here; give mteb the SentenceTransformer itself: the "
-                "encoder's attribute model"
+                f"{self._encoder.name} has a prompt {chosen!r} for {task.name}, and this wrapper "
+                "adds no prompts; give mteb the SentenceTransformer itself: encoder.model"
             )
 
 
@@ -155,7 +154,7 @@ def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTask
 
     Args:
         data: the folder of the seven tasks, a file of scored pairs, or subsets by name of task,
-            as ``load_sts`` gives them. Of subsets without a test split all are taken.
+            as ``load_sts`` returns them. Without a test split, all subsets are taken.
     """
     sets = load_tasks(Path(data)) if isinstance(data, (Path, str)) else data
     tasks = []

@@ -28,20 +28,18 @@ examples:
   isotrope audit photos/ --encoder runs/photos --output audits/photos
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
-Nothing is trained: the encoder embeds every text once, cut as training cuts it, or two crops of
-every picture, as training makes them. The output says how the objective behaves at the first step
-with each setting, and which values to begin with; which pairs of rows push each other as rows that
-belong together do (likely false negatives); which rows have a positive that is far away or a text
-that is cut, or occur twice; and whether whitening helps.
+Nothing is trained: the encoder embeds every text once, cut as in training, or two crops of every
+picture. The output lists how the objective behaves at the first step with each setting, and which
+values to start with; likely false negatives; rows whose positive is far away, whose text is cut, or
+that occur twice; and whether whitening helps.
 
-Rows are named by their lines in the file, counted from 1. With --output a folder gets the page
-audit.html, audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. The rows of the
-last three have a column label, equal for rows of one group, of --groups or likely: for
-`train --groups label`, and for ObjectiveLoss with groups=True in the trainer of
-sentence-transformers.
+Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
+audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the last three, rows of
+one group (of --groups, or likely false negatives) have the same label. Use it with
+`train --groups label`, or with ObjectiveLoss(groups=True) in the sentence-transformers trainer.
 
-Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. Of
-them nothing is recommended. With --output a folder gets audit.html and audit.json.
+Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. No
+settings are recommended for them. --output DIR writes audit.html and audit.json.
 """
 
 _TEXT, _IMAGES = "for texts only", "for pictures only, as in training"
@@ -52,7 +50,7 @@ _OF_IMAGES = (
 
 
 class AuditSettings(Settings):
-    """What ``isotrope audit`` takes; ``isotrope.audit`` and ``ImageSettings`` have the defaults."""
+    """Settings of ``isotrope audit``; defaults are in ``isotrope.audit`` and ``ImageSettings``."""
 
     dotted = ("objective", "method")
 
@@ -100,7 +98,7 @@ class AuditSettings(Settings):
     )
     dev: str | None = setting(
         None,
-        "What whitening is scored on: a part of DATA, an STS file, or a retrieval set.",
+        "Data to score whitening on: a part of DATA, an STS file, or a retrieval set.",
         "auto|none|PATH",
         shown="auto",
         group=_TEXT,
@@ -126,8 +124,8 @@ def audit(settings: AuditSettings) -> int:
     data, *others = settings.data
     if others:
         raise InputError(
-            f"audit takes one file; found {len(settings.data)}: a batch of a training is of one "
-            "data set, so audit each by itself"
+            f"audit takes one file; found {len(settings.data)}: audit each data set separately, "
+            "because a training batch comes from one of them"
         )
     images = _is_images(data)
     _refuse_others(settings, data, images=images)
@@ -165,7 +163,7 @@ def _refuse_others(settings: AuditSettings, data: str, *, images: bool) -> None:
             others.append(name)
     if others:
         raise SettingError(
-            f"is for {kinds[0]}, and {data} holds {kinds[1]}",
+            f"applies to {kinds[0]}, but {data} holds {kinds[1]}",
             setting=others[0],
             remedy="leave it out",
         )

@@ -37,7 +37,7 @@ LIMIT = 600.0
 
 
 class CheckSettings(Settings):
-    """What ``isotrope check`` takes."""
+    """Settings of ``isotrope check``."""
 
     loss: str = setting(..., "File with losses, or an objective.", "FILE|NAME", positional=True)
     dimensions: int | None = setting(
@@ -51,8 +51,8 @@ def check(settings: CheckSettings) -> int:
     if not file.endswith(".py"):
         if settings.dimensions is not None:
             raise SettingError(
-                f"is for the losses of a FILE.py, and {settings.loss} names an objective, which is "
-                "tried at several widths",
+                f"applies to the losses of a FILE.py; {settings.loss} is an objective, which is "
+                "checked at several widths",
                 setting="dimensions",
                 remedy="leave it out",
             )

@@ -20,7 +20,7 @@ examples:
 For a run, the log, the dev scores, the settings and the saved model are examined; the diagnosis is
 also written to RUN/diagnosis.json, where `isotrope report` finds it. For a model, its embeddings of
 --data are examined, or those of pairs of docstrings of Python's own library. With --data of text
-come the statistics of Li et al. (2024), too: angles, cosines, the hardest share, Lemma 1, and
+it also prints the statistics of Li et al. (2024): angles, cosines, the hardest share, Lemma 1, and
 dynamic ratios; and the score whitened beside the score as it is, which says whether the encoder is
 raw, disturbed or trained. For the OUTPUT_DIR of another trainer, it is what isotrope.Doctor() saw
 of the training.
@@ -34,7 +34,7 @@ exit codes: 0 whatever the verdict, 2 bad input, 1 a bug.
 
 
 class DiagnoseSettings(OfObjective):
-    """What ``isotrope diagnose`` takes."""
+    """Settings of ``isotrope diagnose``."""
 
     target: str = setting(
         ...,

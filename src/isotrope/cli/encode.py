@@ -24,7 +24,7 @@ and counted.
 
 
 class EncodeSettings(Settings):
-    """What ``isotrope encode`` takes."""
+    """Settings of ``isotrope encode``."""
 
     model: str = model()
     file: Path = setting(..., "Text, or a folder of pictures.", "FILE|FOLDER", positional=True)

@@ -58,14 +58,14 @@ coordinate, binary its sign.
 
 Every finished task is kept, in RUN/evaluations or the user's cache (--results), and is not scored
 again for the same weights, data and protocol: you may stop the command and start it again. --again
-scores everything anew.
+scores everything again.
 """
 
 _DATA = "what to score on, any of them together"
 
 
 class EvaluateSettings(Settings):
-    """What ``isotrope evaluate`` takes."""
+    """Settings of ``isotrope evaluate``."""
 
     model: str | None = setting(
         None,
@@ -138,7 +138,7 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     """Check that there is data to score on: text, labels, or a run's own pictures."""
     if settings.tasks and settings.transfer is None:
         raise SettingError(
-            "chooses among the transfer tasks", setting="tasks", remedy="give `--transfer DIR`, too"
+            "chooses among the transfer tasks", setting="tasks", remedy="also give `--transfer DIR`"
         )
     texts = any((settings.sts, settings.transfer, settings.retrieval, settings.corpus))
     of_labels = settings.knn or settings.linear or settings.labels_test

@@ -24,7 +24,7 @@ The last of a part's values (margin:0.3:dot) may be left out.
 
 
 class ObjectivesSettings(Settings):
-    """What ``isotrope objectives`` takes."""
+    """Settings of ``isotrope objectives``."""
 
     name: str | None = setting(None, "Objective whose card is shown.", "NAME", positional=True)
     plugin: list[Path] = plugin()
@@ -50,7 +50,7 @@ _BY_DISSIPATION = {
     "1": "No anchor ever stops learning: statistics of the batch, and alignment with uniformity",
     "-": "Without components: part of a method",
 }
-"""What the objectives are grouped by, in plain words."""
+"""Titles of the groups of objectives."""
 
 
 def _list() -> int:

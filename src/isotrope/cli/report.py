@@ -21,7 +21,7 @@ The file needs no network and no other file: send it, open it anywhere. It inclu
 
 
 class ReportSettings(Settings):
-    """What ``isotrope report`` takes."""
+    """Settings of ``isotrope report``."""
 
     runs: list[Path] = setting(
         ..., "Run folder, or folder with a metrics.csv.", "RUN", positional=True

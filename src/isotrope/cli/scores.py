@@ -50,7 +50,7 @@ def _listed(kind: str, result: Result) -> str:
         )
     if repeated := details.get("repeated"):
         lines.append(
-            f"{repeated:,} of {details['test']:,} test examples are in the training part, too, "
+            f"{repeated:,} of {details['test']:,} test examples are also in the training part, "
             "where a classifier can look them up: the scores are higher than on new ones"
         )
     if details.get("k", 0) < details.get("k_asked", 0):

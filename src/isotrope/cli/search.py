@@ -27,7 +27,7 @@ model, file or prompt is refused.
 
 
 class SearchSettings(Settings):
-    """What ``isotrope search`` takes."""
+    """Settings of ``isotrope search``."""
 
     model: str = model()
     file: Path = setting(

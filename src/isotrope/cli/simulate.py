@@ -53,10 +53,10 @@ kind writes KIND.png, KIND.svg and KIND.csv.
 
 
 class SimulateSettings(OfObjective):
-    """What ``isotrope simulate`` takes."""
+    """Settings of ``isotrope simulate``."""
 
     kind: Literal["dissipation", "weight", "ratio", "norm"] = setting(
-        ..., "What to simulate.", "KIND", positional=True
+        ..., "Number to simulate.", "KIND", positional=True
     )
     objective: str | None = setting(
         None,

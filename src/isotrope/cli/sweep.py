@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from isotrope.training.settings import RunSettings
 
 VERBS = {"train": "files", "train-images": "data"}
-"""What can be swept, and the setting of each that has no flag."""
+"""Verbs that can be swept, and the setting of each that has no flag."""
 
 EPILOG = """\
 examples:
@@ -50,9 +50,9 @@ objective and options of the method.
                                     of ten apart (:log, :linear say it; :whole: whole numbers)
   learning-rate=1e-5..1e-4:5        five values of the range, for a grid
 
-Samplers: grid trains every combination, and is what lists of values get; random draws --trials of
-them, and is what ranges get; tpe, Optuna's tree-structured Parzen estimator, chooses each trial by
-the scores so far. --then begins a stage: what was best before is fixed, and the next is varied.
+Samplers: grid trains every combination (the default for lists of values); random draws --trials of
+them (the default for ranges); tpe, Optuna's tree-structured Parzen estimator, chooses each trial by
+the scores so far. --then begins a stage: it fixes the best values so far and varies the next.
 
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
 images; --metric takes another number of a run's result.json. Every setting is trained with three
@@ -88,7 +88,7 @@ class _Stages(argparse.Action):
 
 
 class _Settings(SweepSettings):
-    """What ``isotrope sweep`` takes beside the settings of every run."""
+    """Settings of ``isotrope sweep`` in addition to the settings of every run."""
 
     dry_run: bool = setting(False, "Check everything, print the settings, run nothing.")
     show: bool = setting(False, "Print the table of what there is, run nothing.")
@@ -103,7 +103,7 @@ class _SweepCommand(Command[_Settings]):
         """Return a parser; with the flags of a verb, which the help does not repeat."""
         parser = self.bare()
         add = parser.add_argument
-        add("--vary", action=_Stages, metavar="NAME=VALUES", help="What differs between runs.")
+        add("--vary", action=_Stages, metavar="NAME=VALUES", help="Setting to vary between runs.")
         help_of_then = "Begin the next stage, with the best of this one."
         add("--then", action=_Stages, nargs=0, help=help_of_then)
         own = {k: v for k, v in _Settings.model_fields.items() if k != "stages"}

@@ -9,7 +9,7 @@ MARK = "isotrope"
 """The key of a node's metadata under which a loss leaves what it was computed from."""
 
 Context: TypeAlias = Any
-"""What ``forward`` leaves for ``backward``: torch gives it no type, for it takes any attribute."""
+"""Context from ``forward`` to ``backward``; torch gives it no type, as it takes any attribute."""
 
 Outputs = TypeVar("Outputs")
 

@@ -108,7 +108,7 @@ class GlobalBatch(NamedTuple):
     """A batch with the rows of all processes.
 
     Attributes:
-        views: anchors, positives and further negatives of all processes, in the order of ranks.
+        views: anchors, positives and additional negatives of all processes, in the order of ranks.
         rows: the rows of this process among the anchors.
         fewest: the number of anchors of the process that has fewest.
     """
@@ -121,7 +121,7 @@ class GlobalBatch(NamedTuple):
 def all_gather_views(views: Views) -> GlobalBatch:
     """Return the batch that the square ``views`` of all processes make together.
 
-    Any process may have any number of rows, and of further negatives. The gather is differentiable:
+    Any process may have any number of rows and additional negatives. The gather is differentiable:
     a row receives the sum of its gradients from the losses of all processes. Half-precision rows
     become float32, as they would inside an objective, so that the sum is in float32. ``groups``
     must mean the same everywhere (isotrope.data.text.batches derives them from the whole batch).

@@ -12,7 +12,7 @@ _VERBS = {
     *("changes", "chooses", "has", "is", "leaves", "makes", "must", "names", "needs", "reads"),
     *("shares", "takes"),
 }
-"""A problem that begins with one of them goes on from what the error is about."""
+"""A problem that begins with one of these verbs has the subject of the error before it."""
 
 
 class InputError(ValueError):
@@ -30,7 +30,7 @@ class InputError(ValueError):
 
     @property
     def subject(self) -> str:
-        """What the error is about: a setting, a file, a folder, a model."""
+        """Subject of the error: a setting, a file, a folder or a model."""
         return ""
 
     def text(self) -> str:
@@ -168,7 +168,7 @@ def needs_extra(extra: str, *packages: str) -> Iterator[None]:
     """Import what needs an extra of isotrope.
 
     Args:
-        extra: that brings the packages.
+        extra: The extra that installs the packages.
         packages: the import names.
     """
     try:
@@ -191,8 +191,8 @@ class NoTerms(TypeError):
     """An objective has no gradient components: they exist for whole objectives on the sphere.
 
     Args:
-        objective: its class.
-        space: what its formula sees; ``sphere`` for a part of an objective.
+        objective: Class of the objective.
+        space: Space in which its formula works; ``sphere`` for a part of an objective.
     """
 
     def __init__(self, objective: str, space: str) -> None:
@@ -217,8 +217,8 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     """Return ``" (did you mean 'infonce'?)"`` for the closest of ``words``, or ``""``.
 
     Args:
-        word: as it was written.
-        words: as they are known.
+        word: The word that was typed.
+        words: The words that exist.
         alike: difflib's ratio, from 0 to 1, below which words have nothing to do with each other.
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)

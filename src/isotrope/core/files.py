@@ -129,8 +129,8 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
 
     Args:
         folder: where the files will be.
-        names: of the files.
-        inputs: what the same command reads; only paths of files and folders count.
+        names: Names of the files.
+        inputs: Inputs of the same command; only paths of files and folders count.
     """
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder")
@@ -139,7 +139,7 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
         if path.is_dir():
             raise InputError(f"{path} is a folder, not a file; remove it or choose another place")
         if path.exists() and any(path.resolve().is_relative_to(place) for place in read):
-            raise InputError(f"{path} would be replaced, but it is read; choose another output")
+            raise InputError(f"{path} is an input and would be overwritten; choose another output")
 
 
 @contextmanager
@@ -153,8 +153,8 @@ def replace_together(
 
     Args:
         folder: where the files will be; it is made.
-        names: of the files that are made.
-        instead_of: of files that an earlier command may have written.
+        names: Names of the files to write.
+        instead_of: Names of files that an earlier command may have written.
     """
     check_outputs(folder, names)
     with os_errors_as_input_errors(folder):

@@ -15,7 +15,7 @@ class Hyper:
     """One hyperparameter of an objective or part.
 
     Attributes:
-        symbol: its letter in the papers (docs/notation.md).
+        symbol: Its letter in the papers (docs/notation.md).
         help: one sentence.
         above: exclusive lower bound.
         at_least: inclusive lower bound.
@@ -107,15 +107,15 @@ def check(instance: object, *, constant: bool = False) -> None:
     A 0-dim tensor (a learnt temperature) is taken at its present value.
 
     Args:
-        instance: of a dataclass.
+        instance: Instance of a dataclass.
         constant: all hyperparameters are, whether declared so or not.
     """
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)
         if (constant or hyper.constant) and getattr(value, "requires_grad", False):
             raise ValueError(
-                f"{name} of {type(instance).__name__} is constant: it gets no gradient, and cannot "
-                "be learnt; give a number, or a tensor that requires no gradient"
+                f"{name} of {type(instance).__name__} is constant: it gets no gradient and cannot "
+                "be learnt; give a number, or a tensor without requires_grad"
             )
         plain = value.detach() if hasattr(value, "detach") else value
         if hyper.choices:

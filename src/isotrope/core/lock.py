@@ -96,8 +96,8 @@ def ensure_not_replaced(folder: Path) -> None:
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
         raise InputError(
-            f"{folder} has vanished: it was removed or replaced while this process wrote into it; "
-            "nothing more is written there"
+            f"{folder} was removed or replaced while this process wrote to it; nothing more is "
+            "written there"
         )
 
 

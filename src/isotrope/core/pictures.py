@@ -2,8 +2,8 @@
 
 Training, evaluation and use all read pictures here. The content of a file decides its format, not
 its name. The camera's orientation is applied, grey is repeated, transparent pixels become white,
-and CMYK is converted. Of grey levels of 10, 12, 14 or 16 bits, as few as the picture needs, the
-upper 8 are taken. The shorter side is resized to ``side`` by
+and CMYK is converted. Grey levels of 10, 12, 14 or 16 bits, as few as the picture needs, are cut to
+their upper 8 bits. The shorter side is resized to ``side`` by
 Pillow's bilinear filter, which averages when it shrinks, and the centre is cut out. The saved image
 processor of transformers gives the same bytes.
 """

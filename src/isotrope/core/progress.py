@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 DELAY = 1.0
-"""Seconds before a bar shows: what is refused at once, or done at once, needs none."""
+"""Seconds before a bar shows, so that short work shows none."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What rounding does to a number: the tolerances of every decision on rank, span and equality.
+"""Tolerances for rounding: they decide on rank, span and equality.
 
 A sum of k products is known to about k units in the last place, relative to the lengths of what
 is multiplied. Half of these digits are left of a number that is accepted as a solution, and of a
@@ -16,7 +16,7 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
     """Return the relative error of a sum of ``terms`` products, 0.01 at most.
 
     Args:
-        dtype: what the factors are rounded to, in the loss whose result is judged.
+        dtype: Precision to which the loss under test rounds its factors.
         terms: the longer side of a matrix, as in the tolerance of a rank.
     """
     return min(terms * torch.finfo(dtype).eps, 0.01)

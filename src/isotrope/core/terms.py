@@ -32,15 +32,15 @@ class Terms:
         dissipation: n, GD.
         weight: n x c, W, with 0 for excluded entries (the anchor itself, its positive, groups).
         pull: n, or n x d where it acts on each coordinate by itself: sum_j W_ij R_ij.
-        against: what the columns of ``weight`` are: ``cross`` the other view (m columns),
-            ``within`` the same view (n), ``both`` [positives; anchors]; then the q further
-            negatives if the views have any.
+        against: Meaning of the columns of ``weight``: ``cross`` the other view (m columns),
+            ``within`` the same view (n), ``both`` [positives; anchors]; followed by the q
+            additional negatives, if the views have any.
         scale: ``scale * assemble(terms)`` is the gradient of the objective's scalar.
         residual: n x d, in closed form, what does not fit the paradigm: radial parts, and what an
             anchor receives from the losses of others; None where all fits. ``modify`` leaves it
             out, for it holds everything but the anchor constant.
-        extra: n x d, a further push of an anchor's own loss (the deviations of VICReg), which stays
-            where other components are exchanged; None where there is none.
+        extra: n x d, an additional push of an anchor's own loss (the deviations of VICReg), kept
+            when other components are exchanged; None without one.
     """
 
     dissipation: Tensor

@@ -1,4 +1,4 @@
-"""The Views record: anchors, positives and further negatives, the input of every objective."""
+"""The Views record: anchors, positives and additional negatives, the input of every objective."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -109,7 +109,7 @@ class Views:
         anchors: n x d.
         positives: m x d. The positive of anchor i is row ``offset + i``; m > n when the keys of
             several processes were gathered.
-        negatives: q x d further negatives shared by all anchors (hard negatives, a queue), or None.
+        negatives: q x d additional negatives of all anchors (hard negatives, a queue), or None.
         offset: row of ``positives`` that belongs to anchor 0.
         groups: m integers or None. Two rows with the same group are known not to be negatives of
             each other (near-identical text): they are excluded, never pushed apart.

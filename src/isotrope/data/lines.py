@@ -50,7 +50,7 @@ def quoted(value: object, width: int = 40) -> str:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether ``path`` is a folder; a path that cannot be looked at is none."""
+    """Return whether ``path`` is a folder; False if the path cannot be read."""
     try:
         return path.is_dir()
     except OSError:  # a name that is too long, for example: check_file says so

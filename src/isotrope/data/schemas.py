@@ -1,4 +1,4 @@
-"""What the rows of a table mean: single texts, pairs, pairs with negatives, scored or labelled.
+"""Meaning of the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
 
 The names of the columns decide, else their number:
 
@@ -252,12 +252,12 @@ class Reading:
             if form.kind != first[0]:
                 raise InputError(
                     f"{place(table.place)} holds {form.kind}, but {place(first[1])} holds "
-                    f"{first[0]}; give records of one kind"
+                    f"{first[0]}; give files of one kind"
                 )
             if form.kind == "scored pairs" and not self.scored:
                 raise InputError(
                     f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
-                    "pairs with a low score do not belong together: keep those with a high score, "
+                    "those with a low score are not positives: keep the pairs with a high score, "
                     "without the column of scores, or train with a loss that takes scores in the "
                     "trainer of sentence-transformers; where all belong together, say "
                     f"`--columns {','.join(form.texts)}`"
@@ -334,7 +334,7 @@ class Reading:
 
     @property
     def kind(self) -> str:
-        """What the records are: see :class:`Form`."""
+        """Kind of the records, see :class:`Form`."""
         return next((form.kind for form in self._forms), "")
 
     @property

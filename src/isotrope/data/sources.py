@@ -1,4 +1,4 @@
-"""What a user names as data: files by data set (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
+"""Data that a user names: files by data set (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
 
 A run must be able to be resumed, diagnosed and repeated in another process, so data in memory are
 written to disk once, one JSON object a line, which :func:`isotrope.data.schemas.read` reads.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Sampling = Literal["proportional", "round-robin"]
 NAME = re.compile(r"[A-Za-z][\w-]*", re.ASCII)
-"""What the name of a data set looks like."""
+"""Pattern of the name of a data set."""
 
 _NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
 
@@ -44,8 +44,8 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
         datasets.setdefault(name, []).append(from_home(path) if name else path)
     if "" in datasets and len(datasets) > 1:
         raise InputError(
-            f"{brief(datasets[''][0])} belongs to none of the data sets "
-            f"{', '.join(name for name in datasets if name)}; give it a name, too: NAME=FILE"
+            f"{brief(datasets[''][0])} has no name, but other data sets have "
+            f"({', '.join(name for name in datasets if name)}); write NAME=FILE"
         )
     return datasets
 
@@ -82,8 +82,8 @@ def is_in_memory(data: object) -> bool:
         return False
     if not isinstance(data, Iterable):
         raise InputError(
-            f"the data is {brief(data)} ({type(data).__name__}); give the path of a file, a list "
-            "of texts or of pairs, a DataFrame, or a datasets.Dataset"
+            f"cannot train on {brief(data)} ({type(data).__name__}); give the path of a file, a "
+            "list of texts or of pairs, a DataFrame, or a datasets.Dataset"
         )
     if is_frame(data) or not isinstance(data, Sequence):
         return True
@@ -91,8 +91,8 @@ def is_in_memory(data: object) -> bool:
     if files and len(files) < len(data):
         text = next(item for item in data if item not in files)
         raise InputError(
-            f"some of the list are names of files ({brief(str(files[0]))}) and some are not "
-            f"({brief(text)}): check the names, or give files and texts apart"
+            f"the list mixes names of files ({brief(str(files[0]))}) with other texts "
+            f"({brief(text)}): check the names, or give files and texts separately"
         )
     return not files
 
@@ -113,9 +113,9 @@ def named_datasets(data: object) -> Mapping[str, object]:
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
         raise InputError(
-            f"the data is a dictionary with {brief(next(iter(data)))}, which is the name of a "
-            "column: give columns as datasets.Dataset.from_dict(...) or as a list of pairs; a "
-            "dictionary has a data set under each name"
+            f"the dictionary has the key {brief(next(iter(data)))}, which is the name of a "
+            "column: give columns as datasets.Dataset.from_dict(...) or as a list of pairs; the "
+            "keys of a dictionary name data sets"
         )
     if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
         raise InputError(
@@ -158,8 +158,8 @@ def write_records(
         with file.open(encoding="utf-8") as handle:
             if any(line != other for line, other in zip_longest(lines, handle)):
                 raise InputError(
-                    f"{place(file)} holds other data than was given now; give the same to continue "
-                    "with that run, or choose another output folder"
+                    f"{place(file)} holds other data than this call; give the same data to "
+                    "continue that run, or choose another output folder"
                 )
         return None
     first = next(lines)

@@ -79,9 +79,9 @@ class Anatomy:
         against: the views that hold the negatives of another loss: the other view, or both
             (NT-Xent); None infers it.
         reduction: how the loss reduces its n anchors to one number.
-        temperature: of its softmax, if it has one and the gradient does not show it: the
-            1/temperature in its gradient is then not counted as dissipation, which lies between 0
-            and 1 as in the papers.
+        temperature: Temperature of the loss's softmax, if the gradient does not show it. The
+            factor 1/temperature in the gradient is then not counted as dissipation, which lies
+            between 0 and 1 as in the papers.
         settings: known settings of the training, named as on the command line (hyphens).
 
     Attributes:
@@ -90,11 +90,11 @@ class Anatomy:
             ``known`` for an objective; ``single`` without positives, ``unseen`` without a gradient,
             ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
         calls: how often :meth:`observe` was called, since the first step of the training.
-        words: of the trainer, for the changes that a diagnosis proposes.
-        factor: by which the loss of the last batch is multiplied, where its gradient shows that;
-            the dissipation is that of the loss without it. None where there may be one that the
-            gradient does not show, as GD is nearly the same for all anchors: dissipation and
-            ``dead`` are then None.
+        words: Words of the trainer, for the changes that a diagnosis proposes.
+        factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it;
+            the dissipation is that of the loss without the factor. None if GD is nearly the same
+            for all anchors, so that a factor cannot be seen: dissipation and ``dead`` are then
+            None.
 
     Raises:
         InputError: an unknown objective, ``against`` or ``reduction``.
@@ -175,11 +175,11 @@ class Anatomy:
             anchors: n x d embeddings.
             positives: n x d, row i the positive of anchor i; None where there are none.
             loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
-            negatives: q x d further negatives of all anchors.
+            negatives: q x d additional negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
             labels: n numbers, if the loss has labels as well, larger for pairs that belong
-                together: of two columns the second need not be a positive.
+                together: the rows of two columns need not be positives then.
             step: number of the step; by default of the call, from 0.
         """
         at = self.calls if step is None else step
@@ -253,7 +253,7 @@ class Anatomy:
         """Measure a batch by the pairs that its loss was seen to compare, and return its row.
 
         Args:
-            readings: of its losses, after their backward passes; a cached loss has several.
+            readings: One reading a backward pass of the losses; a cached loss has several.
             step: number of the step.
             accumulated: number of batches whose gradients the trainer adds up, if it has divided
                 the loss by it.
@@ -406,13 +406,13 @@ class Anatomy:
         Args:
             step: see :meth:`observe`.
             epoch: the number of epochs so far.
-            loss: its value.
-            learning_rate: of the step.
-            gradient_norm: of all parameters together.
+            loss: Value of the loss.
+            learning_rate: Learning rate of the step.
+            gradient_norm: Norm of the gradient of all parameters together.
             dev: score on a development set, larger is better.
         """
         if step is None and not self.rows:
-            raise ValueError("no row to add to: observe() a batch first, or say which step")
+            raise ValueError("no row to add to: observe() a batch first, or pass step=")
         row = self.rows[-1] if step is None else self._row(step)
         numbers = {
             "epoch": epoch,
@@ -426,8 +426,8 @@ class Anatomy:
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
-        Of ``step`` itself the dev score is kept, which a trainer does not compute again; the rest
-        is measured again.
+        The dev score of ``step`` itself is kept, because a trainer does not compute it again; the
+        rest is measured again.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -470,9 +470,9 @@ class Anatomy:
 
         Args:
             losses: the recognised properties of each loss.
-            batch_size: of the training, instead of that in ``settings``.
-            learning_rate: of the training, likewise.
-            kind: of the inputs, likewise; without it they are taken for text.
+            batch_size: Batch size of the training; overrides ``settings``.
+            learning_rate: Peak learning rate; overrides ``settings``.
+            kind: Kind of the inputs; overrides ``settings``; text by default.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
@@ -531,7 +531,7 @@ class Anatomy:
         """Return the anatomy that was saved; also of a run of ``isotrope train``.
 
         Args:
-            path: of the file or its folder.
+            path: The file or its folder.
             objective: the objective of the training.
 
         Raises:
@@ -553,13 +553,13 @@ def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float
 def _scalar(loss: Tensor) -> float:
     if not isinstance(loss, Tensor):
         raise InputError(
-            "the loss must be the tensor whose backward() is called next, which shows its "
-            f"gradient; found {brief(loss)} ({type(loss).__name__})"
+            "the loss must be the tensor on which backward() is called next; found "
+            f"{brief(loss)} ({type(loss).__name__})"
         )
     if loss.numel() != 1:
         raise ValueError(
-            f"the loss must be a scalar; found shape {tuple(loss.shape)}: reduce it, and say how "
-            "by reduction="
+            f"the loss must be a scalar; found shape {tuple(loss.shape)}: reduce it, and give the "
+            "reduction as reduction="
         )
     return float(loss.detach())
 
@@ -571,8 +571,8 @@ def _gradient(loss: Tensor, anchors: Tensor) -> Tensor:
         (gradient,) = torch.autograd.grad(loss, anchors, retain_graph=True, allow_unused=True)
     if gradient is None:
         raise ValueError(
-            "the loss does not depend on these anchors; observe the very tensors that it was "
-            "computed from, not a copy or a slice made afterwards"
+            "the loss does not depend on these anchors; pass the tensors from which it was "
+            "computed, not a copy or a later slice"
         )
     return gradient
 

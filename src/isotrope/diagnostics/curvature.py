@@ -45,7 +45,7 @@ class Hessian:
         parameters: the tensors by which to differentiate, in this order; N numbers in all.
         decay: added to the diagonal; one number, or one for each parameter.
         keep_graph: keep the graph of the gradient, so that a product is one backward pass through
-            it; otherwise every product computes the gradient anew, in the memory of a product.
+            it; otherwise every product recomputes the gradient, in the memory of a product.
 
     Attributes:
         size: N.
@@ -123,8 +123,8 @@ class Hessian:
             value, pieces = self._graph(loss)
             if abs(value - before) > _SAME * max(abs(before), 1e-6):
                 raise InputError(
-                    f"the loss was {before:g} and is {value:g} now: it draws random numbers or "
-                    "keeps a state; fix them inside the function, or keep the graph"
+                    f"the loss changed from {before:g} to {value:g}: it draws random numbers or "
+                    "has state; fix both inside the function, or keep the graph"
                 )
             yield pieces
 
@@ -184,7 +184,7 @@ def parameter_hessian(
     """Return the Hessian of an objective by the parameters of a module.
 
     Args:
-        objective: any that is no surrogate.
+        objective: Any objective that is not a surrogate.
         views: returns the ``Views`` of a batch as raw embeddings, or several of them, over which
             the loss is the mean; for the mean over several batches, one such function for each.
         module: all that has parameters and buffers in ``views``; those that want a gradient are
@@ -194,7 +194,7 @@ def parameter_hessian(
         keep_graph: see there.
 
     Raises:
-        InputError: as :class:`Hessian`; a surrogate, whose components are held constant, so that
+        InputError: see :class:`Hessian`; or a surrogate, whose components are held constant, so
             its Hessian is not the derivative of its gradient.
     """
     batches = [views] if callable(views) else list(views)
@@ -219,9 +219,9 @@ def embedding_hessian(
     """Return the Hessian of an objective by its raw embeddings: anchors, positives, negatives.
 
     Args:
-        objective: any that is no surrogate.
+        objective: Any objective that is not a surrogate.
         views: raw embeddings, n x d, m x d and q x d, whose history is ignored; N = (n + m + q) d.
-            Of several, over which the loss is the mean, each has embeddings of its own.
+            With several views the loss is their mean, and each has its own embeddings.
         keep_graph: see :class:`Hessian`.
     """
     several = [views] if isinstance(views, Views) else list(views)

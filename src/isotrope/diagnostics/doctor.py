@@ -65,8 +65,8 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
 def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
     """Return the diagnosis of a run on several data sets from that of each.
 
-    What is found of each of them alike, as of the dev score, is said once; anything else names its
-    data set.
+    A finding that all of them share, such as one on the dev score, is reported once; any other
+    finding names its data set.
     """
     first = next(iter(parts.values()))
     order = list(VERDICTS)

@@ -93,11 +93,11 @@ class RunEvidence:
     """The evidence that the rules read.
 
     Attributes:
-        kind: of the inputs; ``""`` if unknown.
+        kind: Kind of the inputs; ``""`` if unknown.
         rows: one per logged step, by column of metrics.csv, in the order of steps.
         scores: (step, dev score or kNN accuracy), on a scale of 100; larger is better.
-        settings: of the run, as config.yaml spells them (hyphens); empty without a run.
-        details: of result.json; empty without one.
+        settings: Settings of the run, as config.yaml spells them (hyphens); empty without a run.
+        details: The details in result.json; empty without one.
         objective: the objective of the training; None if unknown.
         probe: measurements of the saved encoder on data, by column, and those that only a probe
             has (``mean_cosine``, ``copies``, ``count``, ``dimension``); None without a probe.
@@ -105,7 +105,7 @@ class RunEvidence:
         judgement: whether training helped; None if the run kept no scores to judge by.
         losses: for a user's own training, the recognised properties of each loss: ``name``,
             ``family``, ``temperature``, ``misfit``, ``negatives``.
-        model: of a model with data of its own, what ``model_geometry`` has measured.
+        model: The statistics of ``model_geometry``, for a model and data without a run.
         notes: the evidence that was examined, and that could not be.
         words: of the trainer.
     """
@@ -169,7 +169,7 @@ def of_rows(
     """Return the evidence of a user's own training loop.
 
     Args:
-        rows: as in :class:`RunEvidence`; a missing column was not measured.
+        rows: See :class:`RunEvidence`; a missing column was not measured.
         objective: the objective of the training, if it is one of this library.
         settings: known settings of the loop, named as on the command line:
             ``{"batch-size": 64, "learning-rate": 3e-5}``.
@@ -188,8 +188,8 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
     """Return the evidence of a run folder, without probes.
 
     Args:
-        folder: of the run.
-        dataset: of several data sets, the one whose steps and objective are examined.
+        folder: Folder of the run.
+        dataset: Data set whose steps and objective to examine, if there are several.
     """
     folder, files = Path(folder), RunFolder(folder)
     files.check()

@@ -1,7 +1,7 @@
 """Collects the evidence on a run or a model, given by its name or folder.
 
 From a run it reads the log, the scores and the settings, and it probes the saved encoder with the
-data of the training; where the data have gone, the rest decides. Of a model there is only the
+data of the training; if the data are gone, the rest decides. For a model there is only the
 probe.
 """
 
@@ -55,10 +55,10 @@ def examine(
     Args:
         target: a run folder, the output folder of a training that ``isotrope.Doctor`` has watched,
             or whatever names an encoder (:func:`isotrope.load`).
-        data: what to embed, instead of a run's own data: text or pairs, or images.
+        data: Text, pairs or images to embed instead of the run's own data.
         columns: the columns to read from tables of text.
         objective: for a model, the objective whose components are measured; a run has its own.
-        dataset: of a run on several data sets, the one to examine.
+        dataset: Data set to examine, if the run has several.
     """
     folder = Path(target)
     watched = RunFolder(folder).recording()
@@ -91,7 +91,7 @@ def _of_model(
 ) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
-            raise InputError(f"{target} takes images, and none are here: name some with `--data`")
+            raise InputError(f"{target} takes images, and there are none: give some with `--data`")
         probe = _crops(target, data, {}, {}, objective)
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
         return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
@@ -111,7 +111,7 @@ def _of_model(
 
 
 def _docstrings() -> Texts:
-    """Return pairs that every machine has: Python's library, what a function does and the rest."""
+    """Return pairs from Python's own library: the first sentence of a docstring and the rest."""
     pairs: dict[str, str] = {}
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         tree = ast.parse(path.read_bytes())

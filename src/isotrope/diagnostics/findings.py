@@ -18,12 +18,12 @@ class Evidence:
     """One number of a finding.
 
     Attributes:
-        name: of the threshold (isotrope.diagnostics.verdict), or of a number that only explains.
+        name: Name of a threshold (isotrope.diagnostics.verdict), or of a number that explains.
         number: the measured value.
         threshold: the limit; None if the number only explains.
-        unit: of both.
+        unit: Unit of both.
         side: where a number is a fault: ``above`` the threshold or ``below`` it.
-        label: what the number is, in plain words; empty if the name says it.
+        label: The number in plain words; empty if the name says it.
     """
 
     name: str
@@ -74,10 +74,10 @@ class Diagnosis:
         notes: the evidence that was examined, and that could not be; not part of the JSON.
         numbers: the key numbers of a healthy run, with the thresholds that they have not crossed.
         judgement: whether training helped, by the dev set; None if that is unknown.
-        remarks: on a healthy run, what looks like a fault and is none.
+        remarks: Properties of a healthy run that look like faults but are not.
         losses: for a user's own training, the recognised properties of each loss.
-        model: of a model and data, its statistics (``isotrope.diagnostics.model_geometry``) and,
-            under ``uncovered``, what whitening uncovers; else empty.
+        model: For a model and data, the statistics of ``isotrope.diagnostics.model_geometry`` and,
+            under ``uncovered``, the gain from whitening; otherwise empty.
     """
 
     findings: tuple[Finding, ...]

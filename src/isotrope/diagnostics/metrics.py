@@ -54,7 +54,7 @@ METRICS = (
         "Loss",
         "value of the objective",
         of_step=True,
-        panel=Panel("training", "What is minimised; falls as training proceeds."),
+        panel=Panel("training", "The minimised loss; falls as training proceeds."),
     ),
     Metric("learning_rate", "Learning rate", "learning rate of the step", of_step=True),
     Metric(
@@ -305,7 +305,7 @@ METRICS = (
         "coordinates: 0 in a point, 1/\u221ad if they spread evenly over d dimensions.",
         panel=Panel(
             "spread",
-            "Of the normalised embeddings; near 0, they have collapsed to a point.",
+            "For the normalised embeddings; near 0, they have collapsed to a point.",
             floor=0.0,
             least=0.0,
             place=1,

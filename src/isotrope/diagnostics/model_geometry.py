@@ -1,4 +1,4 @@
-"""What Li et al. (2024) measure of a model, on texts of the user's."""
+"""Computes the statistics that Li et al. (2024) measure of a model, on the user's texts."""
 
 from typing import Any
 

@@ -88,7 +88,7 @@ def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | 
     """Return the measurements of :func:`measure` for pairs whose components are known.
 
     Args:
-        pairs: of unit rows.
+        pairs: Pairs of unit rows.
         terms: the components.
         raw: n x d, the anchors before they were normalised.
     """

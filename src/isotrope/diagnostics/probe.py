@@ -77,10 +77,10 @@ def read_texts(
     """Draw texts from files as training reads them.
 
     Args:
-        files: as for ``isotrope train``.
+        files: Files, see ``isotrope train``.
         columns: the columns to read from tables.
         groups: a column of groups; only ``guarded`` texts have groups.
-        views: as for ``isotrope train``.
+        views: Kind of views, see ``isotrope train``.
         prompts: put before anchors and positives.
         guarded: texts that are near-identical, or of one group, are neither copies nor negatives of
             each other, as in our training.
@@ -164,7 +164,7 @@ def probe_texts(
     Args:
         encoder: the encoder whose embeddings, before any normalisation, are measured.
         texts: the texts to embed.
-        objective: an objective whose components are measured, too.
+        objective: Objective whose components to measure as well.
         dropout: see :func:`embed_views`.
         max_length: see there.
     """
@@ -182,7 +182,7 @@ def embed_views(
     """Return both views of texts, and the anchors without dropout.
 
     Args:
-        encoder: its modes and weights are restored afterwards.
+        encoder: The encoder; its modes and weights are restored afterwards.
         texts: the texts to embed.
         dropout: rate that training put in place of the encoder's own; 0 makes equal views.
         max_length: the most tokens of a text; None is the encoder's own.
@@ -223,7 +223,7 @@ def probe_images(
         encoder: an ImageEncoder; it is put into evaluation mode.
         images: uint8, n x 3 x side x side.
         augments: two of isotrope.data.images.augment, one for each view.
-        objective: an objective whose components are measured, too.
+        objective: Objective whose components to measure as well.
     """
     generator = torch.Generator().manual_seed(_SEED)
     encoder.eval()

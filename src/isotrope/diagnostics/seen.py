@@ -22,13 +22,13 @@ _LEAST_PAIRS = 8  # on either side, of which a gap between pulled and pushed pai
 
 @dataclass(frozen=True)
 class SeenBatch:
-    """What the compared pairs of a batch show.
+    """The numbers that the compared pairs of a batch show.
 
     Attributes:
         kind: ``softmax``, ``other``, ``pairs`` or ``nothing`` (no gradient).
         numbers: the measurements, by column of metrics.csv.
-        evidence: of its temperature.
-        factor: of InfoNCE, by which its gradient is multiplied; 1 of any other loss.
+        evidence: Evidence of its temperature.
+        factor: Factor of the gradient of InfoNCE; 1 for any other loss.
     """
 
     kind: str
@@ -68,10 +68,10 @@ def measure_compared(
     """Return the measurements of a batch; see :func:`isotrope.diagnostics.observe.measure`.
 
     Args:
-        tables: what the loss compared.
-        earlier: of the temperature, from batches before this one.
-        temperature: of the loss, if it states one.
-        factor: by which its gradient is multiplied, as that of accumulated batches is.
+        tables: The similarities that the loss compared.
+        earlier: Evidence of the temperature from earlier batches.
+        temperature: Temperature of the loss, if it states one.
+        factor: Factor of the gradient, for example from accumulated batches.
     """
     table = stacked(tables)
     evidence = SoftmaxEvidence.of(table)
@@ -153,7 +153,7 @@ def _of_labels(
 
 
 def _others(table: Compared) -> Tensor:
-    """N x m, where the positive of an anchor is that is not pulled: what is not pushed either."""
+    """N x m, the candidates that are neither pushed nor pulled: an unpulled positive is one."""
     rest = ~table.pushed & (table.scores > -torch.inf)
     some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
     return torch.where(some, rest & _within(table), table.mask)
@@ -165,7 +165,7 @@ def _within(table: Compared) -> Tensor:
 
 
 def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
-    """Whether the positive stands at the same place among the candidates of each anchor."""
+    """Whether the positive has the same place among the candidates of each anchor."""
     place = own - table.mask.int().argmax(dim=1)
     return len(place[pulled].unique()) < 2
 

@@ -29,31 +29,31 @@ def diagnose(
     objective_settings: Mapping[str, float | str] | None = None,
     plugins: Sequence[str | Path] = (),
 ) -> Diagnosis:
-    """Return what is wrong with a run or a model, the root cause first, and what to change.
+    """Diagnose a run or a model: the root cause first, and what to change.
 
-    Of a run its log, dev scores, settings and saved model are examined, and the diagnosis is also
-    written to ``diagnosis.json`` in its folder, where ``isotrope.report`` finds it. Of a model
-    there is what its embeddings of some data show, and of a model of text with ``data`` also what
-    Li et al. (2024) measure and what whitening uncovers (``Diagnosis.model``).
+    For a run, examines its log, dev scores, settings and saved model, and also writes
+    ``diagnosis.json`` to its folder for ``isotrope.report``. For a model, embeds some data; for a
+    text model with ``data``, also computes the statistics of Li et al. (2024) and the gain from
+    whitening (``Diagnosis.model``).
 
     Args:
-        target: run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
-        data: text, pairs or images to embed, instead of a run's own; of a model without data, pairs
-            of docstrings of Python's own library.
-        columns: of tables of text.
-        objective: whose components are examined, for a model; a run has its own.
-        objective_settings: of an objective that is given by its name.
-        plugins: Python files with objectives of your own. Code that only a run names is not run.
+        target: Run folder, outcome of ``isotrope.fit``, model folder, or name of a model.
+        data: Text, pairs or images to embed instead of a run's own; the default for a text model
+            is pairs of docstrings of Python's own library.
+        columns: Columns of a table of text.
+        objective: Objective whose components to examine for a model; a run has its own.
+        objective_settings: Settings of an objective that is given by name.
+        plugins: Python files that define objectives. Plugins that only the run names are not run.
 
     Raises:
-        InputError: no run and no model there, or data that cannot be read.
+        InputError: the target is neither a run nor a model, or the data cannot be read.
     """
     for plugin in plugins:
         registry.load_plugin(Path(plugin))
     if isinstance(objective, str):
         objective = registry.build(objective, objective_settings)
     elif objective_settings:
-        raise InputError("objective_settings are those of an objective that is given by its name")
+        raise InputError("objective_settings needs an objective that is given by name")
     name = os.fspath(target)
     run = RunFolder(name).is_run
     source = None if data is None else str(data)

@@ -110,7 +110,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Found:
-    """What a function ``when`` returns; an empty text stands for that of the record.
+    """Result of a function ``when``; an empty text means the text of the record.
 
     Attributes:
         evidence: The numbers, the deciding ones first.

@@ -162,7 +162,7 @@ class ImageEncoder(nn.Module):
         """Make an encoder of a module that maps n x 3 x h x w normalised pixels to n x d.
 
         Args:
-            module: any; what is saved of it are its weights.
+            module: Any module; only its weights are saved.
             dimension: d.
             image_size: side of the pictures that :meth:`encode` prepares.
             mean: the mean of red, green and blue, of pixels in [0, 1].
@@ -338,7 +338,7 @@ def _three(values: object) -> bool:
 
 
 def _output(model: nn.Module, x: Tensor) -> Tensor:
-    """What a user's module gives."""
+    """Output of a user's module."""
     output: Tensor = model(x)
     return output
 

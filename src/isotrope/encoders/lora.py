@@ -160,7 +160,7 @@ def _layers(transformer: nn.Module) -> list[tuple[str, Any]]:
 def merged_weights(encoder: _Target) -> Iterator[None]:
     """Merge the matrices into the encoder's weights, and restore it exactly afterwards.
 
-    peft can unmerge, too, but adding and subtracting the matrices rounds the weights.
+    peft can also unmerge, but adding and subtracting the matrices rounds the weights.
     """
     if _config(encoder) is None:
         yield

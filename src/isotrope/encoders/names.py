@@ -75,8 +75,8 @@ def model_folder(path: Path) -> Path:
     if not _is_model(path) and (run.result.exists() or run.config.exists()):
         if not _is_model(run.model):
             raise InputError(
-                f"{path} is a run folder without a model in {run.model}; has its training "
-                "come to an end? (isotrope train --resume continues it)"
+                f"{path} is a run folder without a model in {run.model}; if its training "
+                "is unfinished, continue it with `isotrope train --resume`"
             )
         path = run.model
     if not _is_model(path):
@@ -96,8 +96,8 @@ def model_folder(path: Path) -> Path:
         if (part / "adapter_config.json").exists():
             base = read_json(part / "adapter_config.json").get("base_model_name_or_path")
             raise InputError(
-                f"{part} holds an adapter of {brief(base)}, and a model is read from its own "
-                "folder only; merge the two with peft's merge_and_unload, and save the whole"
+                f"{part} holds an adapter of {brief(base)}, and models are read from one "
+                "folder only; merge both with peft's merge_and_unload, and save the result"
             )
     if not (parts[0] / "config.json").exists() and not (
         (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
@@ -137,8 +137,8 @@ def _check_kernels(file: Path, settings: object) -> None:
         for key, value in settings.items():
             if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
                 raise InputError(
-                    f"{file} asks for {key} {brief(value)}, code from the hub, which is not run; "
-                    "remove the entry"
+                    f"{file} sets {key} to {brief(value)}, which is code from the hub and is not "
+                    "run; remove the entry"
                 )
             _check_kernels(file, value)
 

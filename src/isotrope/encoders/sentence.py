@@ -78,10 +78,10 @@ class SentenceEncoder(nn.Module):
 
     Args:
         model: a transformer over plain text, a pooling, and any modules after it.
-        name: what the user called it.
+        name: Name that the user gave.
 
     Attributes:
-        name: as the user gave it.
+        name: Name that the user gave.
         model: the wrapped model; its modules are this module's parameters.
         tokenizer: the model's own.
         dimension: d, of the embeddings.
@@ -90,7 +90,7 @@ class SentenceEncoder(nn.Module):
         pooling: one of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
             gives one vector itself.
         normalizes: whether the model ends in a Normalize module.
-        prompt: what the model puts before every text it embeds, by its own configuration.
+        prompt: Prompt that the model puts before every text, by its own configuration.
 
     Raises:
         InputError: a model that does not map plain text to one vector of fixed size.
@@ -210,7 +210,7 @@ class SentenceEncoder(nn.Module):
         The same texts and seed give the same encoder.
 
         Args:
-            texts: what the vocabulary is learnt from, the first 200,000 of them.
+            texts: Texts to learn the vocabulary from; the first 200,000 are used.
             seed: the seed of the initial weights.
             vocabulary: the most word pieces.
             layers: the number of layers of the transformer.
@@ -238,7 +238,7 @@ class SentenceEncoder(nn.Module):
 
     @property
     def body(self) -> list[nn.Module]:
-        """The modules of the model up to any Normalize module: what is trained."""
+        """The trained modules: those of the model before any Normalize module."""
         return list(self._body)
 
     @property
@@ -580,8 +580,8 @@ def _check_tokenizer(tokenizer: "PreTrainedTokenizerFast", rows: int, name: str)
     if any(types):
         raise InputError(
             f"the tokenizer of {name} gives the tokens of one text several types "
-            f"(token_type_ids {types}, as XLNet's), which would be left out; only models whose "
-            "token_type_ids are all 0 can be used"
+            f"(token_type_ids {types}, as XLNet's); only models whose token_type_ids are all 0 can "
+            "be used"
         )
 
 

@@ -1,11 +1,10 @@
 """Trains the classifiers of the transfer tasks: one linear layer each, fitted as SentEval does.
 
 After every few passes over the training set the weights are scored on the development set, and the
-best are kept. Training ends when more than ``tenacity`` scores in all were no improvement (an
-improvement does not reset the count), or after 200 passes. Every fit
-starts from the same seed: equal dimensions give equal initial weights, training sets of equal size
-equal orders. ``benchmarks/sequential.py`` is that loop as it is written in SentEval (Conneau and
-Kiela 2018), with which the tests compare.
+best are kept. Training ends after 200 passes, or when more than ``tenacity`` scores in total were
+no improvement (an improvement does not reset the count). Every fit starts from the same seed: equal
+dimensions give equal initial weights, and training sets of equal size equal orders. The tests
+compare with ``benchmarks/sequential.py``, the loop of SentEval (Conneau and Kiela 2018).
 
 Many classifiers are fitted at once, as one tensor program. Training sets of one size draw the same
 orders, so F of them go through their batches in step. The fits of one training set with its R
@@ -27,7 +26,7 @@ from torch import Tensor
 Indices = NDArray[np.int64]
 
 _TOGETHER = 10
-"""Training sets of one stack; of more, batches and weights no longer fit in the caches."""
+"""Training sets of one stack; with more, batches and weights no longer fit in the caches."""
 
 SEED = 1111
 DECAYS = (1e-5, 1e-4, 1e-3, 1e-2)
@@ -42,9 +41,9 @@ class ClassifierProtocol:
         folds: the number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: examples a step.
-        tenacity: the number of scores without improvement that training survives.
+        tenacity: Number of scores without improvement after which training continues.
         passes: passes over the training set between two scores on the development set.
-        most: the passes after which no further score follows.
+        most: Passes after which training stops.
     """
 
     folds: int

@@ -1,10 +1,10 @@
 """Decides which differences between models are noise, by the paired bootstrap.
 
 Every resample draws as many pairs, examples or queries of a task as it has, with replacement, the
-same for all models, and every number is computed anew from them: Spearman's correlation with the
+same for all models, and every number is computed again from them: Spearman's correlation with the
 ranks of the resample, an accuracy as a mean. So the intervals say what another sample of the same
-kind of data would change. What another training seed would change they do not say, and pairs that
-share a sentence count as independent, which makes the intervals a little too narrow.
+kind of data would change, but not what another training seed would change. Pairs that share a
+sentence count as independent, which makes the intervals a little too narrow.
 
 The p-value of a difference is two-sided, twice the share of resamples on the other side of zero;
 Holm's correction makes it hold for all comparisons of a table together.
@@ -34,7 +34,7 @@ from isotrope.measures.bootstrap import (
 )
 
 _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
-"""What the tasks of an average have a score of."""
+"""Score of the tasks of each average."""
 
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to numbers of all models (m x b)
 
@@ -65,14 +65,14 @@ def compare(
     models: Sequence[str | os.PathLike[str] | Encoder | Result],
     **options: Unpack[EvaluationOptions],
 ) -> Result:
-    """Score models on the same data, and say which differ from the first by more than noise.
+    """Score models on the same data, and find which differ from the first by more than noise.
 
-    Every number is compared by a paired bootstrap over what was scored; the p-values are corrected
-    for the number of comparisons. What another training seed would change they do not say.
+    Every number is compared by a paired bootstrap over the scored examples; the p-values are
+    corrected for the number of comparisons. They do not include the effect of the training seed.
 
     Args:
-        models: two or more names, folders, outcomes or encoders; or what ``isotrope.evaluate``
-            returned for each, without options.
+        models: Two or more names, folders, outcomes or encoders; or the results of
+            ``isotrope.evaluate`` for each, without options.
         options: The tasks, as for ``isotrope.evaluate``: ``sts="DIR"``, ...
 
     Returns:
@@ -80,11 +80,11 @@ def compare(
         scores with their intervals and each difference, ``higher``, ``lower`` or ``noise``.
 
     Raises:
-        InputError: fewer than two models, nothing to score on, or anything that evaluation refuses.
+        InputError: fewer than two models, no data to score on, or an error of the evaluation.
     """
     results = [model for model in models if isinstance(model, Result)]
     if results and (options or len(results) < len(models)):
-        raise InputError("give models with what to score them on, or results without anything else")
+        raise InputError("give models and the data to score them on, or results and nothing else")
     if not results:
         if len(models) < 2:
             raise InputError(f"a comparison needs two models or more; found {len(models)}")
@@ -109,7 +109,7 @@ def compare_results(
         "high", "p", "verdict"}, ...], "metric": ..., "percent": ...,
         "share": ...}``: the models in the given
         order, the differences those of the second and later ones, each ``higher``, ``lower`` or
-        ``noise``; what was measured; whether the numbers are percents or shares of 1. Its
+        ``noise``; the metric; whether the numbers are percents or shares of 1. Its
         ``details["same_weights"]`` are the groups of models, by place, with equal fingerprints.
     """
     _check(results)
@@ -264,12 +264,12 @@ def _check(results: Sequence[Result]) -> None:
         for what, how in _SAME.items():
             if other.details.get(what) != first.details.get(what):
                 raise InputError(
-                    f"{other.name} was scored {how} than {first.name}; evaluate both on the same, "
-                    "with one version of isotrope"
+                    f"{other.name} was scored {how} than {first.name}; evaluate both on the same "
+                    "data, with one version of isotrope"
                 )
         sizes = [{name: len(v) for name, v in r.items.items()} for r in (first, other)]
         if not sizes[0] or sizes[0] != sizes[1]:
             raise InputError(
-                f"the results of {first.name} and {other.name} do not hold the same items, which "
-                "resampling needs; compare what `isotrope.evaluate` returned"
+                f"the results of {first.name} and {other.name} do not hold the same items, so they "
+                "cannot be resampled; compare results that `isotrope.evaluate` returned"
             )

@@ -1,10 +1,10 @@
 """Measures the geometry of a model's embeddings of any texts, without labels or a task.
 
-The texts are encoded block by block. What is a sum over rows is exact whatever their number
-(norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs); what compares
-all rows with all rows (uniformity, the distance gaps) is of a sample drawn by the seed, and the
-result says of how many. Positives are the given pairs; single texts have them only with our own
-encoders, as two passes with dropout over the same text.
+The texts are encoded block by block. Measures that are sums over rows are exact for any number of
+rows (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs). Measures
+that compare all rows with all rows (uniformity, the distance gaps) use a sample drawn by the seed;
+the result gives its size. Positives are the given pairs. Single texts have positives only with our
+own encoders: two passes with dropout over the same text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -67,15 +67,15 @@ def corpus(
     - ``mean_cosine`` over all pairs of distinct texts; ``uniformity`` (t = 2) over those of the
       sample. For pairs, the mean of both sides, so that no text is compared with its own positive.
     - ``alignment`` (alpha = 2) of all positives; ``distance_gap`` and ``margin_gap``
-      (:mod:`isotrope.measures.distance_gap`) of the sample's, whose other positives are the
-      negatives. None without positives. Without pairs all three are of at most 1,000 texts and
-      two passes with the model's own dropout.
+      (:mod:`isotrope.measures.distance_gap`) of the sample, in which the other positives are the
+      negatives. None without positives. Without pairs all three use at most 1,000 texts and two
+      passes with the model's own dropout.
 
     Equal texts count as often as they occur.
 
     Args:
-        encoder: anything with ``encode``; positives of single texts need our ``SentenceEncoder``.
-        data: a file or folder that training reads, n texts, or n pairs; further texts of a record
+        encoder: Any object with ``encode``; positives of single texts need our ``SentenceEncoder``.
+        data: a file or folder that training reads, n texts, or n pairs; more texts of a record
             are left out.
         columns: the columns of a table; one for texts, two for pairs.
         sample: records that are compared all with all, at least 2.

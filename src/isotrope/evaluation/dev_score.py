@@ -31,10 +31,10 @@ class DevMetric:
         name: the name.
         score: the function of an encoder; larger is better, out of 100.
         fingerprint: A fingerprint of the texts that are scored and of their expected answers.
-        records: held-out records that it is measured on, if they are.
-        trained_on: The number that have a text in common with a record that is trained on; None
-            where that is not known.
-        queries: The text behind each item of the score, where it is a query.
+        records: Number of held-out records that it is measured on; None for other data.
+        trained_on: Number of these records that share a text with a training record; None if
+            unknown.
+        queries: Text behind each item of the score, if it is a query.
     """
 
     name: str
@@ -76,7 +76,7 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
 
     Args:
         stores: the run's tokens, by data set.
-        prompts: put before queries and targets; a model's own prompt is put there by its encode.
+        prompts: Prompts of queries and targets; the encoder adds a prompt of the model itself.
     """
     sets, looked_at, met = [], 0, 0
     for name, store in stores.items():

@@ -49,13 +49,13 @@ def evaluate(
 ) -> Result:
     """Score a model by any of the protocols, or several together.
 
-    An image encoder is scored on labelled pictures: ``labels`` are then a folder, an ``.npz`` file
-    or anything else that trainings on images take; without them a run folder is scored on its
-    own training and test part, split as they were. The other data are of text.
+    An image encoder is scored on labelled pictures: ``labels`` is then a folder, an ``.npz`` file
+    or any other image data that can be trained on. Without it, a run folder is scored on its own
+    training and test part, split as in training. All other data are text.
 
-    Every finished task is kept on disk at once, under fingerprints of the model and the data;
-    the next call takes it from there. An encoder without a method ``fingerprint`` (ours has one)
-    cannot be recognised, and nothing is kept of it.
+    Every finished task is stored on disk at once, under fingerprints of the model and the data, and
+    reused by the next call. The scores of an encoder without a method ``fingerprint`` (ours has
+    one) are not stored.
 
     Args:
         model: a name or folder for ``isotrope.load``, an outcome of ``isotrope.fit``, or anything
@@ -63,31 +63,32 @@ def evaluate(
         sts: folder of the seven STS tasks, or one file of scored pairs.
         transfer: folder of the seven transfer tasks.
         retrieval: folder of a retrieval set, or file of pairs.
-        labels: labelled texts (or pictures): the training part, all of it, or a folder of both.
+        labels: Labelled texts (or pictures): the training part, all data, or a folder of both
+            parts.
         labels_test: their test part.
         knn: classify ``labels`` by nearest neighbours.
         linear: classify ``labels`` by a linear probe.
-        corpus: file or folder of texts or pairs, to measure how the embeddings lie.
-        mode: the mode of the transfer tasks: ``full`` is what papers print.
-        only: The transfer tasks to take (``["MR", "TREC"]``); they have no average.
+        corpus: File or folder of texts or pairs, to measure the geometry of the embeddings.
+        mode: Mode of the transfer tasks; papers print ``full``.
+        only: Transfer tasks to score (``["MR", "TREC"]``), without an average.
         pooling: None keeps the model's own; only for a name or folder.
         truncate_dim: for text, score only so many of the first coordinates.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
         batch_size: texts or pictures a batch.
         results: folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
             ``isotrope/evaluations`` in the user's cache; None keeps nothing.
-        again: score anew what was finished before.
-        progress: show bars on stderr, and what was finished before.
+        again: Score finished tasks again.
+        progress: Show bars and the tasks that were finished before, on stderr.
 
     Returns:
         A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, ``corpus``, or
         several joined by ``+``. Its ``details`` are ``{"tasks": {"STS12": {"spearman": ...}, "MR":
         {"accuracy": ...}, ...}, "average": ..., "transfer_average": ..., "retrieval": {"mrr@10":
-        ...}, ...}`` and what identifies them: ``model``, ``data``, ``protocol``. Its ``items``
-        hold a value for each pair, example or query: what ``compare`` resamples.
+        ...}, ...}``, with ``model``, ``data`` and ``protocol`` to identify them. Its ``items``
+        hold a value for each pair, example or query, which ``compare`` resamples.
 
     Raises:
-        InputError: nothing to evaluate on, or something wrong with the model or the data.
+        InputError: there are no data, or the model or the data have an error.
     """
     model = Path(model) if isinstance(model, os.PathLike) else model
     options: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
@@ -97,7 +98,7 @@ def evaluate(
     if takes_images(model, ask_hub=labels is not None and not of_text):
         _check_pictures(model, of_text, knn=knn, linear=linear)
         if truncate_dim is not None:
-            raise InputError("embeddings of pictures are not cut: leave the dimension out")
+            raise InputError("embeddings of pictures cannot be truncated: leave the dimension out")
         encoder = _encoder(model, pooling, device)
         tasks = _of_pictures(model, encoder, labels, labels_test, settings)
     else:
@@ -170,12 +171,12 @@ def _check_pictures(
     name = model if isinstance(model, (str, Path)) else encoder_name(model)
     if of_text:
         raise InputError(
-            f"{name} takes pictures, and {', '.join(of_text)} are of text; score it by nearest "
+            f"{name} takes pictures, but {', '.join(of_text)} hold text; score it by nearest "
             "neighbours or a linear probe on labelled pictures (`--knn`, `--linear`, "
             "`--labels FOLDER`)"
         )
     if not knn and not linear:
-        raise InputError(f"nothing to score {name} by: set knn, linear, or both")
+        raise InputError(f"no score is chosen for {name}: set knn, linear, or both")
 
 
 def _of_pictures(
@@ -207,7 +208,7 @@ def _finished_before(
     finished = {name: result for name, result in stored.items() if result is not None}
     if progress and finished:
         print(
-            f"finished before, kept in {store.folder}: {', '.join(finished)} (--again scores anew)",
+            f"finished before, in {store.folder}: {', '.join(finished)} (--again repeats them)",
             file=sys.stderr,
         )
     return finished

@@ -14,11 +14,11 @@ Precision = Literal["float32", "int8", "binary"]
 
 @runtime_checkable
 class Encoder(Protocol):
-    """Anything with ``encode``: our SentenceEncoder, a SentenceTransformer, a few lines of yours.
+    """Any object with ``encode``: our SentenceEncoder, a SentenceTransformer, a class of yours.
 
-    ``encode(texts, batch_size=...)`` gets a list of n texts and returns n vectors of one size, as
-    an array or something numpy makes an array of. A keyword ``progress`` or ``show_progress_bar``
-    is used where there is one.
+    ``encode(texts, batch_size=...)`` takes a list of n texts and returns n vectors of one size, as
+    an array or an object that numpy converts to one. It may have a keyword ``progress`` or
+    ``show_progress_bar``.
     """
 
     @property
@@ -55,8 +55,8 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
     # tensors on a device or with a gradient, rows of several sizes, something else altogether
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(
-            f"{encoder_name(encoder)}.encode returned a {type(returned).__name__} of which numpy "
-            f"makes no array ({str(error)[:150]})"
+            f"{encoder_name(encoder)}.encode returned a {type(returned).__name__} that numpy "
+            f"cannot convert to an array ({str(error)[:150]})"
         ) from error
     if vectors.ndim != 2 or len(vectors) != len(texts):
         raise InputError(
@@ -72,9 +72,9 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
 
 
 class CachedEncoder:
-    """An encoder that embeds each text once, in however many calls it occurs.
+    """An encoder that embeds each text once, even if it occurs in several calls.
 
-    It holds every vector, so it is for the sentences of a few tasks, not for a corpus.
+    It keeps every vector, so use it for the sentences of a few tasks, not for a corpus.
 
     Args:
         encoder: the encoder that embeds.
@@ -122,7 +122,7 @@ class Truncated:
 
     Args:
         encoder: The encoder that embeds.
-        dimension: Number of coordinates that are kept; they are not normalised again.
+        dimension: Number of coordinates to keep; they are not normalised again.
         precision: ``float32`` (4 bytes a coordinate), ``int8`` (1 byte: 256 steps between the
             smallest and the largest value of each coordinate in the first call of ``encode``) or
             ``binary`` (1 bit: the sign).
@@ -137,7 +137,7 @@ class Truncated:
 
     def __init__(self, encoder: Encoder, dimension: int, precision: Precision = "float32") -> None:
         if dimension < 1:
-            raise InputError(f"embeddings are cut to 1 coordinate or more; found {dimension}")
+            raise InputError(f"embeddings keep at least 1 coordinate; found {dimension}")
         self.encoder, self._dimension, self._precision = encoder, dimension, precision
         size = -(-dimension * {"float32": 32, "int8": 8, "binary": 1}[precision] // 8)
         self._stored = f"{dimension} x {precision} ({size:,} bytes)"

@@ -33,7 +33,7 @@ class Hit(NamedTuple):
     Attributes:
         score: The cosine with the query, from -1 to 1.
         place: The line in the file, from 1; the index in a list or matrix, from 0.
-        text: itself, or the path of a picture; empty where only embeddings were given.
+        text: The text, or the path of a picture; empty if only embeddings were given.
     """
 
     score: float
@@ -47,14 +47,14 @@ def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     if len(next(iter(reading)).texts) != 1:
         raise InputError(
             f"{file} holds pairs; give a file of single texts (`cut -f2 {shlex.quote(str(file))}` "
-            "takes one side of a .tsv), or, where the columns have names, name one with `--columns`"
+            "takes one side of a .tsv), or choose a column that has a name with `--columns`"
         )
     return reading
 
 
 def _check_no_text(model: str | Path, columns: Sequence[str] | None, pooling: str | None) -> None:
     if columns or pooling:
-        raise InputError(f"{model} takes images: columns and pooling are of text; leave them out")
+        raise InputError(f"{model} takes images: columns and pooling are for text; leave them out")
 
 
 def encode_file(
@@ -76,8 +76,8 @@ def encode_file(
     encoder of images ``file`` is a folder of pictures:
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
-    ``prompt`` is put before every text; None is the prompt for passages that the model was saved
-    with, if there is one, so that :func:`search` can use the rows.
+    ``prompt`` is put before every text. None uses the model's saved prompt for passages, if it has
+    one, so that :func:`search` can use the rows.
 
     Returns:
         n and d.
@@ -89,7 +89,7 @@ def encode_file(
 
         _check_no_text(model, columns, pooling)
         if prompt is not None:
-            raise InputError(f"{model} takes images: a prompt is of text; leave it out")
+            raise InputError(f"{model} takes images: a prompt is for text; leave it out")
         return encode_pictures(
             model, file, output, normalize=normalize, device=device, progress=progress
         )
@@ -171,13 +171,13 @@ def search(
         corpus: file of texts, m texts, or their embeddings (m x d). For an encoder of images: a
             folder of pictures.
         query: a text or several; for an encoder of images the path of a picture.
-        top: how many results a query has; fewer if the corpus is smaller.
+        top: Number of results for each query; fewer if the corpus is smaller.
         columns: the one column of a table that holds the texts.
-        embeddings: an .npy file that ``isotrope encode`` wrote of this corpus: only the query is
-            encoded then, and a few texts, which must agree with their rows.
-        query_prompt: put before every query; None: the one that the model was saved with.
-        passage_prompt: put before every text of the corpus, likewise.
-        pooling: instead of the model's own; only for a name or folder.
+        embeddings: An .npy file that ``isotrope encode`` wrote for this corpus. Only the query is
+            then encoded, and a few texts to check their rows.
+        query_prompt: Prompt before every query; None uses the model's saved prompt.
+        passage_prompt: Prompt before every text of the corpus; None uses the saved one.
+        pooling: Pooling instead of the model's own; only for a name or folder.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``; only for a name or folder.
         batch_size: texts a batch.
         progress: show a bar on stderr.
@@ -192,7 +192,7 @@ def search(
         _check_no_text(os.fspath(model), columns, pooling)
         if any(option is not None for option in (query_prompt, passage_prompt, embeddings)):
             raise InputError(
-                f"{model} takes images: prompts and embeddings are of text; leave them out"
+                f"{model} takes images: prompts and embeddings are for text; leave them out"
             )
         if not isinstance(corpus, (str, Path)):
             raise InputError(f"{model} takes images: give a folder of pictures to search in")
@@ -309,7 +309,7 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         length = float(np.linalg.norm(vector) * np.linalg.norm(rows[i]))
         if float(vector @ rows[i]) < _SAME * length or length == 0:
             raise InputError(
-                f"row {i} of {file} is not what {encoder_name(encoder)} makes of text {i + 1} of "
-                "the corpus: it is of another model, file, prompt or pooling; encode it again"
+                f"row {i} of {file} is not the embedding of text {i + 1} of the corpus by "
+                f"{encoder_name(encoder)}: model, file, prompt or pooling differ; encode it again"
             )
     return np.asarray(rows)

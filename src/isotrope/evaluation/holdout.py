@@ -1,16 +1,16 @@
 """The label-free dev score (``--dev auto``): held-out pairs as a small retrieval task.
 
-From held-out records that were never trained on it makes a search task without any labels. Of a
-pair, or of two adjacent texts, the first is the query and the second the target; a single text of
-at least eight words is cut in the middle, and its first half looks for its second. The score is
-MRR@10 of finding the own target among all held-out targets.
+The held-out records, which are never trained on, become a search task without labels. In a pair, or
+two adjacent texts, the first is the query and the second the target. A single text of at least
+eight words is cut in the middle, and its first half searches for its second. The score is the
+MRR@10 of each query's own target among all held-out targets.
 
-What it measures: whether embeddings keep enough of a text's subject to recognise its continuation
-among a few hundred others, on the user's own kind of text. It notices when training destroys a
-model, and when it stops helping. What it does not measure: graded similarity as people see it (a
-paraphrase and a contradiction on the same subject look alike to it), and anything about text of
-another kind. Shared words make it easy, so a high value is not a proof of understanding; compare it
-only with itself, on the same records and with the same seed.
+The score shows whether embeddings keep enough of a text's subject to recognise its continuation
+among a few hundred others, on the user's own kind of text. It falls when training destroys a model,
+and stops rising when training stops helping. It does not measure graded similarity as people see it
+(a paraphrase and a contradiction on the same subject look alike to it), nor other kinds of text.
+Shared words make it easy, so a high value is not a proof of understanding; compare it only with
+itself, on the same records and with the same seed.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from isotrope.core.errors import InputError, nearest
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 
 VIEWS = ("dropout", "adjacent", "pairs")
-"""How the two views of training arise, and with it what a held-out record consists of."""
+"""Kinds of views in training; they decide the content of a held-out record."""
 
 _WORDS = 8
 _LEAST = 20
@@ -36,17 +36,17 @@ def holdout_set(
     seed: int = 0,
     groups: Sequence[int] | NDArray[np.integer[Any]] | None = None,
 ) -> RetrievalSet:
-    """Make the search task of held-out records.
+    """Make a search task from held-out records.
 
-    Equal queries or targets count once. Query and target of one record must differ. Beyond
-    ``limit`` queries, so many are drawn; their order, too, depends on nothing but the seed.
+    Equal queries or targets count once. Query and target of one record must differ. If there
+    are more than ``limit`` queries, ``limit`` are drawn; the order depends only on the seed.
     With groups, a query may find the target of any record of its group.
 
     Args:
-        records: single texts (``dropout``: a list of one), or an anchor, its positive, and more
-            that is ignored (``adjacent`` and ``pairs``).
+        records: Lists of one text (``dropout``), or of an anchor, its positive and other texts,
+            which are ignored (``adjacent`` and ``pairs``).
         views: one of :data:`VIEWS`.
-        limit: the most queries.
+        limit: Largest number of queries.
         seed: the seed of the draw.
         groups: A number for each record, equal for records that belong together; of equal records
             the first one's counts.
@@ -70,7 +70,7 @@ def holdout_set(
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
             f"`--dev auto` needs at least {_LEAST} held-out {kind}; found {len(usable)} among "
-            f"{len(records)} records. Hold out more (`--holdout 0.2`, say; its default is 0.1), or "
+            f"{len(records)} records. Hold out more (`--holdout 0.2`, say; the default is 0.1), or "
             "give `--dev` an STS file or a retrieval folder"
         )
     pairs = list(usable)

@@ -1,7 +1,7 @@
 """Computes frozen features of labelled pictures, in blocks.
 
-A block of pictures is read, encoded and forgotten, so memory holds the features and one block,
-however many pictures there are and wherever they lie.
+Pictures are read and encoded block by block, so memory holds the features and one block, for any
+number of pictures in any place.
 """
 
 import inspect
@@ -32,11 +32,12 @@ def image_features(
     """Return the features of labelled pictures (n x d, float32), and their labels and marks.
 
     Args:
-        encoder: ours, or anything whose ``encode`` makes n vectors of one size of n pictures
-            (uint8, n x 3 x side x side). It has to see to its evaluation mode itself; ours does.
+        encoder: Our encoder, or any object whose ``encode`` returns n vectors of one size for n
+            pictures (uint8, n x 3 x side x side). It must set its own evaluation mode, as ours
+            does.
         part: the pictures.
         what: part of the set, as messages name it.
-        limit: the most pictures, the first when the classes take turns.
+        limit: Largest number of pictures, taken evenly from the classes.
         batch_size: pictures held and encoded at a time.
         progress: show a bar on stderr.
     """

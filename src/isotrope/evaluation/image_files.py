@@ -21,7 +21,7 @@ _BLOCK = 1024  # pictures encoded at a time
 
 
 def pictures_below(folder: Path) -> list[str]:
-    """Return the pictures in a folder and below it: paths from there, sorted; nothing hidden.
+    """Return the pictures in a folder and its subfolders: relative paths, sorted, not hidden.
 
     Links are followed, as in training.
     """
@@ -46,7 +46,7 @@ def encode_pictures(
 ) -> tuple[int, int]:
     """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
 
-    Beside it, in a file that ends in ``.txt``, stands the path of each row's picture. Pictures
+    A file beside it that ends in ``.txt`` has the path of each row's picture. Pictures
     that cannot be read have no row; a warning names one and says how many.
 
     Returns:
@@ -94,7 +94,7 @@ def search_pictures(
 ) -> list[tuple[float, int, str]]:
     """Return cosine, number and path of the ``top`` pictures of a folder closest to another one.
 
-    Pictures of the folder that cannot be read are left out, as by :func:`encode_pictures`.
+    Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
     """
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)

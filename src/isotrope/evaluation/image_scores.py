@@ -1,6 +1,6 @@
 """Scores an image encoder by nearest neighbours and a linear probe on frozen features.
 
-kNN as Draganov et al. (2024) and Manna et al. (2023) have it: features of the backbone, without the
+kNN follows Draganov et al. (2024) and Manna et al. (2023): features of the backbone, without the
 heads of training, k = 200 neighbours, votes of exp(cosine/0.1).
 """
 
@@ -79,13 +79,13 @@ def knn_evaluation(
     temperature: float = 0.1,
     batch_size: int = 256,
 ) -> DevEvaluation:
-    """Return the percentage of test pictures that their neighbours name right, and which they are.
+    """Return the percentage of test pictures that their neighbours classify correctly, and which.
 
     Args:
         encoder: see :func:`isotrope.evaluation.image_features.image_features`.
         image_set: a set with labels and a test part.
-        limit_train: only so many training pictures, evenly over the classes; None takes all.
-        limit_test: only so many test pictures.
+        limit_train: Largest number of training pictures, evenly over the classes; None takes all.
+        limit_test: Largest number of test pictures.
         k: neighbours; all training pictures if they are fewer.
         temperature: the temperature of their votes.
         batch_size: pictures held and encoded at a time.

@@ -1,4 +1,4 @@
-"""The image tasks of ``isotrope.evaluate``: a run's own pictures, or labelled ones of the user."""
+"""The image tasks of ``isotrope.evaluate``: pictures of a run, or the user's labelled pictures."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -68,8 +68,8 @@ def own_images(run: str | Path) -> "ImageSet":
     data = str(settings["data"])
     if data != "digits" and not Path(data).exists():
         raise InputError(
-            f"the pictures of {run} are not at {data} any more, seen from this folder; if they "
-            "have moved, say where to: `--labels FOLDER`"
+            f"the pictures of {run} are not at {data}, relative to this folder; if they have "
+            "moved, give the new place with `--labels FOLDER`"
         )
     result = Result.load(RunFolder(run).result)
     data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
@@ -90,8 +90,8 @@ def own_images(run: str | Path) -> "ImageSet":
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
             f"the pictures at {data} are not those that {run} was trained on (fingerprint "
-            f"{image_set.fingerprint}, then {data_fingerprint}); to score on them as they are: "
-            f"`--labels {data}`"
+            f"{image_set.fingerprint}, then {data_fingerprint}); use `--labels {data}` to score on "
+            "them all the same"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"
@@ -110,13 +110,13 @@ def _number(run: Path, settings: Mapping[str, Any], name: str, default: float) -
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     """Open labelled pictures: both parts, or one, of which a fifth of each class is held out.
 
-    Classes of two parts are told by their names. Where one has no names, they are told by their
-    numbers: The names as numbers, if all are numbers, else their places in sorted order.
+    Classes of two parts are matched by name. If one part has no names, they are matched by number:
+    the names as numbers, if all are numbers, else their places in sorted order.
 
     Args:
         labels: the training part, all pictures, or a folder of both parts.
         test: the test part.
-        side: the side of the pictures as the encoder takes them.
+        side: Side of the pictures that the encoder takes.
     """
     from isotrope.data.images.sets import load_images
 

@@ -33,10 +33,10 @@ def knn(
 ) -> Result:
     """Classify every test row by the votes of its k nearest training rows.
 
-    Memory holds the test features, k neighbours of each, and a tile of similarities; not the
-    training features, if they are a memory map. Neighbours at equal cosine (to nine
-    decimals) are taken in the order of the training part; among classes with equal votes the
-    first by name wins. A class that no neighbour is of is never among the five.
+    Memory holds the test features, k neighbours of each, and a tile of similarities, but not the
+    training features if they are a memory map. Neighbours with equal cosine (to nine decimals)
+    keep the order of the training part. Among classes with equal votes the first by name wins.
+    Only classes of neighbours can be among the first five.
 
     Args:
         train: n rows.

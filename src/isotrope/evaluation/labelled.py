@@ -1,4 +1,4 @@
-"""Prepares labelled texts for kNN and the linear probe: class indices, features, top-k accuracy."""
+"""Prepares labelled texts for kNN and linear probe: class indices, features, top-k accuracy."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ class Classes:
         train: int64 (n), in [0, C).
         test: int64 (m), in [0, C), or -1 for a class that is not in the training set: any
             prediction for it counts as wrong.
-        repeated: the number of test examples that are in the training set, too, whose labels are
-            remembered rather than predicted; None where that is unknown.
+        repeated: Number of test examples that are also in the training set, whose labels are
+            remembered rather than predicted; None if unknown.
     """
 
     names: np.ndarray

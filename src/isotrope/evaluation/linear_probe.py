@@ -1,9 +1,9 @@
 """Fits the linear probe: softmax regression on frozen features.
 
-It is fitted as in image papers (momentum 0.9, cosine schedule to 0, no weight decay), from a start
-at 0, so that only the order of the rows depends on the seed. Features are read in blocks, so that
-an array may be a memory map larger than the memory. For the minimum of the penalised loss itself
-use ``LogisticRegression`` of scikit-learn.
+The fit is that of image papers (momentum 0.9, cosine schedule to 0, no weight decay). It starts at
+0, so only the order of the rows depends on the seed. Features are read in blocks, so an array may
+be a memory map larger than the memory. For the minimum of the penalised loss use
+``LogisticRegression`` of scikit-learn.
 """
 
 import math
@@ -71,7 +71,7 @@ class Probe:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Features as the probe sees them: shifted, divided, and perhaps of length 1; float64.
+    """Scaled features of the probe: shifted, multiplied, and optionally of length 1; float64.
 
     Attributes:
         vectors: n x d, as they are.
@@ -109,10 +109,10 @@ def linear_probe(
     """Fit softmax regression on the training part and score it on the test part.
 
     Args:
-        train: n rows, an array or memory map: they are read once an epoch.
-        test: m rows, likewise.
-        probe: how it is fitted; by default the protocol of the module.
-        device: where it is fitted: ``auto``, ``cpu``, ``cuda``, ...
+        train: n rows, an array or memory map, which is read once an epoch.
+        test: m rows, an array or memory map.
+        probe: Settings of the fit; by default ``Probe()``.
+        device: Device for the fit: ``auto``, ``cpu``, ``cuda``, ...
         name: the name of the Result.
 
     Returns:

@@ -1,8 +1,8 @@
-"""Finds the nearest rows by cosine: an exact search in tiles, whatever their size.
+"""Finds the nearest rows by cosine: an exact search in tiles of any size.
 
 Scores are cosines in float64, rounded to nine decimals; ties go to the lower index in the corpus.
-So the order is the same for every size of tile and every linear algebra library, and duplicate rows
-keep their order.
+So the order does not depend on the size of the tiles or the linear algebra library, and duplicate
+rows keep their order.
 """
 
 import importlib
@@ -14,7 +14,7 @@ import torch
 from isotrope.core.errors import InputError, MissingExtra, nearest
 
 Search = Literal["exact", "faiss"]
-"""Which implementation searches: this file, or an exact flat index of faiss (float32, threaded)."""
+"""Implementations: ``exact`` in this file, or an exact flat index of faiss (float32, threaded)."""
 
 # one int64 holds a score and an index: 31 bits of (1 + cosine) * 1e9 above 32 bits of the index,
 # which is stored as its distance from the largest one, so that a larger key is a better row
@@ -54,8 +54,8 @@ def nearest_rows_by(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Run :func:`nearest_rows` with the given implementation.
 
-    faiss compares in float32: where cosines differ by less than 1e-6 it may return other rows;
-    their cosines and their order are computed as by :func:`nearest_rows`.
+    faiss compares in float32: if cosines differ by less than 1e-6 it may return other rows. Their
+    cosines and their order are computed as in :func:`nearest_rows`.
     """
     choices = get_args(Search)
     if search not in choices:

@@ -31,15 +31,15 @@ def retrieval(
     relevant text, 0 beyond place k; ``recall@k`` the mean share of the relevant texts within
     the first k; ``ndcg@k`` the mean of sum gain/log2(place + 1) over the first k, divided by
     the same for the best order. All lie in [0, 1]. A document that is the query itself
-    (``data.itself``) is not ranked, as BEIR has it.
+    (``data.itself``) is not ranked, as in BEIR.
 
     Args:
         encoder: anything with ``encode``.
-        data: queries, corpus, and for each query the gains of its relevant places.
+        data: Queries, corpus, and for each query the gains of its relevant documents.
         ks: the depths of recall.
         depths: the depths of MRR and nDCG.
-        search: ``exact``, or ``faiss`` for its exact flat index, which is quicker.
-        prompts: put before queries and before documents; None: those that the model was saved with.
+        search: ``exact``, or ``faiss`` for its exact flat index, which is faster.
+        prompts: Prompts of queries and documents; None uses those saved with the model.
         progress: show a bar on stderr, where the encoder can.
         batch_size: texts a batch.
 
@@ -48,8 +48,8 @@ def retrieval(
         value for each query.
 
     Raises:
-        InputError: no queries, no corpus, a query without anything relevant, a k below 1, or
-            no k at all.
+        InputError: no queries, no corpus, a query without a relevant document, no k, or a k
+            below 1.
         MissingExtra: faiss is asked for and not installed.
     """
     _check(data, ks, depths)
@@ -86,7 +86,7 @@ def retrieval(
 
 
 def retrieval_dev(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> float:
-    """Return 100 MRR@10: a score to choose a model by, on the scale of ``sts_dev``."""
+    """Return 100 MRR@10, for choosing a model, on the scale of ``sts_dev``."""
     return retrieval_evaluation(encoder, data, batch_size=batch_size).value
 
 
@@ -103,10 +103,10 @@ def retrieval_evaluation(
 
 
 def own_prompts(encoder: Encoder) -> tuple[str, str]:
-    """Return what a model was saved with to be put before queries and before documents.
+    """Return the prompts for queries and for documents that were saved with a model.
 
-    They are what ``encode_query`` and ``encode_document`` of sentence-transformers put there. Both
-    are empty where ``encode`` puts a prompt before every text, and where the encoder is neither a
+    ``encode_query`` and ``encode_document`` of sentence-transformers use the same. Both are empty
+    if ``encode`` puts a prompt before every text, or if the encoder is neither a
     SentenceTransformer nor one of ours.
     """
     while isinstance(encoder, (CachedEncoder, Truncated, WhitenedEncoder)):

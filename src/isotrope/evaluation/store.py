@@ -1,8 +1,8 @@
 """Stores the scores of finished tasks on disk, so that no task is scored twice.
 
-A task is one file of JSON, written whole as soon as the task is finished, so a run that is killed
-loses only the task it was at. Its name holds a fingerprint of everything that decides the numbers:
-the model, the data, the settings and the version of the protocol. What resampling needs stands
+A task is one file of JSON, written whole as soon as the task is finished, so a killed run
+loses only the current task. Its name holds a fingerprint of everything that decides the numbers:
+the model, the data, the settings and the version of the protocol. The items for resampling are
 beside it, in a file of arrays named by its own content, which is written first: two runs on one
 folder may finish the same task at the same time, and each record still finds its own arrays.
 """
@@ -26,12 +26,12 @@ from isotrope.core.run_folder import RunFolder
 
 
 def store_folder(model: object) -> Path:
-    """Return where the finished tasks of a model are kept unless the user says otherwise.
+    """Return the default folder for the finished tasks of a model.
 
     Args:
-        model: The user's name for it. For a run folder, the run's ``evaluations``; for anything
-            else, or where the run may only be read, ``isotrope/evaluations`` in the user's cache
-            (XDG_CACHE_HOME, ~/.cache).
+        model: The user's name for it. A run folder has ``evaluations``; any other model, and a run
+            that is read-only, has ``isotrope/evaluations`` in the user's cache (XDG_CACHE_HOME,
+            ~/.cache).
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
@@ -49,7 +49,7 @@ class Store:
     """The finished tasks of a folder.
 
     Args:
-        folder: made if it is not there.
+        folder: The folder; created if it is missing.
 
     Raises:
         InputError: the folder cannot be made or written.
@@ -64,7 +64,7 @@ class Store:
                 raise PermissionError(13, "permission denied")
 
     def find(self, key: Mapping[str, Any]) -> Result | None:
-        """Return the Result that was kept under ``key``; None if there is none that can be read."""
+        """Return the Result stored under ``key``; None if there is no readable one."""
         try:
             path = self._path(key)
             result = Result.load(path)

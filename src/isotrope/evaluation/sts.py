@@ -5,9 +5,9 @@ Spearman correlation of these with the human scores, over all pairs of the year 
 ("all") for STS12 to STS16, over the test split for STS-B and SICK-R. Each is 100 rho, rounded to
 two decimals, and the average is the mean of the seven rounded numbers, as papers print them.
 
-Beside it stand what other papers print: the mean over the subsets of a year, plain and weighted
-by their pairs; Pearson's correlation; the dot product, and the negative Euclidean and Manhattan
-distance in place of the cosine; the dev split of STS-B and SICK-R.
+It also holds the numbers that other papers print: the mean over the subsets of a year, plain and
+weighted by their pairs; Pearson's correlation; the dot product, and the negative Euclidean and
+Manhattan distance in place of the cosine; the dev split of STS-B and SICK-R.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +54,7 @@ def sts(
 
 
 def check_tasks(sets: Mapping[str, Sequence[Subset]]) -> None:
-    """Refuse some of the seven tasks without the others, or one without its test split."""
+    """Refuse an incomplete set of the seven tasks, or a task without its test split."""
     standard = [task for task in sets if task in TASKS]
     absent = [t for t in TASKS if not any(s.split == "test" for s in sets.get(t, ()))]
     if absent and (standard or not sets):
@@ -84,7 +84,7 @@ def score_task(
         those of the test split (of a file: of all its pairs), 100 times the correlation:
         ``spearman``, ``pearson``, ``pairs`` and ``split``, the same of ``dot``, ``euclidean`` and
         ``manhattan``; of a year also ``mean`` and ``weighted_mean`` over its ``subsets``; of STS-B
-        and SICK-R also ``dev``, where the data have it; with STS-B's stand ``alignment`` (alpha =
+        and SICK-R also ``dev``, where the data have it; STS-B also has ``alignment`` (alpha =
         2, pairs scored above 4) and ``uniformity`` (t = 2), as Nie et al. (2023) plot them.
         Its ``items`` are ``"STS12/cosine"`` and ``"STS12/gold"``, a value for each pair.
     """
@@ -140,10 +140,10 @@ def with_average(results: Sequence[Result]) -> Result:
 
 
 def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float:
-    """Return 100 rho of one file of scored pairs, not rounded: a score to choose a model by.
+    """Return 100 rho of one file of scored pairs, not rounded, for choosing a model.
 
     Raises:
-        InputError: the human scores rank nothing.
+        InputError: the human scores are all equal.
     """
     return sts_evaluation(encoder, subset, batch_size=batch_size).value
 
@@ -159,7 +159,7 @@ def sts_evaluation(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -
 def spearman(x: np.ndarray, y: np.ndarray) -> float:
     """Return Spearman's rank correlation of two vectors of length n; ties share their mean rank.
 
-    Where one of them is constant, nothing is ranked: 0.
+    If one of them is constant, the correlation is 0.
     """
     from scipy.stats import rankdata
 
@@ -236,7 +236,7 @@ def _geometry(subset: Subset, x: np.ndarray, y: np.ndarray) -> dict[str, float |
 
 
 def _measure(predicted: dict[str, np.ndarray], gold: np.ndarray, name: str) -> dict[str, Any]:
-    """Return both correlations of every similarity; those of the cosine stand on top."""
+    """Return both correlations of every similarity; those of the cosine come first."""
     _check(gold, name)
     scores = {
         kind: {name: _rounded(value) for name, value in _correlations(values, gold).items()}

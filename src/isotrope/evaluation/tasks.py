@@ -1,4 +1,4 @@
-"""Scores and stores each task of ``isotrope.evaluate`` by itself, then joins them."""
+"""Scores and stores each task of ``isotrope.evaluate`` separately, then joins them."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +18,13 @@ PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1, "co
 
 @dataclass(frozen=True)
 class Task:
-    """One thing that is scored by itself.
+    """One task of an evaluation.
 
     Attributes:
         kind: the kind of its Result: ``sts``, ``transfer``, ...
         name: ``STS12``, ``MR``, ...
         data: fingerprint of its data.
-        score: encoder in, Result out.
+        score: Function from an encoder to a Result.
         settings: Everything else that decides the numbers.
     """
 
@@ -35,7 +35,7 @@ class Task:
     settings: dict[str, Any] = field(default_factory=dict)
 
     def key(self, model: str) -> dict[str, Any]:
-        """Return all that decides the numbers for the model of this fingerprint."""
+        """Return everything that decides the numbers, for a model with this fingerprint."""
         return {
             "model": model,
             "kind": self.kind,

@@ -1,11 +1,11 @@
 """Scores the seven transfer tasks by the protocol of SentEval as SimCSE uses it.
 
 A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
-SUBJ and MPQA have no split: ten outer folds, in each an inner cross-validation chooses the strength
-of the regularisation. TREC and MRPC choose it by cross-validation on their training set, SST2 on
-its development set. Folds are drawn on the texts sorted by number of words and label, with seed
-1111. Each score is rounded to two decimals, and the average is the mean of the seven rounded ones.
-Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
+SUBJ and MPQA have no split: in each of ten outer folds, an inner cross-validation chooses the
+strength of the regularisation. TREC and MRPC choose it by cross-validation on their training set,
+SST2 on its development set. Folds are drawn on the texts sorted by number of words and label, with
+seed 1111. Each score is rounded to two decimals, and the average is the mean of the seven rounded
+ones. Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from sklearn.model_selection import StratifiedKFold
 
 MODES = {"full": FULL, "prototyping": PROTOTYPING}
-"""The two settings of SimCSE: what papers print, and the quicker one used during training."""
+"""The two settings of SimCSE: ``full`` for papers, and a faster one for use during training."""
 
 Mode = Literal["full", "prototyping"]
 
@@ -82,7 +82,7 @@ def transfer(
         encoder: anything with ``encode``.
         data: the folder of the tasks, or what ``load_transfer`` made of it.
         mode: one of :data:`MODES`.
-        tasks: only these; None means all seven, and only of these there is an average.
+        tasks: Tasks to score; None means all seven, and only all seven have an average.
         progress: show bars on stderr.
         batch_size: texts a batch of the encoder.
 

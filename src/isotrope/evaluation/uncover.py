@@ -1,18 +1,17 @@
-"""Says whether whitening an encoder uncovers anything: its score whitened less its score as it is.
+"""Measures the gain from whitening an encoder: its whitened score minus its raw score.
 
-No training is involved: a score that rises when the embeddings get mean 0 and covariance 1 was
-there before, under directions that say nothing. How much it rises tells three kinds of encoder
-apart:
+No training is involved: if the score rises when the embeddings get mean 0 and covariance 1, the
+encoder already knew it, hidden under directions that carry no information. The gain distinguishes
+three kinds of encoder:
 
-- *raw*, never trained on pairs: the score as it is is less than half of the whitened; which weight,
-  dissipation and ratio an objective has decides much;
-- *disturbed*: whitening gains less than that, as of an encoder of sentences that was trained on
-  something else since; a training that gains less than
-  whitening has learnt nothing new;
-- *trained*: whitening gains nothing; what is left to gain is in the data.
+- *raw*, never trained on pairs: whitening more than doubles the score; the weight, dissipation and
+  ratio of an objective decide much;
+- *disturbed*: whitening gains less than that, which is typical of a sentence encoder that was later
+  trained on something else; a training that gains less than whitening has learnt nothing new;
+- *trained*: whitening gains nothing; look for gains in the data.
 
-The mean cosine of different texts does not tell the first two apart: of one disturbed encoder it
-is 0.85, of a raw one 0.76 or 0.92 by its pooling (docs/LOG.md).
+The mean cosine of different texts does not distinguish the first two: it is 0.85 for a disturbed
+encoder, and 0.76 or 0.92 for a raw one, depending on its pooling (docs/LOG.md).
 
 Mean and covariance come from texts that are not scored.
 """
@@ -38,10 +37,10 @@ RAW = 0.5
 """Share of the whitened score below which an encoder is raw."""
 
 FLOOR = 10.0
-"""Scores below it show nothing where whitening gains nothing: the task is too hard."""
+"""A score below this shows nothing if whitening gains nothing: the task is too hard."""
 
 ROWS_PER_DIMENSION = 2
-"""Texts needed for each dimension: a covariance of fewer is mostly noise."""
+"""Texts needed for each dimension; with fewer, the covariance is mostly noise."""
 
 _SCORED = 1000  # records
 _TEXTS = 4000  # records that give mean and covariance
@@ -52,13 +51,13 @@ class Uncovered:
     """The score of an encoder as it is and whitened, without any training.
 
     Attributes:
-        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` where it was not measured.
+        kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if it was not measured.
         sentence: The consequence for a training, or why it was not measured.
         score: the name of the score.
-        raw: the score as the encoder is, out of 100.
-        whitened: the score whitened.
-        low: end of the 95% interval of the difference.
-        high: the other end.
+        raw: Score without whitening, out of 100.
+        whitened: Score with whitening.
+        low: Lower end of the 95% interval of the difference.
+        high: Upper end.
         mean_cosine: The mean cosine of different texts.
         texts: number of texts that gave mean and covariance.
     """
@@ -81,10 +80,10 @@ def uncover(
     name: str,
     score: Callable[[Encoder], DevEvaluation],
 ) -> Uncovered:
-    """Score an encoder as it is and whitened, on the same examples.
+    """Score an encoder with and without whitening, on the same examples.
 
     Args:
-        encoder: the encoder that a training would begin with.
+        encoder: The encoder to start training from.
         texts: Texts that give mean and covariance; none of them may be scored.
         name: the name of the score.
         score: the score of an encoder by example.
@@ -135,17 +134,17 @@ def uncover_records(
     groups: NDArray[np.integer[Any]] | None = None,
     seed: int = 0,
 ) -> Uncovered:
-    """Score whitening on a part of the records themselves, whose positives have to be found.
+    """Score whitening on a part of the records, by searching for their positives.
 
-    Single texts are not scored: the halves of a text share its rare words, and whitening makes a
-    disturbed encoder worse at finding one by the other, and better at similarity (docs/LOG.md).
+    Single texts are not scored: the halves of a text share its rare words, so whitening makes a
+    disturbed encoder worse at this search, though better at similarity (docs/LOG.md).
 
     Args:
-        encoder: the encoder that a training would begin with.
+        encoder: The encoder to start training from.
         records: texts as training forms them; a third of them, at most 1,000, are scored.
         views: how a positive is made.
-        prompts: put before queries and targets.
-        groups: A number for each record, equal for records of which any may be found.
+        prompts: Prompts of queries and targets.
+        groups: A number for each record; any record with the same number counts as found.
         seed: The seed of the choice.
     """
     if views == "dropout":

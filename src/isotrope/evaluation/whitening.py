@@ -1,6 +1,6 @@
 """Whitening: an encoder's scores after its embeddings get mean 0 and identity covariance.
 
-No training is involved, so that it says how much of a gain is but the removal of a cover that all
+No training is involved, so it shows how much of a gain is only the removal of directions that all
 embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1).
 """
 
@@ -16,8 +16,8 @@ _LEAST = 1e-6  # of the largest variance: below it a direction is rounding
 def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean m and the matrix W such that (rows - m) W has covariance 1.
 
-    Directions with less than a millionth of the largest variance are left out: divided by their
-    deviation, rounding would weigh as much as everything else.
+    Directions with less than a millionth of the largest variance are left out, because dividing by
+    their deviation would give rounding errors the weight of everything else.
 
     Args:
         rows: n x d, n >= 2.
@@ -55,7 +55,7 @@ class WhitenedEncoder:
     Args:
         encoder: anything with ``encode``.
         texts: Texts whose embeddings give mean and covariance; scored texts must not be among them,
-            unless the score is said to be transductive.
+            unless the score is reported as transductive.
 
     Raises:
         ValueError: fewer than two texts, or all embedded alike.

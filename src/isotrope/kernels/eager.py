@@ -28,7 +28,7 @@ class EagerPairs(Pairs):
 
     def _similarity(self, against: Against) -> Tensor:
         # one product for both directions, so that rounding breaks a tie the same way in both;
-        # further negatives are no part of the transposed matrix: they are beside either direction
+        # additional negatives are not in the transposed matrix: they are beside either direction
         if self._swapped is None or against != "cross" or self.views.negatives is not None:
             return super()._similarity(against)
         return self._swapped.similarity(against).T

@@ -21,7 +21,7 @@ _INSTALL = {"triton": "pip install ./kernels-triton in a checkout of isotrope"}
 
 
 class Extension(Protocol):
-    """What a backend's package offers."""
+    """Functions that a backend's package provides."""
 
     def refusal(self, x: Tensor, /) -> InputError | None:
         """Return the error to raise for embeddings that it cannot take."""

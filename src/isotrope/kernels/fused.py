@@ -15,7 +15,7 @@ dissipation), and what is left of the gradient is two matrix products with the b
   itself is symmetric, so only its upper triangle is formed, 4 n^2 d. Where the loss is declared
   linear in the sums (MIO), one of them is enough: 6 and 3 n^2 d;
 - *one pass each way*, where two passes are not for the mean of both directions: triplets, mixed
-  and further negatives, temperatures so low that each row needs its own maximum.
+  and additional negatives, temperatures so low that each row needs its own maximum.
 
 Embeddings come in raw. Columns of up to 32 MB are copied once with unit length; of more no copy
 is made: their norms are folded into the block. The gradients are ready when the value is; the

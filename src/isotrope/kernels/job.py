@@ -14,7 +14,7 @@ from isotrope.kernels.statistics import Formula, Key, Known, Questions, Statisti
 from isotrope.kernels.tiles import Vectors
 
 COPIED = 1 << 25  # bytes of columns that are copied once with unit length, at most
-# of anchors, positives, further negatives and temperature
+# of anchors, positives, additional negatives and temperature
 Gradients = list[Tensor | None]
 
 # torch's exp2 takes a third of the time of its exp on processors that are not Intel's; float32 has

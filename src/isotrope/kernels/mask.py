@@ -1,7 +1,7 @@
 """The mask of negatives: decides which columns are negatives of an anchor, for all backends.
 
 A negative is every column that is neither the anchor itself, nor its positive, nor a row of the
-same group; where ``Views.in_batch`` is False, only the further negatives are. The kernels for GPUs
+same group; if ``Views.in_batch`` is False, only the additional negatives are. The kernels for GPUs
 (``kernels-triton/``) receive the same offsets and groups as numbers.
 """
 
@@ -38,7 +38,7 @@ class Mask:
 
     @property
     def sources(self) -> list[int]:
-        """Where the columns come from, in order: 0 anchors, 1 positives, 2 further negatives."""
+        """Where the columns come from, in order: 0 anchors, 1 positives, 2 additional negatives."""
         sources = {"cross": [1], "within": [0], "both": [1, 0]}[self.against]
         return sources if self.views.negatives is None else [*sources, 2]
 
@@ -50,7 +50,7 @@ class Mask:
         return [x for x in (all_of[source] for source in self.sources) if x is not None]
 
     def _parts(self) -> list[_ColumnBlock]:
-        """The columns by source, without the further negatives, which are all negatives."""
+        """The columns by source, without the additional negatives, which are all negatives."""
         views, parts = self.views, []
         if self.against != "within":
             parts.append(_ColumnBlock(len(views.positives), views.offset, views.groups))

@@ -1,4 +1,4 @@
-"""Mixes, for each anchor, two of its columns into one constant further negative.
+"""Mixes, for each anchor, two of its columns into one constant additional negative.
 
 ``Mixing`` says which columns and how much of each, before any similarity is known; ``Mixture``
 holds the result for some anchors. Backends differ only in how they find the nearest columns.
@@ -76,7 +76,7 @@ class Mixture:
         vectors: n x d; zeros where there is no mixture.
         exists: n booleans.
         columns: n x 2, of the guest and of the host.
-        scale: n, what the sum was multiplied by.
+        scale: n, the factor of the sum.
         share: The share of the guest in the sum.
     """
 

@@ -50,7 +50,7 @@ def takes(job: Job) -> bool:
 def one_pass(job: Job) -> tuple[Tensor, Gradients]:
     """Compute value and gradients in one pass over the similarities, if :func:`takes` the job.
 
-    The columns are the positives and the further negatives.
+    The columns are the positives and the additional negatives.
 
     Raises:
         WrongCoupling: the formula is not as declared.
@@ -68,7 +68,7 @@ class _OnePass:
     Attributes:
         alone: a row needs nothing of the others.
         whole: all rows were differentiated at once.
-        sources: where the columns come from: positives, further negatives.
+        sources: where the columns come from: positives, additional negatives.
         gradients: Gradients of the anchors, then of the sources.
         positive, values, by_positive, by: similarities of the positives, statistics by question,
             and the derivatives by them that are assumed, n each.
@@ -100,7 +100,7 @@ class _OnePass:
         return slice(self.job.views.offset + rows.start, self.job.views.offset + rows.stop)
 
     def meet(self, rows: slice, a: Tensor, tile: Tensor) -> None:
-        """Reduce and differentiate a block of exponents; what it gives to all gradients is added.
+        """Reduce and differentiate a block of exponents; add its share of all gradients.
 
         Args:
             rows: which anchors, B of them.

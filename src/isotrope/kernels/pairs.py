@@ -28,8 +28,8 @@ def check_temperature(temperature: float | Tensor) -> None:
     """
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
-            "a temperature is one number for all anchors; found a tensor of several: for one of "
-            "each anchor, divide pairs.similarity() by a column"
+            "a temperature is one number for all anchors; found a tensor of several: to give each "
+            "anchor its own, divide pairs.similarity() by a column"
         )
 
 
@@ -98,7 +98,7 @@ class Pairs(ABC):
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
         """N x min(k, c): which columns are the k hardest negatives, the hardest first.
 
-        Ties go by index; -1 stands where an anchor has fewer. They are numbers of columns: no
+        Ties go by index; the value is -1 if an anchor has fewer. They are numbers of columns: no
         gradient goes through the choice.
         """
         return self._nearest(k, against)

@@ -116,7 +116,7 @@ class _HardestNegative(_Statistic):
 
 
 class _Reduce(torch.autograd.Function):
-    """A statistic as a function of anchors, positives, further negatives and temperature."""
+    """A statistic as a function of anchors, positives, additional negatives and temperature."""
 
     @staticmethod
     def forward(

@@ -246,8 +246,8 @@ def check_values(values: Tensor, rows: int) -> Tensor:
         raise ValueError(f"a formula returns a tensor of floating-point numbers; found {found}")
     if values.shape not in ((), (rows,)):
         raise ValueError(
-            "a formula returns one number, or one for each anchor; of "
-            f"{rows} anchors it gave the shape {tuple(values.shape)}"
+            "a formula returns one number, or one for each anchor; for "
+            f"{rows} anchors it returned shape {tuple(values.shape)}"
         )
     return values
 
@@ -305,7 +305,7 @@ def _remember(formula: Formula, dtype: torch.dtype, recorded: Questions | str) -
 
 
 def _leaves(value: Tensor) -> set[Tensor | None]:
-    """What a gradient of ``value`` would go to."""
+    """Leaves that a gradient of ``value`` would reach."""
     if value.grad_fn is None:
         return {value}
     leaves, seen, ahead = set[Tensor | None](), set(), [value.grad_fn]

@@ -34,7 +34,7 @@ FLOOR = 1e-4  # the least similarity that is raised to a power
 
 _BY: dict[Against, By] = {"cross": "cross", "within": "anchors", "both": "both"}
 
-# which columns: the other view, the same view, the further negatives
+# which columns: the other view, the same view, the additional negatives
 Part = Literal["cross", "within", "further"]
 
 
@@ -51,7 +51,7 @@ class Exponent:
         return 1 / self.temperature if self.power is None else -math.log(FLOOR) * self.power
 
     def of(self, tile: Tensor) -> Tensor:
-        """Turn similarities into exponents, in place; what is excluded stays -inf."""
+        """Turn similarities into exponents, in place; excluded entries stay -inf."""
         if self.power is None:
             return tile.div_(self.temperature)
         gone = tile == -torch.inf
@@ -122,7 +122,7 @@ class _Block(NamedTuple):
         rows: The rows of that view.
         right: c x d, what pushes the rows.
         others: the last columns of the tile, which are anchors too: of which view, and which rows
-            of it; none of them are further negatives.
+            of it; none of them are additional negatives.
         left: B x d, what pushes those.
     """
 
@@ -234,7 +234,7 @@ class SurrogateSums(ABC):
     def _added(
         self, what: Literal["mass", "push"], direction: int, by: By, exp: Exponent
     ) -> Tensor:
-        """What all columns together make of each anchor."""
+        """The sum over all columns for each anchor."""
         crossed = by == "positives"  # the other view is compared, one's own pushes
         how = (exp,) if what == "mass" else (exp, crossed)
         parts = [self._of(what, part, *how)[direction ^ crossed] for part in self._parts(by)]

@@ -13,8 +13,8 @@ _CHUNK = 64  # columns: narrower ones leave more maxima to search, wider ones mo
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest entries of every row, in order, and their columns; both B x k.
 
-    Ties go to the lower column. Where a row has fewer entries above -inf, the rest is -inf, at
-    column -1. Meanwhile what was found is -inf in the block.
+    Ties go to the lower column. A row with fewer entries above -inf is filled with -inf at
+    column -1. During the search, entries already found are set to -inf in the block.
     """
     columns, device = tile.shape[1], tile.device
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)

@@ -168,10 +168,10 @@ class _TwoPasses:
                     )
 
     def spread(self, *, adding: bool = False) -> list[Tensor]:
-        """The last pass: what the derivatives do to all unit vectors.
+        """The last pass: the gradients of all unit vectors.
 
         Args:
-            adding: the sums are added up, too; the factors are those foretold.
+            adding: Add up the sums as well; the factors are the predicted ones.
         """
         gradients = [torch.zeros_like(x.raw) for x in self.both]
         self.along = self.positive.new_zeros(())

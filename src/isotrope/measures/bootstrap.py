@@ -1,7 +1,7 @@
 """The paired bootstrap: how far a score would vary with other examples.
 
 Every resample draws as many examples as were scored, with replacement, and the same ones for all
-models. Every score is computed anew on it, Spearman's correlation with the ranks of the resample.
+models. Every score is computed again on it, Spearman's correlation with the ranks of the resample.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ _HELD = 100_000  # counts held at a time: a few copies of them fit into the cach
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield how often each resample holds each of ``size`` things, block by block (size x b).
+    """Yield how often each resample holds each of ``size`` examples, block by block (size x b).
 
     Args:
         rng: the generator of the draws.
-        size: the number of things that were scored.
-        resamples: The number of draws of ``size`` things with replacement.
+        size: Number of scored examples.
+        resamples: Number of draws of ``size`` examples with replacement.
     """
     most = max(1, _HELD // size)
     for start in range(0, resamples, most):
@@ -44,7 +44,7 @@ def bootstrap_spearman(
         counts: n x b, each column sums to n.
 
     Returns:
-        m x b; 0 where a resample ranks nothing.
+        m x b; 0 where a resample has equal scores only.
     """
     y = _centred_ranks(gold, counts)
     weighted = counts * y

@@ -9,7 +9,7 @@ from isotrope.core.views import unit
 def dimension_std(embeddings: Tensor) -> Tensor:
     """Return the standard deviation of each dimension of the normalised rows, averaged.
 
-    0 where all rows point one way, at most 1/sqrt(d): what an even cloud around the origin has
+    0 if all rows point one way; at most 1/sqrt(d), the value of an even cloud around the origin
     (Chen and He 2021, section 4.1, figure 2). The variance divides by n.
 
     Args:

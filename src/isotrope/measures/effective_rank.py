@@ -7,7 +7,7 @@ from torch import Tensor
 def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
     """Return exp(-sum_k p_k log p_k), p_k = sigma_k / sum_l sigma_l of the singular values.
 
-    From 1 (a line) to min(n, d) (an isotropic cloud); 0 where nothing varies. Source: Roy and
+    From 1 (a line) to min(n, d) (an isotropic cloud); 0 if nothing varies. Source: Roy and
     Vetterli 2007. Without centring it is RankMe (Garrido et al. 2023), which a common offset of
     all embeddings pulls towards 1.
 

@@ -2,7 +2,7 @@
 
 It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
 rank, whether a picture was classified right). A run keeps them in ``dev.npz`` for the model before
-training, the best step and the last step, so a run that was stopped can be judged, too.
+training, the best step and the last step, so a stopped run can be judged as well.
 """
 
 import zipfile
@@ -41,8 +41,8 @@ class DevEvaluation:
     Attributes:
         value: the score, out of 100.
         items: n numbers, one for each example.
-        gold: the n human scores of pairs, if the score is 100 times Spearman's correlation with
-            them; None where it is 100 times the mean of the items.
+        gold: The n human scores of pairs, if the score is 100 times Spearman's correlation with
+            them; None if it is 100 times the mean of the items.
     """
 
     value: float
@@ -56,9 +56,9 @@ class DevHistory:
 
     Attributes:
         name: the name of the score.
-        saved: which model is saved: that of the ``best`` step, or of the ``last``.
+        saved: Step whose model is saved: ``best`` or ``last``.
         scores: the scores of all evaluations, by step.
-        evaluations: the three, by step; the scores of examples are not kept of the others.
+        evaluations: The three evaluations, by step; the others keep no scores of examples.
     """
 
     name: str
@@ -67,7 +67,7 @@ class DevHistory:
     evaluations: dict[int, DevEvaluation] = field(default_factory=dict)
 
     def add(self, step: int, evaluation: DevEvaluation) -> None:
-        """Keep an evaluation, and forget the one that it takes the place of."""
+        """Store an evaluation, and drop the one that it replaces."""
         self.scores[step] = evaluation.value
         wanted = {min(self.scores), self.best, step}
         evaluations = {**self.evaluations, step: evaluation}
@@ -80,14 +80,14 @@ class DevHistory:
 
     @property
     def complete(self) -> bool:
-        """Whether what a judgement needs is there; a run of an older version kept only scores."""
+        """Whether a judgement is possible; runs of older versions stored only scores."""
         return {min(self.scores), self.best, max(self.scores)} <= self.evaluations.keys()
 
     def save(self, path: Path) -> None:
-        """Write the file of a run folder, whole or not at all.
+        """Write the file of a run folder atomically.
 
         Raises:
-            InputError: it cannot be written.
+            InputError: the file cannot be written.
         """
         steps = sorted(self.evaluations)
         evaluations = [self.evaluations[step] for step in steps]
@@ -138,8 +138,8 @@ class Judgement:
     Attributes:
         outcome: ``improved``: the saved model is better than the one before training, by more than
             noise. ``worse``: it is not, and the last step is worse than the start, by more than
-            noise. ``within noise``: neither. ``not known``: that was not measured.
-        sentence: all of it, with the numbers.
+            noise. ``within noise``: neither. ``not known``: not measured.
+        sentence: The judgement with its numbers, as a sentence.
         numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``; the latter two
             with ``difference`` to the start, its interval ``low`` to ``high``, and ``p``.
     """
@@ -153,7 +153,7 @@ class Judgement:
         """Read the judgement from a record of ``dataclasses.asdict``.
 
         Raises:
-            InputError: it is none.
+            InputError: the record is not a judgement.
         """
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
@@ -169,12 +169,12 @@ class Judgement:
 def judge(history: DevHistory) -> Judgement:
     """Judge by the paired bootstrap over the examples of the dev set, as ``--compare`` does.
 
-    The saved model and the last step are compared with the model before training, each a difference
-    that is measurable where its p-value, by Holm's method if there are two, is below 0.05.
+    The saved model and the last step are compared with the model before training. A difference is
+    more than noise if its p-value, corrected by Holm's method if there are two, is below 0.05.
 
-    The best of many steps is chosen by the same dev set on which it is compared here, which
-    flatters it: the interval says what other examples would change, not what choosing did, nor what
-    another seed would. Data that chose nothing, with ``isotrope evaluate --compare``, say more.
+    The best step is chosen by the same dev set on which it is compared here, which flatters it: the
+    interval includes the effect of other examples, but not of the choice or of another seed.
+    ``isotrope evaluate --compare`` on data that played no part in the choice says more.
     """
     steps = sorted(history.evaluations)
     start, last = steps[0], steps[-1]

@@ -1,4 +1,4 @@
-"""Accumulates the moments of embeddings in one pass, in O(d^2) memory whatever their number."""
+"""Accumulates the moments of embeddings in one pass, in O(d^2) memory for any number of rows."""
 
 import math
 from dataclasses import dataclass
@@ -66,11 +66,11 @@ class Tally:
 
     @property
     def mean_cosine(self) -> float:
-        """Over all pairs of distinct rows, as :func:`isotrope.measures.mean_cosine.mean_cosine`."""
+        """Mean cosine of all pairs of distinct rows, see :mod:`isotrope.measures.mean_cosine`."""
         return float(mean_cosine_of_sum(self.total, self.squares, self.count))
 
     def effective_rank(self, *, centre: bool = True) -> float:
-        """As :func:`isotrope.measures.effective_rank.effective_rank`."""
+        """Effective rank, see :func:`isotrope.measures.effective_rank.effective_rank`."""
         offset = 0 if centre else self.count * torch.outer(self.mean, self.mean)
         return float(rank_of_moment(self.scatter + offset))
 

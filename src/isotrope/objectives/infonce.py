@@ -33,8 +33,8 @@ class InfoNCE(
     Gradient: GD_i = 1 / (1 + e^{s_ii'/tau} / sum_{k != i} e^{s_ik'/tau});
     W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
 
-    Further negatives (hard negatives, a queue) join both sums; with ``in_batch=False`` they are the
-    only ones, as in MoCo, whose queue holds what pushes.
+    Additional negatives (hard negatives, a queue) join both sums. With ``in_batch=False`` they are
+    the only negatives, as in MoCo, which pushes against a queue.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -50,7 +50,7 @@ class InfoNCE(
 
     temperature: Temperature = 0.05
     in_batch: Annotated[
-        bool, Hyper("", "the other rows of the batch push too, not only further negatives")
+        bool, Hyper("", "the other rows of the batch are negatives, besides additional ones")
     ] = True
 
     coupling = "none"
@@ -65,13 +65,13 @@ class InfoNCE(
         """Return raw ``views`` checked, without the batch's negatives if so set.
 
         Raises:
-            ValueError: ``in_batch`` is False and there are no further negatives.
+            ValueError: ``in_batch`` is False and there are no additional negatives.
         """
         if not self.in_batch:
             if views.negatives is None:
                 raise ValueError(
-                    "InfoNCE with in_batch=False pushes against further negatives only; found none:"
-                    " give a queue or hard negatives, or leave in_batch=True"
+                    "InfoNCE with in_batch=False has no negatives of its own; found none: give a "
+                    "queue or hard negatives, or leave in_batch=True"
                 )
             views = replace(views, in_batch=False)
         return super().prepare(views)

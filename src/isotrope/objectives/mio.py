@@ -35,7 +35,8 @@ class MIOv1(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
     Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The
-    expansion is said to repel positives; -s/tau + log(1 + e^{s/tau}) falls in s, so it never does.
+    paper says that the expansion repels positives; -s/tau + log(1 + e^{s/tau}) falls in s, so it
+    never does.
 
     Example:
         >>> import torch
@@ -148,8 +149,8 @@ class MIOv3(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
         if self.temperature < bound:
             raise Overflow(
                 f"at temperature {float(self.temperature):g} the e^(1/tau) of MIOv3, or its slope, "
-                f"overflows {dtype}: raise the temperature to {bound:g} at least, or take MIOv2, "
-                "which overflows at none"
+                f"overflows {dtype}: raise the temperature to at least {bound:g}, or use MIOv2, "
+                "which does not overflow"
             )
 
 

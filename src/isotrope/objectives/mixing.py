@@ -81,7 +81,7 @@ class MixedInfoNCE(
     of anchor i and g its second hardest (``mix="negatives"``) or its positive
     (``mix="positive"``); Z_i the norm of the sum, or 1 with ``renormalise=False``.
 
-    Gradient: with S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau},
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau},
     GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); tau S_i W_ij = e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau},
     c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, else 0; tau S_i sum_j W_ij R_ij =
     S_i - c_ii e^{h_i.x_i/tau}: a mixture with the positive pulls less. R = 1 if not renormalised.
@@ -148,7 +148,7 @@ class MixCSE(
     e^{h_i.x_i/tau}) ), x_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i, Z_i the norm of the sum
     and i + 1 the next row of the batch, in a circle.
 
-    Gradient: with S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau},
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau},
     GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); tau S_i W_ij = e^{s_ij'/tau}, plus
     e^{h_i.x_i/tau} (1 - lambda) / Z_i for j = i + 1; tau S_i sum_j W_ij R_ij =
     S_i - e^{h_i.x_i/tau} lambda / Z_i: the ratio is dynamic, and at most 1.

@@ -27,7 +27,7 @@ class NTXent(
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} (e^{s_ij'/tau} +
     e^{s_ij/tau})) ); the same with the views exchanged; mean over all 2N.
 
-    Gradient: with S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}),
+    Gradient: let S_i = sum_{k != i} (e^{s_ik'/tau} + e^{s_ik/tau}),
     GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); W_ij = e^{s_ij/tau} / (tau S_i) over the 2N - 2 columns
     of both views; R = 1. The residual is what h_i receives as a negative of the others and as a
     positive: the other N anchors are views too.

@@ -43,7 +43,7 @@ class _Triplet:
 
     @property
     def takes_negatives(self) -> bool:
-        """The released code gives further negatives to InfoNCE alone."""
+        """The released code gives additional negatives to InfoNCE alone."""
         return self.variant == "paper"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -66,7 +66,7 @@ class _Triplet:
         )
 
     def _by_column(self, pairs: Pairs) -> Terms:
-        """What h_i receives as the positive of its own column and as a negative of others."""
+        """Gradient on h_i as the positive of its own column and as a negative of others."""
         columns, least = pairs.swapped(), _COVER[self.metric]
         hardest = columns.hardest()
         far = dissimilarity(hardest.clamp_min(least), self.metric)
@@ -103,7 +103,7 @@ class MPT(
     L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')). If no maximum is below 0, that is this
     loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled by A_i, and
     pushed by each h'_j of which it is the hardest negative, W_ij = A_j; GD_i = 1 while anything
-    moves h_i. There are no further negatives.
+    moves h_i. There are no additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -141,7 +141,7 @@ class MET(
 
     Gradient: GD_i = 1[d_in' - d_ii' < m], n the hardest negative (first index at ties);
     W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. Exact in the ambient space for
-    sqrt(2 - 2 s); the derivative of |h_i - h'_j| itself has a further part along h_i.
+    sqrt(2 - 2 s); the derivative of |h_i - h'_j| itself has an additional part along h_i.
 
     A pair closer than 0.01 is held at 0.01 and neither pulls nor pushes. Li et al. (2024, appendix
     D) print the condition d_ii' - d_in' < m, as Nie et al. (2023, eq. 21) do; right is d_in' -
@@ -151,7 +151,7 @@ class MET(
     anchor, and the h_k are its negatives, L_i = max(0, m + d_ii' - min_{k != i} d_ki'). That is
     this loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled by
     A_i / d_ii', and pushed by each h'_j of which it is the hardest negative, W_ij = A_j / d_ij';
-    GD_i = 1 while anything moves h_i. There are no further negatives.
+    GD_i = 1 while anything moves h_i. There are no additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -193,7 +193,7 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i} theta_ki')). If no minimum is above pi/2,
     that is this loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled
     by A_i / sin theta_ii', and pushed by each h'_j of which it is the hardest negative, W_ij = A_j
-    / sin theta_ij'; GD_i = 1 while anything moves h_i. There are no further negatives.
+    / sin theta_ij'; GD_i = 1 while anything moves h_i. There are no additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

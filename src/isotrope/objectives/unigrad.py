@@ -29,7 +29,7 @@ class BarlowTwinsGrad(
     Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
     L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
 
-    Gradient: that of ``BarlowTwins`` in the tangent space: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2;
+    Gradient: the same as ``BarlowTwins`` in the tangent space: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2;
     the pull is (2/N) A, A = I - (1 - nu) diag C. Tao et al. train with diagonal=False, which is
     A = I, with nu = 50.
 
@@ -175,8 +175,8 @@ class UniGrad(
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
     Reference: Tao et al., 2022; nu as in their released configuration. F is the batch's own
-    moment: its moving average (0.99) and the momentum encoder of the targets are state, and belong
-    to a training method.
+    moment. Its moving average (0.99) and the momentum encoder of the targets are state, so they
+    belong to a training method.
 
     Example:
         >>> import torch

@@ -75,7 +75,7 @@ class VICReg(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Permutation and view swap; on the sphere the scale of every embedding, too."""
+        """Permutation and view swap; on the sphere also the scale of every embedding."""
         both = frozenset({"permutation", "view swap"})
         return both | {"scale"} if self.space == "sphere" else both
 

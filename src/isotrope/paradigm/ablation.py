@@ -32,7 +32,7 @@ Step = Annotated[
 
 DirectVariant = Annotated[
     Literal["paper", "released", "direct"],
-    Hyper("", "the printed gradient, what the authors' code computes, or the printed loss"),
+    Hyper("", "the printed gradient, that of the authors' code, or the printed loss"),
 ]
 
 
@@ -74,7 +74,7 @@ class Modified(ABC):
 
 
 class ModifiedOrDirect(Modified, Surrogate):
-    """A modified objective whose loss is printed, too; ``variant="direct"`` is that loss."""
+    """A modified objective whose paper also prints its loss, which is ``variant="direct"``."""
 
     variant: DirectVariant
 

@@ -26,8 +26,8 @@ Variant = Annotated[
 class WithinViewMargin(Dissipation):
     """GD = 1[1 - max_k h_i.h_k < m]: while another anchor of the same view is that close.
 
-    The released code of the modified objectives has it in place of ``Margin``: 1 stands where the
-    similarity with the positive should, so it stops earlier.
+    The released code of the modified objectives has it in place of ``Margin``, with 1 for the
+    similarity with the positive, so it stops earlier.
     """
 
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3

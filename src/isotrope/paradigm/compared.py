@@ -24,15 +24,15 @@ class Operands:
     """An operation that compares embeddings, with its gradient.
 
     Attributes:
-        operation: by the name of its backward, as ``Mm``.
+        operation: Name of its backward, such as ``Mm``.
         a: the first operand, as the operation has it.
         b: the second one.
-        gradient: of the loss by the result.
-        parts: of the loss by the result or a multiple of it, by each way that the result is used.
+        gradient: Gradient of the loss with respect to the result.
+        parts: The same gradient, split by each way in which the result or a multiple is used.
         value: the result, where it was kept.
         distance: whether a smaller result is a larger similarity.
         both: whether the gradient reaches both sides.
-        lengths: of the embeddings before they were normalised, in any order; None if they were not.
+        lengths: Norms of the embeddings before normalisation, in any order; None without one.
         roots: where either side comes from.
     """
 
@@ -61,7 +61,7 @@ class Compared:
         rows: the number of anchors in the batch, of which these n are a sample.
         both: whether the gradient reaches both sides.
         distance: whether the scores are distances with the sign turned.
-        lengths: of the anchors before they were normalised; None if they were not.
+        lengths: Norms of the anchors before normalisation; None without one.
         roots: where anchors and columns come from.
         rounded: whether the gradient has half precision, in which a small pull is lost.
     """

@@ -192,18 +192,18 @@ def modify(
 
     Raises:
         ValueError: a ratio for an objective without negatives, a weight for one whose gradient has
-            a further push, or a part that is none.
+            an additional push, or a value that is not a part.
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
-            f"the gradient of {type(parent).__name__} has a further push, which belongs to its "
-            "weights and would be lost with them; exchange the dissipation or the ratio alone, or "
-            "the weight of an objective without it (VICRegGrad for VICReg)"
+            f"the gradient of {type(parent).__name__} has an additional push that belongs to its "
+            "weights and would be lost with them; exchange only the dissipation or the ratio, or "
+            "the weight of an objective without such a push (VICRegGrad for VICReg)"
         )
     if ratio is not None and weight is None and not pushes(parent):
         raise ValueError(
-            f"{type(parent).__name__} pushes nothing away, and a ratio is a pull for each push; "
-            "give a weight too ('softmax:0.05')"
+            f"{type(parent).__name__} pushes nothing away, and a ratio is pull divided by push; "
+            "give a weight as well ('softmax:0.05')"
         )
     parts = {"dissipation": dissipation, "weight": weight, "ratio": ratio}
     exchanged: dict[str, Any] = {name: value for name, value in parts.items() if value is not None}

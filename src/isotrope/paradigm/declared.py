@@ -74,7 +74,7 @@ def by_dataset(
         datasets: the names of the data sets.
 
     Raises:
-        InputError: a data set without an objective, or a name that is none.
+        InputError: a data set has no objective, or a name is not a data set.
     """
     chosen, several = dict.fromkeys(datasets, objective), "=" in objective
     if several:
@@ -95,7 +95,7 @@ def by_dataset(
         name, dot, rest = key.partition(".")
         if several and not dot:
             raise InputError(
-                f"`--objective.{key}`: each data set has an objective of its own; say whose it is: "
+                f"`--objective.{key}`: each data set has its own objective; name the data set: "
                 f"`--objective.{next(iter(datasets))}.{key}`"
             )
         for dataset in [name] if dot else datasets:

@@ -137,7 +137,7 @@ def decompose(
             )
     if of == "similarities" and against != "cross":
         raise ValueError(
-            "similarities are those of the anchors with the other view; "
+            "of='similarities' compares the anchors with the other view only; "
             f"found against={against!r}: leave it out, or decompose a loss of embeddings"
         )
     _check_arguments(loss_fn, of)
@@ -185,8 +185,8 @@ def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
     if count != wanted:
         raise ValueError(
             f"of={of!r} calls loss_fn with {wanted} argument{'s'[: wanted - 1]}; found one that "
-            f"requires {count}: say of='similarities' for a loss of the similarity matrix, "
-            "of='embeddings' for one of anchors and positives, or wrap it"
+            f"requires {count}: use of='similarities' for a loss of the similarity matrix, "
+            "of='embeddings' for a loss of anchors and positives, or wrap it"
         )
 
 
@@ -206,16 +206,16 @@ def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Te
         if not isinstance(value, Tensor) or value.ndim:
             kind = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
             raise ValueError(
-                f"loss_fn must return a scalar tensor; found {kind}: reduce it, and say how by "
-                "reduction="
+                f"loss_fn must return a scalar tensor; found {kind}: reduce it, and give the "
+                "reduction as reduction="
             )
         slope = None
         if value.requires_grad:
             (slope,) = torch.autograd.grad(value, leaf, allow_unused=True)
     if slope is None:
         raise ValueError(
-            "loss_fn does not depend on the anchors, so it has no components; found a value "
-            "without their history: does it detach them, or return a constant?"
+            "loss_fn does not depend on the anchors, so it has no components: does it detach "
+            "them, or return a constant?"
         )
     broken = (~slope.isfinite()).any(dim=1)
     if bool(broken.any()):

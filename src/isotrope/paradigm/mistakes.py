@@ -20,7 +20,7 @@ def mistakes(objective: Objective) -> list[str]:
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:
-        return ["only further negatives push: compare with autograd by hand"]
+        return ["only additional negatives push: compare with autograd by hand"]
     claimed = objective.terms(anchors, positives)
     if claimed.pull.ndim == 2:
         return ["the pull is one for each coordinate: compare with autograd by hand"]

@@ -90,8 +90,8 @@ class Objective:
     - ``"batch"``: nothing, any function of all p and t. Always right, and the default; it costs a
       second pass over the similarities, 8 n^2 d operations instead of 6 n^2 d;
     - ``"none"``: the formula returns n values, and value i is a function of p_i and t_i, or of
-      anchor i, its positive, the other view and further negatives (InfoNCE, triplets). Anchors are
-      not compared with each other. One pass, and each of several processes computes the loss of
+      anchor i, its positive, the other view and additional negatives (InfoNCE, triplets). Anchors
+      are not compared with each other. One pass, and each of several processes computes the loss of
       its own anchors only;
     - ``"positives"``: sum_i f_i(t_i, all p), across the views (DCLW). One pass;
     - ``"linear"``: a(all p) + sum_i c_i(all p) S_i (MIO). One pass, over both views too;
@@ -106,9 +106,9 @@ class Objective:
     Attributes:
         presets: Tuned settings by backbone.
         batch_level: one value for the batch, not one for each anchor.
-        least_rows: the smallest batch without further negatives.
-        holds: what the gradient treats as constant, apart from the targets: ``nothing``, the
-            ``negatives``, or ``everything`` but the anchor.
+        least_rows: the smallest batch without additional negatives.
+        holds: The inputs that the gradient treats as constant, apart from the targets:
+            ``nothing``, the ``negatives``, or ``everything`` but the anchor.
     """
 
     name: ClassVar[str]
@@ -141,7 +141,7 @@ class Objective:
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether there is a place for further negatives (hard negatives, a queue)."""
+        """Whether there is a place for additional negatives (hard negatives, a queue)."""
         return True
 
     @property
@@ -224,7 +224,7 @@ class Objective:
 
     @property
     def space(self) -> Space:
-        """What the formula sees: rows on the unit ``sphere``, columns standardised over the batch
+        """Input of the formula: rows on the unit ``sphere``, columns standardised over the batch
         (``batchnorm``), or the input as it is (``raw``, ``logits``). Terms exist on the sphere.
         """
         return "sphere"
@@ -255,7 +255,7 @@ class Objective:
         Args:
             anchors: n x d raw embeddings of the first view.
             positives: n x d raw embeddings of the second view.
-            negatives: q x d further negatives shared by all anchors, or None.
+            negatives: q x d additional negatives shared by all anchors, or None.
             groups: n integers; rows of one group are not negatives of each other.
             backend: The way to compute row statistics, see ``isotrope.kernels.choose``.
 
@@ -428,8 +428,8 @@ class Objective:
         """
         if views.negatives is not None and not self.takes_negatives:
             raise ValueError(
-                f"{type(self).__name__} has no place for further negatives; "
-                "found some: leave them out or choose an objective with negatives (InfoNCE)"
+                f"{type(self).__name__} takes no additional negatives; "
+                "leave them out, or choose an objective that takes some (InfoNCE)"
             )
         if views.anchors.shape[0] < self.least_rows and views.negatives is None:
             raise ValueError(
@@ -482,7 +482,7 @@ def _square(
     if anchors.shape[0] != positives.shape[0]:
         raise InputError(
             f"each anchor has one positive; found {len(anchors)} anchors and {len(positives)} "
-            "positives: give other rows that push as negatives=, or positives gathered from "
+            "positives: pass additional negatives as negatives=, and positives gathered from "
             "several processes as objective.loss(Views(anchors, positives, offset=...))"
         )
     return views

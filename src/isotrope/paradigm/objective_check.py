@@ -49,8 +49,8 @@ _UNCOUPLED = (
     'pairs for: declare coupling = "batch", which is right for every formula of their statistics'
 )
 _ONE_SIDED = (
-    "declare in `holds` what the formula treats as constant, or define `swapped_components`, what "
-    "the columns receive"
+    "declare in `holds` the inputs that the formula treats as constant, or define "
+    "`swapped_components`, the gradient on the columns"
 )
 
 
@@ -91,7 +91,7 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     return [
         _entries("formula = components (autograd, float64)", double_entry, forms, batches),
         _entries(
-            "the same with further negatives and groups", extended_entry, forms, few, _IGNORED
+            "the same with additional negatives and groups", extended_entry, forms, few, _IGNORED
         ),
         _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, reduced),
         *(_invariant(name, cases, batches) for name in INVARIANCES),

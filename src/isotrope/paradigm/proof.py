@@ -101,7 +101,7 @@ def _lowest(hyper: Hyper) -> float:
 
 
 def further(objective: Objective, anchors: Tensor) -> Tensor | None:
-    """Return further negatives, 4 x d, for an objective that has no others, else None."""
+    """Return additional negatives, 4 x d, for an objective that has no others, else None."""
     if objective.hyperparameters().get("in_batch", True):
         return None
     numbers = Generator().manual_seed(2)
@@ -151,7 +151,7 @@ def double_entry(
         objective: One with gradient components.
         anchors: n x d, any norm.
         positives: n x d.
-        negatives: q x d, further ones; by default :func:`further`.
+        negatives: q x d, additional ones; by default :func:`further`.
         groups: n integers, or None.
     """
     more = further(objective, anchors) if negatives is None else negatives
@@ -165,10 +165,10 @@ def double_entry(
 
 
 def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return the larger :func:`double_entry` with further negatives and with groups.
+    """Return the larger :func:`double_entry` with additional negatives and with groups.
 
     Infinite if they change nothing in an objective that declares to know them: it would be trained
-    without them, and without a word.
+    without them, and nobody would notice.
 
     Args:
         objective: One with gradient components.

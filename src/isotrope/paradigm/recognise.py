@@ -22,23 +22,23 @@ _BETTER = 3  # times less than the own pair alone a softmax leaves out, if there
 
 @dataclass(frozen=True)
 class Recognised:
-    """A loss as its gradient shows it.
+    """A loss, recognised from its gradient.
 
     Attributes:
-        kind: ``softmax`` a softmax over the batch; ``other`` pushes
-            other rows in another way (margins); ``pairs`` sees an anchor and its own positive
-            only, and so has no in-batch negatives; ``scores`` has labels and is not a softmax: it
-            fits similarities to them, and what is learnt is not seen in components; ``unknown``
-            is none of these; ``nothing`` of a gradient that is zero.
-        terms: GD, W and pull; None where they are not known, and of ``pairs``, which have none.
-            GD has the 1/tau of a softmax in it.
-        temperature: of a softmax, where one fits and another does not; of ``other``, that of the
-            softmax it is near to, which leaves out at most 5%, and whose 1/tau is in GD.
-        misfit: share of the gradient that is left out by the best description.
-        pulled: of ``pairs``, the share that is pulled together, of those with a gradient; the
+        kind: ``softmax``: a softmax over the batch. ``other``: other rows
+            are pushed in another way (margins). ``pairs``: an anchor is compared only with its own
+            positive, so there are no in-batch negatives. ``scores``: similarities are fitted to
+            labels; components do not show what is learnt. ``unknown``: no description fits.
+            ``nothing``: the gradient is zero.
+        terms: GD, W and pull; None if unknown, and for ``pairs``, which has none. GD includes the
+            1/tau of a softmax.
+        temperature: Temperature of the softmax, if only one fits; for ``other``, the temperature
+            of the nearest softmax, which misses at most 5% and whose 1/tau is in GD.
+        misfit: Share of the gradient that the best description leaves out.
+        pulled: For ``pairs``, the share of pairs with a gradient that are pulled together; the
             others are pushed apart.
-        even: whether a softmax of one high temperature or another fits, whose 1/tau is in GD: the
-            push is even over the negatives, or there is one.
+        even: True if softmaxes of several high temperatures fit, whose 1/tau is in GD: the push is
+            even over the negatives, or there is only one negative.
     """
 
     kind: Kind

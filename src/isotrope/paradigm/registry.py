@@ -128,8 +128,8 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
         return name, settings
     raise InputError(
         f"no settings describe the objective {brief(objective)}: change its components first "
-        "(modify), then take both directions (symmetric), then one of the parts; what is none of "
-        "these is a class of its own: class MyLoss(Objective, paper=...)"
+        "(modify), then take both directions (symmetric), then one of the parts; anything else "
+        "needs a class of its own: class MyLoss(Objective, paper=...)"
     )
 
 
@@ -212,6 +212,6 @@ def check_plugins(plugins: object, folder: Path) -> None:
             file.name for file in _plugin_files
         }:
             raise InputError(
-                f"{folder} asks for code, the plugin {path}; code that a folder asks for is not "
-                f"run: if you trust it, name it too (`--plugin {path}`)"
+                f"{folder} needs the plugin {path}, and code that only a folder names is not run; "
+                f"if you trust it, add `--plugin {path}`"
             )

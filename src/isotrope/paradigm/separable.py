@@ -107,6 +107,6 @@ def _check_separable(objective: Objective, views: Views) -> None:
         raise WrongCoupling(
             f"{objective.name} declares coupling='none', but the loss of {few} anchors is "
             f"{float(whole):.6g}, and that of its two halves {float(total):.6g}: declare "
-            "coupling='batch', or ask the pairs for what the formula computes by itself"
+            "coupling='batch', or use the statistics of the pairs instead of own computations"
         )
     _separable.add(kind)

@@ -81,7 +81,7 @@ class _Similarity:
 
 
 class GraphReading:
-    """What is seen of one loss in its backward pass.
+    """The observations of one loss in its backward pass.
 
     Make it of a loss before ``backward()``, and call :meth:`end` after it, or give ``done``. An
     error within the backward pass is kept, and never raised there.
@@ -91,13 +91,13 @@ class GraphReading:
         done: takes the reading at the end of the backward pass; it must not raise.
 
     Attributes:
-        loss: its value.
+        loss: Value of the loss.
         compared: the similarities, in the order in which they were computed.
         explained: the share of the gradient at the compared embeddings that comes from these pairs;
             None if there are none.
         known: objective and views of each loss of this library within the loss.
         reason: why nothing was seen, in words; empty if something was.
-        error: what went wrong; None if nothing did.
+        error: The error, or None.
         divisors: the numbers that the loss was divided by last, as trainers divide it by the
             batches whose gradients they accumulate.
     """
@@ -385,7 +385,7 @@ class _Graph:
         return found
 
     def _climb(self, seen: _Similarity) -> None:
-        """Of tokens with tokens, listen where they still are texts by texts by tokens by tokens."""
+        """For token similarities, listen while they are texts by texts by tokens by tokens."""
         if _operation(seen.node) not in ("Bmm", "Baddbmm"):
             return
         node, top, reduced = seen.node, seen.node, False

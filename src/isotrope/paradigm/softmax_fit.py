@@ -234,7 +234,7 @@ class _PairRows:
         return weight, solution[:, 0, 0], solution[:, 1, 0]
 
     def residual(self, weight: Tensor, push: Tensor, pull: Tensor) -> Tensor:
-        """What is left of the gradient, n x d."""
+        """The rest of the gradient, n x d."""
         pushed = tangent(weight @ self.columns, self.anchors)
         return self.target - push[:, None] * pushed + pull[:, None] * self.own
 

@@ -22,7 +22,7 @@ from isotrope.kernels.statistics import Unfused
 
 
 class _Given(Protocol):
-    """What a surrogate is made of."""
+    """The parts of a surrogate."""
 
     @property
     def reduction(self) -> Literal["mean", "sum"]: ...
@@ -74,7 +74,7 @@ def _components(objective: _Given, pairs: Pairs) -> Terms:
 
 @torch.no_grad()
 def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
-    """What pulls and what pushes each anchor, n x d, in the unit of the unreduced formula."""
+    """Pull and push on each anchor, n x d, in the unit of the unreduced formula."""
     terms = _components(objective, pairs)
     # the reduction multiplies by 1 or 1/n, the mean of both directions by 1/2
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))

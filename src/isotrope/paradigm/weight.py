@@ -179,7 +179,7 @@ def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) ->
     """Return the n x c weights of second moments: rows_i.x_j, 0 for j = i.
 
     Args:
-        pairs: square, without further negatives.
+        pairs: square, without additional negatives.
         rows: n x d.
         compared: for each view among the columns the x, n x d.
         against: which views the columns are.

@@ -19,7 +19,7 @@ def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
     """Return the words of the pill and its class: green only where nothing speaks against it.
 
     Args:
-        diagnosis: of the run.
+        diagnosis: Diagnosis of the run.
         outcome: whether training helped, in the words of the judgement.
     """
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"

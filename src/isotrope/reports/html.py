@@ -70,7 +70,7 @@ def write_report(
         runs: output folders of trainings on text or images, finished or in progress.
         output: the HTML file to write; replaced as a whole.
         title: the page's title.
-        tables: further tables, shown after the comparison.
+        tables: Additional tables, shown after the comparison.
         examples: searches before and after training.
         pictures: a folder; every picture is also written there, as SVG and as PNG.
 
@@ -105,7 +105,7 @@ def tables_page(title: str, lead: str, tables: Sequence[HtmlTable]) -> str:
     Args:
         title: the page's title.
         lead: the sentence below it.
-        tables: in their order; a note of several lines is as many paragraphs.
+        tables: Tables in order; each line of a note becomes a paragraph.
     """
     template = _environment().get_template("tables.html")
     cells_of = [(table, _cells(table)) for table in tables]

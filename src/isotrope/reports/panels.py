@@ -28,7 +28,7 @@ _LONGEST = 21  # characters of a name that fit beside the curves
 
 @dataclass(frozen=True)
 class Scale:
-    """Where the points of a picture lie, in its own units: what the page's script needs.
+    """Positions of the points of a picture, in its own units, for the page's script.
 
     Attributes:
         across: The quantity on the horizontal axis.

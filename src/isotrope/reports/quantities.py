@@ -42,7 +42,7 @@ class Quantity(Panel):
 
 @dataclass(frozen=True)
 class Section:
-    """Pictures of one subject: a heading, what they answer, the pictures."""
+    """Pictures of one subject: a heading, their question, the pictures."""
 
     title: str
     note: str

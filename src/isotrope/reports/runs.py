@@ -111,7 +111,7 @@ class Run:
 
     @property
     def dev_data(self) -> str:
-        """What must agree for two dev scores to be comparable: the fingerprint of what is scored.
+        """Fingerprint of the scored data, which must agree for two dev scores to be comparable.
 
         A run of an older version has none: the name of its score, its settings and, for a
         label-free score (``--dev auto``), its text stand for it, as its images do for nearest

@@ -23,7 +23,7 @@ METRICS: dict[str, tuple[str, ...]] = {
         *("steps", "seconds", "images_per_second", "wall_seconds", "loss", *MEASURED, *TRACKED),
     ),
 }
-"""What a run can be scored by; the first unless another is given."""
+"""Metrics by which a run can be scored; the first is the default."""
 
 _PLACES = ("encoder", "dev", "data", "files")  # settings whose values are looked up
 

@@ -35,7 +35,7 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
     sampler = chosen.sampler or ("random" if ranges else "grid")
     if sampler == "grid" and chosen.trials is not None:
         raise SettingError(
-            "a grid has as many as it has", setting="trials", remedy="choose `--sampler random`"
+            "does not apply to a grid", setting="trials", remedy="choose `--sampler random`"
         )
     score = chosen.metric or METRICS[settings.kind][0]
     _check_scored(score, base, {setting.name for stage in varied for setting in stage})
@@ -72,8 +72,7 @@ def _check_scored(metric: str, base: Mapping[str, Any], varied: Set[str]) -> Non
     for name, remedy in remedies.items():
         if name in varied:
             raise SettingError(
-                f"changes the data that {score} scores on, and scores on different data cannot be "
-                "ranked",
+                f"changes the data of {score}, and scores on different data cannot be ranked",
                 setting="vary",
                 value=name,
                 remedy=f"{remedy}, or choose another `--metric`",

@@ -1,4 +1,4 @@
-"""Refuses to rank runs whose data have changed between them: a file was written anew, say."""
+"""Refuses to rank runs whose data have changed between them: a file was rewritten, say."""
 
 from collections.abc import Iterator
 
@@ -35,9 +35,9 @@ class SameData:
             first, other = self._seen.setdefault(settings, (fingerprint, folder))
             if fingerprint != first:
                 raise InputError(
-                    f"{name} had other contents for {folder} than for {other}, and scores of "
-                    "runs on different data cannot be ranked: choose another `--output`, or "
-                    "delete the older of them"
+                    f"{name} changed between {folder} and {other}, and scores of runs on "
+                    "different data cannot be ranked: choose another `--output`, or delete the "
+                    "older run"
                 )
 
 

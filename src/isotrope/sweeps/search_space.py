@@ -73,7 +73,7 @@ class Varied:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """What must be possible for all to be: each value, or both ends."""
+        """The values to check so that all are valid: each value, or both ends."""
         return self.values or (() if self.span is None else (self.span.at(0), self.span.at(1)))
 
     def holds(self, value: str) -> bool:

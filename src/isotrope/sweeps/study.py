@@ -2,8 +2,8 @@
 
 A stage is a study of an Optuna journal in the sweep's folder: a text file that only grows, which
 works on network file systems, where SQLite's locks are not to be relied on. A study has a trial
-for each setting, whose value is the mean over the seeds. What the runs came to is read from their
-folders: a study that begins anew, for other seeds or another metric, trains nothing twice.
+for each setting, whose value is the mean over the seeds. The results of the runs are read from
+their folders: a new study, for other seeds or another metric, trains nothing twice.
 
 Optuna's ``GridSampler`` shuffles, and ends a study by a callback, which a study that is asked for
 single trials does not have: the combinations of a grid are added as trials, in their order. A
@@ -103,7 +103,7 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
 
 
 class StageStudy:
-    """The study of one stage, for whoever has the sweep's folder to itself.
+    """The study of one stage; its process has the sweep's folder to itself.
 
     Args:
         spec: the sweep.
@@ -204,8 +204,8 @@ def _reading(journal: Path) -> Iterator[JournalStorage]:
         raise
     except _DAMAGE as error:
         raise InputError(
-            f"{place(journal)} is damaged ({type(error).__name__}); move it away: runs that are "
-            "finished are not trained again"
+            f"{place(journal)} is damaged ({type(error).__name__}); move it away: finished runs "
+            "are not trained again"
         ) from error
 
 

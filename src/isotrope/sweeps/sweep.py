@@ -1,7 +1,7 @@
 """Runs a sweep: trains the missing runs, stage by stage, and scores them.
 
-Every run is an ordinary run folder, named by its values and its seed: what is there is not trained
-again, also where values are added later. A stage varies its settings with those of the stages
+Every run is an ordinary run folder, named by its values and its seed: finished runs are not trained
+again, also if values are added later. A stage varies its settings with those of the stages
 before fixed at their best.
 """
 
@@ -52,7 +52,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
         InputError: before anything runs: a name, a value, data, an encoder, a folder that another
             sweep fills, or finished runs on data that have changed since.
         LostProcess: a process died, or was stopped; finished runs are kept.
-        KeyboardInterrupt: Ctrl-C; what was finished is kept.
+        KeyboardInterrupt: Ctrl-C; finished runs are kept.
     """
     if not measure:
         return _stages(spec, report, measure=False)
@@ -127,7 +127,7 @@ class _StageRun:
         return self.trials
 
     def _runs(self) -> Iterator[Run]:
-        """Yield what is to be trained; what is finished is taken as it is."""
+        """Yield the runs to train; finished ones are used as they are."""
         for number, values in self.study.settings():
             values_of_trial = {**self.fixed, **values}
             place = next(

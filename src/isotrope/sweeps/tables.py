@@ -31,7 +31,7 @@ def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
 
 
 def _names(stages: Sequence[Stage]) -> list[str]:
-    """Of everything that is varied, and was before."""
+    """Names of the settings that are varied now or were varied in an earlier stage."""
     names = [name for s in stages for name in (*s.fixed, *(setting.name for setting in s.varied))]
     return list(dict.fromkeys(names))
 

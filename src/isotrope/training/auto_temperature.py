@@ -1,7 +1,7 @@
 """``--objective.temperature auto``: the temperature that the audit of the data recommends.
 
-The number takes the place of the word before the run begins, so that config.yaml, the card and
-every process of a run have the number, and a resumed run goes on with it.
+``auto`` is replaced by a number before the run begins, so config.yaml, the card and every process
+of a run have the number, and a resumed run keeps it.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ def with_temperature(
     """Return the settings with a number for each temperature that is ``auto``, and say why.
 
     Args:
-        settings: of a run that has not begun.
+        settings: Settings of a run that has not begun.
         encoder_of: returns the encoder that it starts from.
         records_of: returns the records of one of its data sets.
         resume: whether the folder may hold a run.
@@ -123,17 +123,17 @@ def _recommended(
     )
     table = settings_table(embedded, objective, batch_size=settings.batch_size, seed=settings.seed)
     if all(row.name != "temperature" for row in table):
-        raise InputError(f"objective {name} has no temperature to be found: leave it out")
+        raise InputError(f"objective {name} has no temperature; leave the setting out")
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
     if all(row.dissipation is None for row in table):
         raise InputError(
-            "no temperature can be found where no anchor has a negative: all rows are of one "
+            "no temperature can be chosen, because no anchor has a negative: all rows are in one "
             "group, or share a text"
         )
     if found is None:
         raise InputError(
-            f"the gradient dissipation of {name} does not depend on its temperature, and the audit "
-            "finds one by it: give a number"
+            f"the gradient dissipation of {name} does not depend on its temperature, so the audit "
+            "cannot choose one; give a number"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

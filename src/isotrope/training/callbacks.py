@@ -73,14 +73,14 @@ class Timer(TrainerCallback):
 
 
 class Metrics(TrainerCallback):
-    """metrics.csv: one row a logged step, what was not measured left empty.
+    """metrics.csv: one row a logged step; empty cells were not measured.
 
     Args:
         folder: the run folder.
         batch_size: rows of data in a step.
         steps_per_epoch: steps of one pass over the data, if that is known.
         timer: which knows the seconds of all steps.
-        module: what is trained, which has the numbers of a logged step.
+        module: The module in training, which holds the numbers of a logged step.
         columns: the columns; the last is the rows of data a second.
         progress: shows the loss.
         log: hands the numbers of a step to the loggers.
@@ -155,7 +155,7 @@ class Metrics(TrainerCallback):
         self._log({name: value for name, value in values.items() if value is not None}, step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the unwritten row, which goes into checkpoints; what is written is on the disk."""
+        """Return the unwritten row for a checkpoint; written rows are on the disk."""
         if self.path.is_file():
             with os_errors_as_input_errors(self.path), self.path.open("rb") as handle:
                 os.fsync(handle.fileno())
@@ -179,7 +179,7 @@ class Metrics(TrainerCallback):
         self._pending = None
 
     def last(self) -> dict[str, float | None]:
-        """Return the newest row with a measured batch; what it lacks did not exist then."""
+        """Return the newest row with a measured batch; missing values did not exist then."""
         return self._newest
 
     def _line(self, step: int, values: dict[str, float | None]) -> str:
@@ -232,9 +232,9 @@ class Dev(TrainerCallback):
         otherwise: the verdict if there is no score.
         patience: evaluations without a rise after which the run ends; None for no end but the last
             step.
-        curves: measures what is held out, by column; None where nothing is.
-        data: the fingerprint of what is scored, with which alone a run goes on; None where the
-            training data have it, or there is nothing to score.
+        curves: Measures of held-out records, by column; None without held-out records.
+        data: Fingerprint of the scored data, which must not change when a run is resumed; None if
+            the training data have it, or nothing is scored.
     """
 
     metrics: Metrics
@@ -357,9 +357,9 @@ class Dev(TrainerCallback):
         before = state_dict.get("data", self.data)  # an older checkpoint does not have it
         if before != self.data:
             raise CannotResume(
-                f"cannot resume: what the {self.name} is measured on has changed since the "
-                f"checkpoint (fingerprint {before} then, {self.data} now); restore it, or start "
-                "again in another output folder"
+                f"cannot resume: the data of the {self.name} have changed since the checkpoint "
+                f"(fingerprint {before} then, {self.data} now); restore them, or start again in "
+                "another output folder"
             )
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
@@ -408,7 +408,7 @@ class DataFingerprintCheck(TrainerCallback):
 
 
 class ProvenanceWriter(TrainerCallback):
-    """provenance.json: what each part of a run was made with; one that went on has several.
+    """provenance.json: one entry for each start of the run; a resumed run has several.
 
     Args:
         folder: the run folder.

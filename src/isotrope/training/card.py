@@ -120,14 +120,14 @@ def model_card(
     Args:
         settings: the run's settings.
         objectives: the run's objective, or one for each data set.
-        report: what its data is.
+        report: Description of the data.
         step: the updates this model has had.
         steps: the updates of the whole run.
         dev: the dev scores so far, by step.
         name: the dev score's name.
         judgement: whether the run helped; None while it is in progress.
-        lora: what ``lora_facts`` says of the encoder.
-        prefixes: numbers of first coordinates that were trained to be embeddings, too.
+        lora: Result of ``lora_facts`` for the encoder.
+        prefixes: Numbers of first coordinates that were trained as embeddings of their own.
     """
     listed = (objective.hyperparameters().items() for objective in objectives)
     parameters = "; ".join(", ".join(f"{k} {v}" for k, v in items) for items in listed)

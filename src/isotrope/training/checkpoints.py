@@ -123,9 +123,9 @@ class Checkpoints(TrainerCallback):
 
     Args:
         folder: where all checkpoints lie.
-        every: steps between checkpoints; none follows the last step, after which nothing resumes.
-        keep: steps between those that stay for looking at (those of step 0 and of the last, too);
-            None: none does.
+        every: Steps between checkpoints; the last step has none, because no run resumes after it.
+        keep: Steps between checkpoints to keep (also those of step 0 and the last); None keeps
+            none.
         last: step of the run.
 
     Attributes:

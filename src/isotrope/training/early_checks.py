@@ -101,7 +101,7 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
 
     Args:
         output: run folder.
-        settings: of this call; a run in the folder must have begun with the same.
+        settings: Settings of this call; a run in the folder must have begun with the same.
         resume: whether there may be a run.
     """
     if output.exists() and not output.is_dir():
@@ -109,8 +109,8 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
     for folder in map(Path, settings.inputs):
         if folder.is_dir() and output.resolve().is_relative_to(folder.resolve()):
             raise InputError(
-                f"output {output} lies in {folder}, which is read as data: the run would train on "
-                "its own files; choose an output folder elsewhere"
+                f"output {output} lies in the data folder {folder}, so the run would train on its "
+                "own files; choose an output folder elsewhere"
             )
     RunFolder(output).check()
     if is_effectively_empty(output):

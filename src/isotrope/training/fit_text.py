@@ -71,12 +71,12 @@ def fit(
         return train(checked, resume=resume, callbacks=callbacks)
     if checked.streaming is not None:
         raise InputError(
-            "streaming reads files, or a dataset of the hub by its name, so that the run can "
+            "streaming needs files, or the name of a data set on the hub, so that the run can "
             f"be resumed; found data in memory ({type(next(iter(memory.values()))).__name__})"
         )
     if checked.columns and len(memory) < len(sources):
         raise InputError(
-            "columns are those of all data sets, and some of these are files: name the columns "
+            "columns apply to all data sets, and only some of these are files: call the columns "
             "of the others 'anchor' and 'positive', or 'text', and leave columns out"
         )
     output = Path(options["output"])
@@ -88,7 +88,7 @@ def fit(
 
 
 def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> list[str | Path]:
-    """Return the files of all data sets; what is stored takes the place of what was given."""
+    """Return the files of all data sets, with stored files in place of data in memory."""
     files: list[str | Path] = []
     for name, data in sources.items():
         place = stored.get(name, data)
@@ -109,22 +109,22 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     separate = [name for name in options if name.startswith("objective") and name != "objective"]
     if separate:
         raise InputError(
-            f"{separate[0]} belongs to an objective that is given by its name; "
-            f"{type(objective).__name__}(...) holds its own values: set them there"
+            f"{separate[0]} needs an objective that is given by name; "
+            f"set the values in {type(objective).__name__}(...) instead"
         )
     learnt = [k for k, v in objective.hyperparameters().items() if getattr(v, "requires_grad", 0)]
     if learnt:
         raise InputError(
-            f"{learnt[0]} of {objective.name} wants a gradient, and a training here "
-            "changes the encoder alone: give a number, or train with ObjectiveLoss in the trainer "
-            "of sentence-transformers"
+            f"{learnt[0]} of {objective.name} requires a gradient, but this training changes only "
+            "the encoder: give a number, or train with ObjectiveLoss in sentence-transformers' "
+            "trainer"
         )
     name, values = registry.as_settings(objective)
     home = type(objective).__module__.partition(".")[0]
     if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):
         raise InputError(
             f"devices={options['devices']} starts other processes, which do not know the class "
-            f"{type(objective).__name__}: write it into a file, and name that as plugin"
+            f"{type(objective).__name__}: write it to a file, and pass that as plugin"
         )
     return {**options, "objective": name, "objective_settings": values}
 
@@ -144,7 +144,7 @@ def _by_dataset(options: dict[str, Any], objectives: Mapping[str, Any]) -> dict[
 def _written(
     files: Mapping[Path, object], columns: list[str], groups: str | None, output: Path
 ) -> Iterator[None]:
-    """Write data to the run folder; where no run comes of it, the folder is left as it was."""
+    """Write data to the run folder; if no run starts, restore the folder."""
     made = [place for place in (output, *output.parents) if not place.exists()]
     wrote: list[Path] = []
     try:

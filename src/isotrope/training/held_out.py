@@ -50,11 +50,11 @@ def held_out_losses(
     makes the two views of a single text. They are the same at every call.
 
     Args:
-        encoder: as it is now; it is left as it was.
-        head: what a training has on top of it, likewise.
+        encoder: The encoder; left unchanged.
+        head: Head that is trained on top of the encoder; left unchanged.
         held_out: anchors and positives, which are the anchors themselves for single texts.
         trained: the same of as many records that are trained on.
-        seed: of the masks.
+        seed: Seed of the masks.
 
     Returns:
         A number for each of :data:`HELD_OUT_COLUMNS`.

@@ -16,8 +16,8 @@ class History(Sequence[Row]):
     """The log of a run: a sequence of rows, and columns by their names.
 
     ``history["loss"]`` is a column, ``history[-1]`` a row, and ``history.columns`` are the names of
-    what was measured; what was not measured at a step is None. ``pandas.DataFrame(list(history))``
-    makes a DataFrame of it.
+    the measured columns; a value that was not measured at a step is None.
+    ``pandas.DataFrame(list(history))`` makes a DataFrame of it.
 
     Args:
         rows: all with the same keys.
@@ -86,7 +86,7 @@ _FIRST = (
     *("step", "epoch", "loss", "dev", "dissipation", "dead", "hardest_share", "ratio"),
     *("alignment", "uniformity"),
 )
-"""What is printed, as far as it was measured."""
+"""Columns to print, if they were measured."""
 
 
 def _cell(value: float | None) -> str:

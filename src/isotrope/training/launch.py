@@ -29,7 +29,7 @@ R = TypeVar("R")
 Task = Callable[[T], R]
 Done = Generator[tuple[T, R | InputError], None, None]
 Answer = tuple[str, Any]
-"""What came of a task: done, failed, stopped, gone, bug or lost; and a value."""
+"""Status of a task (done, failed, stopped, gone, bug or lost), and a value."""
 
 REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)
@@ -54,7 +54,7 @@ def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
 def handling(
     react: Callable[[int, FrameType | None], None], numbers: Iterable[signal.Signals] = STOPS
 ) -> Iterator[None]:
-    """Call ``react`` at Ctrl-C and SIGTERM until the end; then whoever did before does again.
+    """Call ``react`` at Ctrl-C and SIGTERM; restore the previous handlers on exit.
 
     Outside the main thread nothing changes: signals do not reach it.
     """
@@ -106,7 +106,7 @@ class _Worker:
 
     Args:
         environment: the process's environment variables.
-        visible: what of it is seen: everything, its errors, or nothing.
+        visible: How much of its output is shown: everything, its errors, or nothing.
     """
 
     def __init__(self, environment: Mapping[str, str], visible: str = "everything") -> None:
@@ -129,13 +129,13 @@ class _Worker:
         self.busy = False
 
     def begin(self, task: Task[T, R], item: T) -> None:
-        """Let it do a task: a function that can be pickled, of something that can be, too."""
+        """Start a task; the function and its argument must be picklable."""
         self.busy = True
         with suppress(BrokenPipeError):  # it is gone; that shows where its answer is awaited
             self.pipe.send_bytes(pickle.dumps((sys.argv, task, item)))
 
     def answer(self) -> Answer:
-        """Wait for what came of the task."""
+        """Wait for the status and value of the task."""
         self.busy = False
         try:
             kind, value = pickle.loads(self.pipe.recv_bytes())  # noqa: S301 - our own process
@@ -196,8 +196,8 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
 
     Args:
         devices: how many.
-        task: what each of them does: a function that can be pickled, of ``item``; it returns its
-            exit code and its result.
+        task: Function to run in each process. It must be picklable, takes ``item``, and returns
+            an exit code and a result.
         item: can be pickled.
 
     Returns:
@@ -227,7 +227,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
 
 
 def _answers(workers: list[_Worker]) -> dict[int, Answer]:
-    """Return what came of the task of each, in the order in which they ended.
+    """Return the status and value of each task, in the order in which they ended.
 
     Those that continue although another has failed are killed, and have none.
     """

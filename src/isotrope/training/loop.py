@@ -1,7 +1,7 @@
 """The steps of a run, for text and images, on the trainers of Hugging Face with our callbacks.
 
-What differs between the two is a ``TrainingTask``: what is trained, its batches, its dev score,
-what it says before the first step, and how it saves the model and completes the result at the end.
+The two differ in their ``TrainingTask``: the trained module, its batches, its dev score, the lines
+before the first step, and how it saves the model and completes the result at the end.
 """
 
 import logging
@@ -61,7 +61,7 @@ class TrainingTask(ABC):
         kind: the result's kind.
         logged: numbers of a logged step that go into the result.
         settings: the run's settings.
-        module: what is trained, as it is before the first step.
+        module: The module to train, in its state before the first step.
         columns: the columns of metrics.csv; the last is the rows of data a second.
         objective_name: the name of the objective.
         batch_size: rows of data in a step.
@@ -125,8 +125,8 @@ class TrainingTask(ABC):
         """Make the remaining steps, and write the files of a finished run.
 
         Args:
-            lines: say how far it is without a bar, too; warnings are always printed.
-            callbacks: of whoever trains, after those of the run.
+            lines: Print progress also without a bar; warnings are always printed.
+            callbacks: The user's callbacks, called after those of the run.
 
         Raises:
             InputError: a checkpoint that does not fit, a diverged training, a full disk.
@@ -290,13 +290,13 @@ def make_steps(
     """Train to the last step or to a request to stop; return the exit code.
 
     Args:
-        trainer: of :func:`trainer_of`.
+        trainer: Result of :func:`trainer_of`.
         settings: the run's settings.
-        module: what is trained.
+        module: The module to train.
         loader: gives the batch of each step that is left.
         resumed: checkpoint to resume from.
-        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process a ``Progress`` and
-            ``Metrics``, too.
+        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process also a
+            ``Progress`` and ``Metrics``.
     """
     (stop,) = (c for c in callbacks if isinstance(c, Stop))
     guard = NonFiniteGuard(module, settings)
@@ -316,8 +316,8 @@ def make_steps(
             if not isinstance(error, RuntimeError):
                 why = f"DataLoader worker: {why}"
             raise LostProcess(
-                f"a process that reads data has gone ({why}; often for want of memory: fewer "
-                "`--workers` need less)"
+                f"a process that reads data has died ({why}); often memory ran out: use fewer "
+                "`--workers`"
             ) from error
     if stop.signal is not None and trainer.state.global_step < module.steps:
         return 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE

@@ -32,7 +32,7 @@ SAME = 1e-5
 """The largest relative difference that counts as rounding: float32 stays far below, a bug above."""
 
 DIMENSIONS = 16
-"""Of the embeddings that a loss is called on, unless it needs others."""
+"""Dimensions of the embeddings that a loss is called on, unless it needs others."""
 
 _ROWS, _INPUTS = 24, 12
 _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
@@ -63,8 +63,8 @@ def check_file(
     Args:
         file: defines objectives, or functions of (anchors, positives) or of (anchors, positives,
             negatives), or modules with such a ``forward``.
-        name: of one of them; by default all whose name contains "loss", and all objectives.
-        dimensions: of the embeddings that losses are called on; objectives take any.
+        name: Name of one loss; by default all objectives, and all losses with "loss" in the name.
+        dimensions: Dimensions of the embeddings that losses are called on.
 
     Returns:
         The checks of each by its name.
@@ -112,7 +112,7 @@ def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]
 
 
 def _run(file: Path) -> ModuleType:
-    """Run a file; what is drawn while it runs is drawn alike in every process."""
+    """Run a file, with the same random numbers in every process."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return registry.run_file(file)
@@ -139,9 +139,9 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
             )
         if parameter.name in _LABELS:
             raise InputError(
-                f"{file}: {key} takes {parameter.name}, and a loss is called here with embeddings "
-                f"alone: anchors and positives (and negatives); found {signature}: check a "
-                "function of these that makes the labels itself"
+                f"{file}: {key} takes {parameter.name}, but the check passes only embeddings: "
+                f"anchors and positives (and negatives); found {signature}: check a function of "
+                "these that makes the labels itself"
             )
     return loss
 
@@ -159,13 +159,13 @@ def check_loss(
     """Check a loss; a few seconds.
 
     Args:
-        loss: of anchors and positives, both n x d and not normalised, and of n x d negatives if it
-            needs a third argument; returns a scalar. Of a module each call gets a copy.
+        loss: Function of anchors and positives, both n x d and not normalised, and n x d negatives
+            as a third argument if it needs one; returns a scalar. A module is copied each time.
         source: the file and the name by which another process finds the loss.
         dimensions: d, for a loss that has layers or a queue of that width.
 
     Returns:
-        A line for each comparison; ``passed`` is None for what could not be compared.
+        One line a comparison; ``passed`` is None if it was not possible.
     """
     try:
         whole, again, reseeded = (_whole(loss, dimensions, seed=seed) for seed in (0, 0, 1))

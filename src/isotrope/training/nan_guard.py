@@ -25,7 +25,7 @@ _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 
 
 class Trained(Protocol):
-    """What the trainer, the guard and the log know of what is trained.
+    """The trained module, as the trainer, the guard and the log see it.
 
     Attributes:
         objective: the objective of the present step.
@@ -76,7 +76,7 @@ class NonFiniteGuard:
     """Keeps numbers that are not finite out of a model.
 
     Args:
-        module: what is trained.
+        module: The module in training.
         settings: the run's settings, for the advice.
     """
 
@@ -100,8 +100,8 @@ class NonFiniteGuard:
         Args:
             step: the number of the step.
             norm: the norm of the gradient.
-            scale: what a float16 loss was multiplied by. Above 1 a gradient may overflow for that
-                reason alone: the scaler leaves the step out, and scales less in the next.
+            scale: Factor by which a float16 loss was multiplied. Above 1 it may make a gradient
+                overflow: the scaler then skips the step and scales less in the next.
             device: where other processes are reached from.
         """
         overflows = scale is not None and scale > 1
@@ -135,7 +135,7 @@ def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> I
     """Yield lines on the finite and non-finite values of a step, and their size.
 
     Args:
-        module: what is trained.
+        module: The module in training.
         views: the terms of its loss.
         loss: their mean.
     """

@@ -77,7 +77,7 @@ def build_optimizer(
         module: the method.
         plan: the run's plan.
         predictor: part of it with a learning rate of its own.
-        times: its learning rate over that of the rest.
+        times: Its learning rate, divided by that of the rest.
         constant: it stays at the peak.
         fused: one kernel for all of AdamW.
     """

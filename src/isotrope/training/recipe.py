@@ -45,9 +45,9 @@ class Recipe:
     """How a method is trained unless its user says otherwise.
 
     Attributes:
-        objective: its registered name.
+        objective: Registered name of the objective.
         objective_settings: for each objective the hyperparameters that are not its own default
-            (an objective of other settings is one that the method can be trained with, too).
+            (with other settings the method can be trained as well).
         augment: name in ``data.augment.RECIPES``.
         source: where the numbers come from.
         learning_rate: peak, at ``batch_size``; a batch of B takes it times B / batch_size, unless
@@ -60,7 +60,7 @@ class Recipe:
         last_learning_rate: the rate at the end of the cosine.
         batch_size: images a step.
         epochs: passes over the data.
-        warmup_epochs: of these, at their beginning; a shorter run warms up for the same share.
+        warmup_epochs: Epochs of warm-up; a shorter run warms up for the same share.
         clip: largest norm of the gradient, or None.
         scaled: the learning rate grows with the batch.
     """

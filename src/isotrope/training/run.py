@@ -71,9 +71,8 @@ class Outcome:
         result: numbers and provenance; of an interrupted run, the state so far.
         output: the run folder.
         exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
-        encoder: as the last step left it, for whoever wants to look; what is saved in ``model/``
-            may be an earlier, better step. None if the run had been finished before, or was other
-            processes'.
+        encoder: The encoder after the last step; ``model/`` may hold an earlier, better step. None
+            if the run had already been finished, or ran in other processes.
         first: whether this is the first of several processes, which knows the numbers and tells.
     """
 
@@ -162,7 +161,7 @@ def end_message(outcome: Outcome, notes: str, speed: str) -> str:
     Args:
         outcome: the run's outcome.
         notes: lines between the verdict and the steps, each with its line break.
-        speed: what follows the seconds, e.g. ``", 12 texts/s"``.
+        speed: Text that follows the seconds, e.g. ``", 12 texts/s"``.
     """
     metrics, output = outcome.result.metrics, outcome.output
     return (
@@ -318,7 +317,7 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
 
     Args:
         output: run folder.
-        settings: of this call; a run in the folder must have begun with the same.
+        settings: Settings of this call; a run in the folder must have begun with the same.
         resume: whether there may be a run.
     """
     finished = check_folder(output, settings, resume=resume)

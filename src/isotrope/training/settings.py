@@ -37,8 +37,8 @@ class RunSettings(Settings, ABC):
 
     Attributes:
         kind: the kind of the run: which module trains it (``isotrope.training.run``).
-        free: what may differ between a run and its continuation: nothing of it changes what a step
-            learns from which batch (another number of devices draws other dropout masks).
+        free: Settings that may differ between a run and its continuation, because they do not
+            change the batches (another number of devices draws other dropout masks).
     """
 
     kind: ClassVar[str]
@@ -57,72 +57,73 @@ class RunSettings(Settings, ABC):
     )
 
     output: str = in_run(
-        ..., description="folder of the run; new or empty, unless --resume", python="str | Path"
+        ..., description="Folder of the run: new or empty, unless --resume.", python="str | Path"
     )
     objective_settings: dict[str, float | str] = setting(
         {},
-        description="hyperparameters (--objective.temperature 0.05; auto, on text: what `isotrope "
-        "audit` recommends) and exchanged components (--objective.dissipation margin:0.3)",
+        description="Hyperparameters (--objective.temperature 0.05, or, on text, auto: the value "
+        "that `isotrope audit` recommends) and exchanged components (--objective.dissipation "
+        "margin:0.3).",
         python="Mapping[str, float | str]",
     )
     plugin: list[str] = in_objective(
         [],
-        description="Python file with an objective of your own",
+        description="Python file that defines objectives.",
         python="str | Path | list[str | Path]",
     )
     micro_batch: int | None = in_steps(
         None,
         ge=1,
-        description="inputs that go through the encoder at a time: its memory grows with this "
-        "number, and the gradient is still that of the whole batch; takes one more forward pass",
+        description="Inputs to encode at a time. Memory grows with this number; the gradient is "
+        "still that of the whole batch. Costs one more forward pass.",
     )
     backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = in_objective(
         "auto",
-        description="what computes the loss: eager holds all similarities of a batch, rowblock a "
-        "block of rows at a time, bfloat16 the same with rounded products, triton none in a GPU's "
-        "memory; auto chooses by size",
+        description="How to compute the loss. eager holds all similarities of a batch, rowblock "
+        "holds a block of rows at a time, bfloat16 is rowblock with rounded products, triton "
+        "holds none in a GPU's memory; auto chooses by size.",
     )
     cut: float = in_model(
         1.0,
         gt=0,
-        description="experimental: cut-initialization, which divides the initial weights by this "
-        "number (Draganov et al., 2024: 3 for contrastive methods, 9 for others); in our trainings "
-        "it helps at a thirtieth of a recipe's learning rate and does harm at the recipe's own; "
-        "pretrained weights stay as they are",
+        description="Experimental: number to divide the initial weights by (cut-initialization, "
+        "Draganov et al., 2024: 3 for contrastive methods, 9 for others). In our trainings it "
+        "helped at 1/30 of the recipe's learning rate and hurt at the full rate. Pretrained "
+        "weights are not cut.",
     )
     cut_what: Literal["weights", "all"] = in_model(
-        "weights", description="weights, as in the paper, or all parameters, as in its code"
+        "weights", description="Cut the weights, as in the paper, or all, as in its code."
     )
-    max_steps: int | None = in_steps(None, ge=1, description="stop after this many steps")
+    max_steps: int | None = in_steps(None, ge=1, description="Number of steps after which to stop.")
     precision: Literal["32", "bf16", "16"] = in_hardware(
-        "32", description="of the encoder's arithmetic"
+        "32", description="Numeric precision of the encoder."
     )
     device: Literal["auto", "cpu", "cuda", "mps"] = in_hardware(
-        "auto", description="where to train"
+        "auto", description="Device to train on."
     )
     devices: int = in_hardware(
         1,
         ge=1,
-        description="processes that share every batch, each on a GPU of its own or on its share of "
-        "the CPU; the gradient is that of one (torchrun for several machines)",
+        description="Processes that share every batch, each with its own GPU or its share of the "
+        "CPU. The gradient is that of one process. Use torchrun for several machines.",
     )
-    seed: int = in_run(42, ge=0, lt=2**32, description="seed of everything that is random")
-    checkpoint_every: int = in_run(500, ge=1, description="steps between checkpoints")
+    seed: int = in_run(42, ge=0, lt=2**32, description="Seed of everything that is random.")
+    checkpoint_every: int = in_run(500, ge=1, description="Steps between checkpoints.")
     keep_every: int | None = in_run(
         None,
         ge=1,
-        description="steps between checkpoints that stay (checkpoints/checkpoint-N, step 0 and the "
-        "last too); default: only the newest two",
+        description="Steps between checkpoints that are kept (checkpoints/checkpoint-N, also "
+        "step 0 and the last); default: only the newest two.",
     )
-    log_every: int = in_watch(10, ge=1, description="steps between rows of metrics.csv")
+    log_every: int = in_watch(10, ge=1, description="Steps between rows of metrics.csv.")
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
-        description="where numbers go in addition to metrics.csv; trackio, wandb and mlflow take "
-        "project, mode and server from their own environment variables (pip install trackio, say); "
-        "without a name: nowhere else",
+        description="Loggers to use in addition to metrics.csv; without a name, none. trackio, "
+        "wandb and mlflow read project, mode and server from their own environment variables and "
+        "need an install (pip install trackio, say).",
         python="str | list[str]",
     )
-    progress: bool = in_watch(True, description="show a bar on a terminal, else lines of progress")
+    progress: bool = in_watch(True, description="Show a progress bar, or lines without a terminal.")
 
     # the names of subclasses' fields too
     @field_validator(
@@ -240,149 +241,151 @@ class TrainSettings(RunSettings):
         min_length=1,
         positional=True,
         metavar="FILE",
-        description="text (.txt one sentence a line) or a table (.tsv, .csv, .jsonl, .json, "
-        ".parquet) of pairs, with any number of hard negatives, of labelled or of single texts; "
-        "text files also as .gz; folders of these, Hugging Face "
-        "dataset folders (save_to_disk), or user/dataset, the training split of one on the hub; "
-        "NAME=FILE makes several data sets, and a batch comes from one of them: qa=pairs.tsv "
-        "nli=nli.tsv",
+        description="Text (.txt, one sentence a line) or a table (.tsv, .csv, .jsonl, .json, "
+        ".parquet) of pairs with any number of hard negatives, of labelled texts or of single "
+        "texts. Text files may be gzipped. Also folders of these, Hugging Face dataset folders "
+        "(save_to_disk), or user/dataset, whose training split is read from the hub. NAME=FILE "
+        "defines several data sets, and each batch comes from one of them: qa=pairs.tsv "
+        "nli=nli.tsv.",
     )
     encoder: str = in_model(
         "all-MiniLM-L6-v2",
-        description="model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
-        "'scratch': a small one built here with a tokenizer trained on the text",
+        description="Model folder, run folder, hub id, the installed all-MiniLM-L6-v2, or "
+        "'scratch': a small encoder built here, with a tokenizer trained on the text.",
         python="str | Path",
     )
     objective: str = in_objective(
         "infonce",
-        description="name, see `isotrope objectives`; one for each data set: qa=infonce,nli=met, "
-        "with settings such as --objective.nli.margin 0.3",
+        description="Name of the objective, see `isotrope objectives`; or one for each data set: "
+        "qa=infonce,nli=met, with settings such as --objective.nli.margin 0.3.",
         python="OneObjective | Mapping[str, OneObjective]",
     )
     sampling: Sampling = in_data(
         "proportional",
-        description="with several data sets: every batch of each of them once an epoch, in random "
-        "order, or one batch of each in turn until the smallest is used up",
+        description="How to draw from several data sets: every batch of each of them once an "
+        "epoch, in random order, or one batch of each in turn until the smallest is used up.",
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        description="how settings that are not given are chosen: auto, by the data and the encoder "
+        description="How to choose settings that are not given: auto, by the data and the encoder "
         "(unless a loss is named or the encoder is built here); papers, the defaults listed here, "
-        "which are SimCSE's",
+        "which are SimCSE's.",
     )
     columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = in_data(
         [],
-        description="columns of a table that hold the text, or anchor, positive and hard "
-        "negatives: --columns question,answer",
+        description="Columns of a table that hold the text, or anchor, positive and hard "
+        "negatives: --columns question,answer.",
         python="str | list[str] | list[int]",
     )
     groups: str | None = in_data(
         None,
         coerce_numbers_to_str=True,
-        description="column of a table: rows that are equal in it are "
-        "not pushed apart, as in grouped.jsonl of `isotrope audit`: --groups label",
+        description="Column of a table: rows with equal values in it are not pushed apart, as in "
+        "grouped.jsonl of `isotrope audit`: --groups label.",
         python="str | int | None",
     )
     views: Literal["auto", "dropout", "adjacent", "pairs"] = in_data(
         "auto",
-        description="where the positive comes from: the same text through another dropout mask, "
-        "the next text of the document, or the file's second column; auto: pairs if there is one, "
-        "else dropout",
+        description="Where the positive comes from: the same text with another dropout mask, the "
+        "next text of the document, or the file's second column. auto takes pairs if there is a "
+        "second column, otherwise dropout.",
     )
-    query_prompt: str = in_data("", description="put before every anchor of pairs")
-    passage_prompt: str = in_data("", description="put before every positive and negative of pairs")
+    query_prompt: str = in_data("", description="Text to put before every anchor of pairs.")
+    passage_prompt: str = in_data("", description="Text to put before all other texts of pairs.")
     dev: str | None = in_watch(
         None,
-        description="what to watch: an STS file, a retrieval folder or pairs file, or 'auto', a "
-        "label-free score on text held out of your own; the best step is kept, step 0 included",
+        description="Data to score during training: an STS file, a retrieval folder or pairs "
+        "file, or 'auto', a label-free score on held-out text of your own. The best step is "
+        "kept, step 0 included.",
         python="str | Path | None",
     )
     eval_every: int = in_watch(
-        125, ge=0, description="steps between dev evaluations; 0: before and after training only"
+        125, ge=0, description="Steps between dev evaluations; 0: only before and after training."
     )
     patience: int | None = in_watch(
         None,
         ge=1,
-        description="early stopping: end the run when this many dev evaluations in a row have not "
-        "risen above the best one; needs --dev",
+        description="Early stopping: dev evaluations without a new best score after which the "
+        "run ends. Needs --dev.",
     )
     holdout: float = in_data(
-        0.0, ge=0, le=0.5, description="share of the records never trained on (dev auto: 0.1)"
+        0.0, ge=0, le=0.5, description="Share of the records to hold out (0.1 with --dev auto)."
     )
-    batch_size: int = in_steps(64, ge=2, description="sentences (or pairs) a step, of all devices")
-    epochs: float = in_steps(1.0, gt=0, description="passes over the data, unless --max-steps")
+    batch_size: int = in_steps(64, ge=2, description="Sentences or pairs a step, on all devices.")
+    epochs: float = in_steps(1.0, gt=0, description="Passes over the data, unless --max-steps.")
     streaming: int | None = in_data(
         None,
         ge=2,
-        description="for data that do not fit on the disk: read them while training, this many "
-        "records at a time, which are shuffled among themselves; needs --max-steps",
+        description="Number of records to hold and shuffle at a time, for data that do not fit "
+        "on the disk: they are read while training. Needs --max-steps.",
     )
-    learning_rate: float = in_steps(3e-5, gt=0, description="peak")
+    learning_rate: float = in_steps(3e-5, gt=0, description="Peak learning rate.")
     warmup: float = in_steps(
         0.0,
         ge=0,
-        description="steps in which the learning rate rises to its peak; below 1, their share of "
-        "all steps",
+        description="Steps in which the learning rate rises to its peak; a number below 1 is a "
+        "share of all steps.",
     )
     scheduler: Scheduler = in_steps(
         "linear",
-        description="how the learning rate falls from its peak to 0 at the last step, if it does",
+        description="Learning-rate schedule after the warm-up.",
     )
     weight_decay: float = in_steps(
-        0.0, ge=0, description="of AdamW, of all weights but biases and those of norms"
+        0.0, ge=0, description="Weight decay of AdamW, for all weights except biases and norms."
     )
-    clip: float = in_steps(1.0, gt=0, description="gradients are clipped to this norm")
+    clip: float = in_steps(1.0, gt=0, description="Norm to which gradients are clipped.")
     between: float = in_steps(
         1.0,
         gt=0,
         le=1,
-        description="after the last step the weights go back to this share of the way from those "
-        "before training, which forgets less (0.7, say)",
+        description="Share of the way from the weights before training to the trained weights at "
+        "which the saved weights lie; less than 1 forgets less (0.7, say).",
     )
     gradient_checkpointing: bool = in_steps(
         False,
-        description="keep only what goes into each layer of the encoder and compute the rest again "
-        "in the backward pass: less memory, more time, the same gradient",
+        description="Store only the inputs of each layer and recompute the rest in the backward "
+        "pass: less memory, more time, the same gradient.",
     )
-    max_length: int = in_data(32, ge=3, description="tokens a text is cut to in training")
+    max_length: int = in_data(32, ge=3, description="Tokens to which a text is cut in training.")
     pooling: str | None = in_model(
-        None, description="mean, cls, max, ...; default: the model's own (mean if it has none)"
+        None, description="mean, cls, max, ...; default: the model's own (mean if it has none)."
     )
     head: Literal["mlp", "linear", "none"] = in_model(
         "mlp",
-        description="network on top in training only, never part of the saved model: a linear "
-        "layer and a tanh (Gao et al. 2021), the layer alone (Li et al. 2024), or none",
+        description="Network on top of the encoder in training only, never part of the saved "
+        "model: mlp is a linear layer and a tanh (Gao et al. 2021), linear is the layer alone "
+        "(Li et al. 2024).",
     )
     freeze: Literal["none", "embeddings"] = in_model(
         "none",
-        description="embeddings: the vectors of words and positions, and the norm on them, are not "
-        "trained, only the layers are (Li et al. 2024); none: everything is trained",
+        description="Parts that are not trained: embeddings (of words and positions, and the "
+        "norm on them; Li et al. 2024), or none.",
     )
     dropout: float | None = in_model(
         None,
         ge=0,
         lt=1,
-        description="dropout rate of the encoder; default: as its configuration says",
+        description="Dropout rate of the encoder; default: the rate in its configuration.",
     )
     matryoshka: list[int] = in_model(
         [],
-        description="train the first coordinates, as many as each number says, to be embeddings "
-        "of their own: the loss is the mean over them and the whole; needs --head none",
+        description="Numbers of first coordinates to train as embeddings of their own. The loss "
+        "is the mean over them and the whole embedding. Needs --head none.",
     )
     lora: int | None = in_model(
         None,
         ge=1,
-        description="train matrices of this rank beside the encoder's own weights, which stay as "
-        "they are (pip install '.[lora]' in a checkout of isotrope); the saved model has them "
-        "merged",
+        description="Rank of the matrices to train beside the encoder's own weights, which are "
+        "not trained (pip install '.[lora]' in a checkout of isotrope). They are merged into the "
+        "saved model.",
     )
     lora_alpha: int | None = in_model(
-        None, ge=1, description="the matrices are scaled by alpha / rank; default: twice the rank"
+        None, ge=1, description="The matrices are scaled by alpha / rank; default: twice the rank."
     )
     lora_targets: list[str] = in_model(
         [],
-        description="layers to adapt: query,value or all-linear; default: peft's choice for "
-        "the architecture, all-linear where it has none",
+        description="Layers to adapt: query,value or all-linear; default: peft's choice for the "
+        "architecture, or all-linear if it has none.",
         python="str | list[str]",
     )
 
@@ -414,7 +417,7 @@ class TrainSettings(RunSettings):
             return value
         known = info.data
         if known.get("max_steps") is None:
-            raise ValueError("where streamed data end is not known, and `--max-steps` is missing")
+            raise ValueError("needs `--max-steps`, because the length of streamed data is unknown")
         if known.get("devices", 1) > 1:
             raise ValueError(f"reads in one process; leave `--devices {known['devices']}` out")
         if len(by_dataset(known.get("files", []))) > 1:

@@ -57,25 +57,25 @@ class TrainingHead(nn.Module):
 
 
 class TextModule(nn.Module):
-    """What one run trains, and what its log says of a step.
+    """The module that a run trains, with the logged numbers of a step.
 
     Args:
         encoder: trained in place.
         head: a network on top, in training only, or None.
-        objectives: that of each data set, by name; any registered objective or composition.
+        objectives: Objective of each data set, by name; any registered one or a composition.
         plan: steps, learning rate and weight decay of the run; the optimiser is AdamW.
         seed: the run's seed.
         micro_batch: texts of a column whose graphs are kept at a time; None: those of the batch.
         log_every: steps between measurements of the gradient's components.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
-        backend: what computes the loss, see ``isotrope.kernels.choose``.
+        backend: How the loss is computed, see ``isotrope.kernels.choose``.
         prefixes: the loss is the mean of the objective's on whole embeddings and on their first
             coordinates, as many as each of these says.
         between: after the last step the encoder's weights lie this share of the way from those
             that it has now to those trained.
 
     Attributes:
-        model: what the trainer trains: the encoder without its Normalize modules, and the head.
+        model: The module to train: the encoder without its Normalize modules, and the head.
         losses: the loss of each data set.
     """
 

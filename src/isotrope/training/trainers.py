@@ -1,8 +1,8 @@
 """The trainers of a run: sentence-transformers' for text, transformers' for images.
 
-Both are as their libraries have them but for what makes a run exact: batches and random numbers are
-functions of (seed, step), the rates are those of the plan, what is not finite ends the run before
-it changes anything, and a checkpoint is marked when it is whole.
+Both are the trainers of their libraries, with additions that make a run exact: batches and random
+numbers are functions of (seed, step), the rates follow the plan, numbers that are not finite end
+the run before they change anything, and a complete checkpoint is marked.
 """
 
 import copy
@@ -211,7 +211,7 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 class Following(TrainerCallback):
-    """What follows an update: moving averages, queues, centres."""
+    """Work after an update: moving averages, queues, centres."""
 
     def __init__(self, follow: Callable[[], None]) -> None:
         self.follow = follow

@@ -49,7 +49,7 @@ def main(connection: Connection) -> None:
 
 
 def _answer(order: bytes) -> bytes:
-    """Return what came of an order: done, failed, gone or bug, and a value."""
+    """Run an order; return its status (done, failed, gone or bug) and a value."""
     try:
         sys.argv, task, item = pickle.loads(order)  # noqa: S301 - our own parent
         return pickle.dumps(("done", task(item)))
@@ -63,7 +63,7 @@ def _answer(order: bytes) -> bytes:
 
 
 def _end_with_parent() -> None:
-    """End, with a checkpoint, when whoever started us is gone."""
+    """End, with a checkpoint, when the parent process is gone."""
     os.read(_PARENT, 1)
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(_PATIENCE)

@@ -128,7 +128,7 @@ class TestNpz:
             ({"x": X, "y": Y, "x_test": X, "y_test": Y[:2]}, r"'y_test' has the shape \(2,\)"),
             (
                 {"x": X, "y": np.array(list("aabbcc")), "x_test": X[:1], "y_test": np.array(["d"])},
-                "label 'd' is none of the 3 classes of the training part; give class_names",
+                "label 'd' is not one of the 3 classes of the training part; give class_names",
             ),
         ],
     )
@@ -241,7 +241,7 @@ class TestStrips:
         [
             ({"labels": np.zeros(4)}, "6 pictures, but 4 labels; copy the file again"),
             ({"labels": np.zeros(7)}, "6 pictures, but 7 labels"),
-            ({"offsets": np.array([0])}, r"'offsets' int64 of shape \(1,\); strips are bytes"),
+            ({"offsets": np.array([0])}, r"'offsets' int64 of shape \(1,\); strips need bytes"),
             ({"offsets": np.array([0.0, 9.0])}, r"'offsets' float64"),
             ({"webp": np.zeros((3, 3))}, r"'webp' is float64 of shape \(3, 3\)"),
             ({"webp": np.zeros(99, np.uint8)}, "strip 0 of 2 is damaged"),

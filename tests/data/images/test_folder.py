@@ -95,7 +95,7 @@ def test_parts_of_other_names(tmp_path: Path, train: str, test: str) -> None:
 def test_a_class_called_train_is_no_part(tmp_path: Path) -> None:
     for name in ("plane", "train"):
         save(tmp_path / name / "0.png", ramp(8, 8))
-    with pytest.raises(InputError, match=r"plane/ beside it is no test part .* rename its folder"):
+    with pytest.raises(InputError, match=r"plane/ is not a test part .* rename its folder"):
         load_folder(tmp_path)
     (tmp_path / "plane" / "0.png").unlink()  # a folder of annotations, say
     assert load_folder(tmp_path).class_names is None

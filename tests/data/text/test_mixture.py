@@ -61,7 +61,7 @@ def test_names_of_data_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     Path("split=train").mkdir()
     assert by_dataset(["split=train", "b.tsv"]) == {"": ["split=train", "b.tsv"]}
     assert by_dataset(["data/split=x/a.tsv"]) == {"": ["data/split=x/a.tsv"]}
-    with pytest.raises(InputError, match=r"'b.tsv' belongs to none of the data sets qa; give it"):
+    with pytest.raises(InputError, match=r"'b.tsv' has no name, but other data sets have"):
         by_dataset(["qa=a.tsv", "b.tsv"])
 
 
@@ -76,7 +76,7 @@ def test_settings_of_one_data_set_win_over_those_of_all() -> None:
         ("qa=met", {}, "nli is not a data set with an objective; the data sets are qa, nli"),
         ("qa=met,nli=met,x=met", {}, "x is not a data set with an objective"),
         ("met", {"x.margin": 1.0}, "x is not a data set with an objective"),
-        ("qa=met,nli=met", {"margin": 1.0}, "say whose it is: objective_settings={.qa.margin"),
+        ("qa=met,nli=met", {"margin": 1.0}, "name the data set: objective_settings={.qa.margin"),
     ],
 )
 def test_objectives_that_fit_no_data_set(

@@ -76,7 +76,7 @@ def test_gzip_and_splits(folder: Path) -> None:
         ("q1\td1\n", "line 1: 2 tab-separated fields where 3 are needed: query-id<TAB>"),
         ("q1\td1\thigh\n", "line 1: score 'high' is not a finite number"),
         ("q1\td1\tnan\n", "line 1: score 'nan' is not a finite number"),
-        ("q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n", "line 3: 'q1' and 'd1' were judged 1 before, now 0"),
+        ("q1\td1\t1\nq1\td1\t1\nq1\td1\t0\n", "line 3: 'q1' and 'd1' have two scores, 1 and 0"),
         ("q1\td1\t0\n", "query 'q1' has no relevant document; judge one"),
         ("", "is empty"),
     ],

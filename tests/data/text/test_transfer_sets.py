@@ -107,12 +107,12 @@ def test_what_is_not_there(trec: Path) -> None:
         ("ABBR", "test.tsv, line 3: 1 tab-separated fields where 2 are needed: label<TAB>text$"),
         ("", "test.tsv, line 3: 1 tab-separated fields where 2 are needed"),
         ("ABBR\ta\tb", "line 3: 3 tab-separated fields where 2 are needed"),
-        ("abbr\ta", "line 3: label 'abbr' is none of TREC's: ABBR, DESC, ENTY, HUM, LOC, NUM"),
-        ("0\ta", "line 3: label '0' is none of TREC's"),
-        ("\ta", "line 3: label '' is none of TREC's"),
+        ("abbr\ta", "line 3: label 'abbr' is not one of TREC's: ABBR, DESC, ENTY, HUM, LOC, NUM"),
+        ("0\ta", "line 3: label '0' is not one of TREC's"),
+        ("\ta", "line 3: label '' is not one of TREC's"),
         ("ABBR\t  ", "line 3: an empty text; TREC has none"),
         ("ABBR\t\udcff", "line 3: invalid UTF-8"),
-        ("HUM\ta", "rows of each label are 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*; TREC"
+        ("HUM\ta", "rows for each label: 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*; TREC"
          " has 9 of ABBR"),
     ],
 )  # fmt: skip

@@ -39,7 +39,7 @@ def test_pictures_are_told_by_their_names() -> None:
     text = str(audit)
     assert text.startswith("200 pictures of photos, resnet9, simclr with infonce, batches of 128")
     assert "cats/17.png and cats/120.png" in text
-    assert "3 further files were left out" in text
+    assert "3 more files were left out" in text
     assert "Whitening" not in text
     assert "label" not in text
 

@@ -197,7 +197,7 @@ def test_micro_batches_give_the_same_gradients(quick: dict, tmp_path: Path) -> N
         ({"cut": 0}, "cut=0: "),
         ({"micro_batch": 8}, "batch normalisation"),
         ({"precision": "16", "device": "cpu"}, "precision=16 needs a GPU"),
-        ({"optimizer": "lars"}, "the learning rate of simclr is one for sgd; give learning_rate"),
+        ({"optimizer": "lars"}, "learning rate of simclr is for sgd; give learning_rate"),
         ({"warmup_epochs": 50}, "warmup_epochs=50 is .* steps and the run has"),
         ({"classes": __file__}, "digits: a list of classes is for a folder of classes"),
     ],

@@ -85,8 +85,8 @@ class Doctor:
         against: the views that hold the negatives of another loss: the other view, or both; None
             infers it.
         reduction: how the loss reduces its n anchors to one number.
-        temperature: of its softmax, if the gradient does not show it; by default that of the loss
-            (its ``temperature``, or 1 over its ``scale``), if it has one.
+        temperature: temperature of the loss's softmax, used if the gradient does not show it; by
+            default the loss's own ``temperature``, or 1 over its ``scale``.
         dev: name of the validation metric to judge by, larger is better; by default the
             trainer's ``metric_for_best_model``.
         say: function that receives the lines; None prints nothing.
@@ -191,11 +191,11 @@ class Doctor:
             anchors: n x d embeddings, or the loss alone.
             positives: n x d, row i the positive of anchor i; None where there are none.
             loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
-            negatives: q x d further negatives of all anchors.
+            negatives: q x d additional negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
             gradient: n x d, of the loss on the anchors, where it is known already.
-            labels: n numbers, if the loss has labels as well, larger for pairs that belong
-                together: of two columns the second need not be a positive.
+            labels: n numbers, larger for pairs that belong together, if the loss has labels: the
+                rows of two columns need not be positives then.
             step: number of the step; by default of the call, from 0.
 
         Raises:
@@ -251,7 +251,7 @@ class Doctor:
         """Record the loss of a new row, and report a changed verdict.
 
         Args:
-            name: of the loss.
+            name: Name of the loss.
             row: None where there was nothing to measure.
         """
         entry = self.losses.setdefault(name, {"name": name, "family": None})
@@ -307,9 +307,9 @@ class Doctor:
         """Return what is wrong with the training, as ``isotrope diagnose`` does.
 
         Args:
-            batch_size: of the training, if the trainer does not say it.
-            learning_rate: of the training, likewise.
-            kind: of the inputs; without it they are taken for text.
+            batch_size: Batch size of the training, if the trainer does not report it.
+            learning_rate: Peak learning rate, if the trainer does not report it.
+            kind: Kind of the inputs; text by default.
         """
         from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
 
@@ -322,7 +322,7 @@ class Doctor:
         """Write metrics.csv and diagnosis.json, and return their folder.
 
         Args:
-            path: of the folder; by default that of the doctor.
+            path: Folder of the files; by default the doctor's.
 
         Raises:
             ValueError: there is no folder to save to.
@@ -330,7 +330,7 @@ class Doctor:
         """
         folder = self.path if path is None else Path(path)
         if folder is None:
-            raise ValueError("no folder to save to: give one")
+            raise ValueError("no folder to save to; pass one")
         save(folder, self.anatomy, self.diagnose())
         return folder
 

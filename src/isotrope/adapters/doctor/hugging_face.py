@@ -1,7 +1,7 @@
 """Handles the events of the trainers of transformers and sentence-transformers for the doctor.
 
-Such a trainer does not pass itself to its callbacks, but it is on the call stack when it tells them
-that training begins. During ``training_step`` the doctor receives each loss whose backward pass
+Such a trainer does not pass itself to its callbacks, but it is on the call stack when training
+begins. During ``training_step`` the doctor receives each loss whose backward pass
 begins. In the trainer's list of callbacks it moves to the front, so that the numbers it adds to a
 log are present when loggers write it.
 """
@@ -284,7 +284,7 @@ def _tokens(inputs: object) -> list[Tensor]:
 def _repeated(columns: list[Tensor]) -> float:
     """Return the share of the rows whose anchor or positive is the very text of another row.
 
-    Of two columns of one length, as others may hold negatives, which several rows may share.
+    Only two columns of equal length count; others may hold negatives that several rows share.
     """
     repeated = None
     for tokens in columns[:2]:

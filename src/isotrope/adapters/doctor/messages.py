@@ -27,8 +27,8 @@ def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
     """Return the line on a loss after its first measured batch.
 
     Args:
-        name: of the loss.
-        kind: of ``Anatomy.kind``, or ``vectorless``.
+        name: Name of the loss.
+        kind: One of the values of ``Anatomy.kind``, or ``vectorless``.
         row: the measurements; None without any.
         anatomy: the log, with the stated temperature of the loss.
     """
@@ -88,7 +88,7 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
 
     Args:
         losses: the recognised properties of each loss.
-        diagnosis: of the training.
+        diagnosis: The diagnosis of the training.
     """
     sentences = ["isotrope measured the gradient of the loss on the embeddings during training."]
     for loss in losses:

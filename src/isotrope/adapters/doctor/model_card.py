@@ -22,9 +22,9 @@ def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: D
     """Give the card of a model a section on its training; the last one stays.
 
     Args:
-        model: that of the trainer; one without a card is left alone.
+        model: The trainer's model; a model without a card is left alone.
         losses: the recognised properties of each loss.
-        diagnosis: of the training.
+        diagnosis: The diagnosis of the training.
     """
     data = getattr(model, "model_card_data", None)
     path = getattr(data, "template_path", None)

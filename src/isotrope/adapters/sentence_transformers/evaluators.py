@@ -33,7 +33,7 @@ class ProtocolEvaluator(BaseEvaluator):
         knn: classify ``labels`` by nearest neighbours.
         linear: classify ``labels`` by a linear probe.
         corpus: file or folder of texts or pairs.
-        mode: of the transfer tasks.
+        mode: Mode of the transfer tasks.
         primary: the metric by which the trainer chooses the best step, by its name in what is
             returned; None is the first.
         greater_is_better: whether the best ``primary`` is the largest.
@@ -89,7 +89,7 @@ class ProtocolEvaluator(BaseEvaluator):
         """Score a model.
 
         Args:
-            model: as it is.
+            model: The model to score; its modes are left as they are.
             output_path: folder for the CSV file, or None.
             epoch: noted in it.
             steps: noted in it.

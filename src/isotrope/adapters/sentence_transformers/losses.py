@@ -38,28 +38,28 @@ class ObjectiveLoss(nn.Module):
     """An objective of this package as a loss of sentence-transformers.
 
     Args:
-        model: whose embeddings are trained.
-        objective: any, or the name of a registered one. A hyperparameter of it that is an
-            ``nn.Parameter`` (a temperature) is trained too. The checkpoints of their trainer have
-            the parameters of the model only: in a training that is resumed it begins again from
-            the value that it is given here.
-        gather_across_devices: compute the loss of the rows of all processes together, as one
-            process with the whole batch would; else each process has a batch of its own.
-        groups: the column ``label`` (or ``score``) of the data holds integers, and rows of one
-            label are not pushed apart, as ``grouped.jsonl`` of ``isotrope audit`` has them.
-        backend: what computes the loss of a batch, as for ``Objective.loss``.
-        prefixes: the loss is the mean over whole embeddings and over their first coordinates, as
-            many as each of these says (Kusupati et al. 2022, "Matryoshka representation learning",
-            section 3); ``MatryoshkaLoss`` adds them up, and normalises each.
-        settings: hyperparameters, where the objective is a name.
+        model: The model to train.
+        objective: An objective, or the name of a registered one. A hyperparameter that is an
+            ``nn.Parameter`` (a temperature, say) is trained too. Checkpoints of the
+            sentence-transformers trainer hold only the model's parameters, so a resumed training
+            starts such a hyperparameter from the value given here.
+        gather_across_devices: Compute one loss over the rows of all processes, as one process
+            with the whole batch would. By default each process has a batch of its own.
+        groups: Do not push apart rows with the same integer in the column ``label`` (or
+            ``score``), as in ``grouped.jsonl`` of ``isotrope audit``.
+        backend: How the loss of a batch is computed, as for ``Objective.loss``.
+        prefixes: Average the loss over the whole embeddings and over their first coordinates, once
+            for each number given (Kusupati et al. 2022, "Matryoshka representation learning",
+            section 3). ``MatryoshkaLoss`` adds the losses instead, and normalises each prefix.
+        settings: Hyperparameters, if the objective is given by name.
 
     Attributes:
-        observe: called with the views of every batch that a loss is computed of, those of all
-            processes if they are gathered; None.
+        observe: Function called with the views of every batch whose loss is computed (of all
+            processes if they are gathered), or None.
 
     Raises:
-        InputError: no such objective, no such setting of it, or a hyperparameter that requires a
-            gradient and is no ``nn.Parameter``, so that no optimiser would find it.
+        InputError: the objective or one of its settings is unknown, or a hyperparameter requires a
+            gradient but is not an ``nn.Parameter``, so no optimiser would find it.
     """
 
     def __init__(
@@ -78,14 +78,14 @@ class ObjectiveLoss(nn.Module):
             learnt = [k for k, v in settings.items() if isinstance(v, Tensor) and v.requires_grad]
             if learnt:
                 raise InputError(
-                    f"{learnt[0]} is learnt, and an objective given by its name has numbers: give "
-                    f"the objective, as InfoNCE({learnt[0]}=nn.Parameter(torch.tensor(0.05)))"
+                    f"{learnt[0]} cannot be learnt if the objective is given by name: pass the "
+                    f"objective, InfoNCE({learnt[0]}=nn.Parameter(torch.tensor(0.05))), say"
                 )
             objective = registry.build(objective, settings)
         elif settings:
             raise InputError(
-                f"{', '.join(settings)}: hyperparameters go with the name of an objective; found "
-                f"an objective, {objective.name}, which has its own"
+                f"{', '.join(settings)}: hyperparameters go with the name of an objective; set "
+                f"them in {type(objective).__name__}(...) instead"
             )
         self.model = model
         self.objective = objective
@@ -94,8 +94,8 @@ class ObjectiveLoss(nn.Module):
                 self.register_parameter(f"objective_{key}", value)
             elif isinstance(value, Tensor) and value.requires_grad:
                 raise InputError(
-                    f"{key} requires a gradient, but is no nn.Parameter, so it would not be "
-                    f"trained: {key}=nn.Parameter(torch.tensor(...)), or without requires_grad"
+                    f"{key} requires a gradient but is not an nn.Parameter, so it would not be "
+                    f"trained: use {key}=nn.Parameter(torch.tensor(...)), or no requires_grad"
                 )
         self.gather_across_devices = gather_across_devices
         self.groups = groups
@@ -122,7 +122,7 @@ class ObjectiveLoss(nn.Module):
         """Return the loss of given embeddings.
 
         Args:
-            embeddings: of each column n x d: anchors, positives, and hard negatives if any.
+            embeddings: One n x d tensor a column: anchors, positives and any hard negatives.
             labels: n groups, if the loss takes any; else not used.
 
         Returns:
@@ -130,7 +130,7 @@ class ObjectiveLoss(nn.Module):
             rows.
 
         Raises:
-            InputError: a single column, hard negatives where the objective has no place for any,
+            InputError: a single column, hard negatives for an objective that takes none,
                 or no labels where the loss takes groups.
         """
         if len(embeddings) < 2:
@@ -138,7 +138,7 @@ class ObjectiveLoss(nn.Module):
         anchors, positives, *hard = embeddings
         if hard and not self.objective.takes_negatives:
             raise InputError(
-                f"{self.objective.name} has no place for hard negatives; found "
+                f"{self.objective.name} takes no hard negatives; found "
                 f"{len(embeddings)} columns; give it anchors and positives only"
             )
         groups = _groups(labels) if self.groups else None
@@ -181,25 +181,25 @@ class ObjectiveLoss(nn.Module):
 
 
 class CachedObjectiveLoss(CachedLossMixin, nn.Module):
-    """The same, embedding a batch in pieces: batches of any size in the memory of one piece.
+    """An ``ObjectiveLoss`` that embeds a batch in pieces, so large batches fit in memory.
 
-    The gradient cache is sentence-transformers' (Gao et al., 2021); the loss is that of the whole
-    batch, in memory linear in it.
+    The gradient cache is sentence-transformers' (Gao et al., 2021). The loss is that of the whole
+    batch; its memory grows linearly with the batch.
 
     Args:
-        model: as above.
-        objective: as above.
-        mini_batch_size: rows of a column that are embedded at a time.
-        mini_batch_num_tokens: pack pieces by tokens instead.
-        gather_across_devices: as above.
-        show_progress_bar: show the pieces.
-        groups: as above.
-        backend: as above.
-        prefixes: as above.
-        settings: as above.
+        model: See :class:`ObjectiveLoss`.
+        objective: See :class:`ObjectiveLoss`.
+        mini_batch_size: Number of rows of a column to embed at a time.
+        mini_batch_num_tokens: Pack pieces by number of tokens instead.
+        gather_across_devices: See :class:`ObjectiveLoss`.
+        show_progress_bar: Show a progress bar over the pieces.
+        groups: See :class:`ObjectiveLoss`.
+        backend: See :class:`ObjectiveLoss`.
+        prefixes: See :class:`ObjectiveLoss`.
+        settings: See :class:`ObjectiveLoss`.
 
     Raises:
-        InputError: as above, or a model whose batches cannot be cut.
+        InputError: see :class:`ObjectiveLoss`; or the model's batches cannot be split.
     """
 
     def __init__(
@@ -219,8 +219,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         super().__init__()
         if has_static_embedding_input(model):
             raise InputError(
-                "a batch of static embeddings cannot be cut into pieces, and needs not to be: use "
-                "ObjectiveLoss"
+                "use ObjectiveLoss: a batch of static embeddings cannot be split, and need not be"
             )
         if mini_batch_size < 1 or (mini_batch_num_tokens or 1) < 1:
             raise InputError("mini_batch_size and mini_batch_num_tokens are 1 or more")

@@ -145,7 +145,7 @@ class _Archive:
         if missing:
             raise InputError(
                 f"{place(self.path)}: no array called {' or '.join(missing)}, which strips of "
-                "pictures have; of other arrays give the file itself, not its folder"
+                "pictures need; for other arrays give the file itself, not its folder"
             )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
@@ -208,8 +208,8 @@ def _by_name(
     unknown = next((name for name in label_names.tolist() if name not in number), None)
     if unknown is not None:
         raise InputError(
-            f"{place(path)}: label {quoted(unknown)} is none of the {len(class_names)} classes of "
-            "the training part; give class_names"
+            f"{place(path)}: label {quoted(unknown)} is not one of the {len(class_names)} classes "
+            "of the training part; give class_names"
         )
     return RecognisedPart(
         rows, np.array([number[name] for name in label_names.tolist()], np.int64)
@@ -297,7 +297,7 @@ def _strips(path: Path, limit: int | None = None) -> tuple[RecognisedPart, tuple
     ):
         raise InputError(
             f"{place(path)}: 'webp' is {webp.dtype} of shape {webp.shape} and 'offsets' "
-            f"{offsets.dtype} of shape {offsets.shape}; strips are bytes, and where each begins"
+            f"{offsets.dtype} of shape {offsets.shape}; strips need bytes and their start offsets"
         )
     decoded: list[NDArray[np.uint8]] = []
     for number, (start, end) in enumerate(pairwise(offsets)):

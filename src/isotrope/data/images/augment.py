@@ -76,7 +76,7 @@ class Augment:
             come in the order above (the released code of Draganov et al., 2024).
         grey: probability of losing the colours.
         blur: probability of a Gaussian blur.
-        blur_sigma: its smallest and largest width, in pixels.
+        blur_sigma: Smallest and largest width of the blur, in pixels.
         solarize: probability of turning over values of one half or more.
 
     Raises:

@@ -16,7 +16,7 @@ class ImageBatch(NamedTuple):
 
     Attributes:
         images: uint8, rows of this process x 3 x side x side.
-        step: its number from the start of training.
+        step: Number of the batch, counted from the start of training.
         size: pictures of the whole batch.
     """
 
@@ -66,7 +66,7 @@ class ImageSteps(IterableDataset[ImageBatch]):
     start + w + k and so on, which the loader puts in order again, so that any k gives the same.
 
     Args:
-        batches: what to yield from.
+        batches: The batches to yield from.
         start: first step.
         stop: the step after the last.
         part: the rows of this process. Workers know of no other processes, so it is found

@@ -170,7 +170,7 @@ def readable_pictures(
     Args:
         files: all of them.
         labels: theirs, or None.
-        where: what to name in an error.
+        where: The place to name in an error.
     """
     facts = np.zeros((len(files), 4), np.int64)
     good = np.zeros(len(files), bool)
@@ -258,9 +258,9 @@ def _check_alone(root: Path, train: Path) -> None:
         path = Path(entry.path)
         if path != train and _is_folder(entry) and next(below(path), None):
             raise InputError(
-                f"{place(root)}: {train.name}/ is the training part, and {entry.name}/ beside it "
-                f"is no test part ({'/, '.join(_TEST)}/): give {quoted(str(train))} to train on "
-                f"that alone; if {train.name} is a class, rename its folder"
+                f"{place(root)}: {train.name}/ looks like a training part, but {entry.name}/ is "
+                f"not a test part ({'/, '.join(_TEST)}/): give {quoted(str(train))} to train on "
+                f"that only; if {train.name} is a class, rename its folder"
             )
 
 

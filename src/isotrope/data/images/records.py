@@ -106,7 +106,7 @@ class ImageSet:
 
 @dataclass(frozen=True, eq=False)
 class RecognisedPart:
-    """A split as it was found: any sizes, labels as they are stored."""
+    """A split as it is stored: pictures of any size, labels as in the files."""
 
     images: Pictures
     labels: NDArray[np.int64] | None

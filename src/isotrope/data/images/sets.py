@@ -102,8 +102,8 @@ def _file(path: Path) -> RecognisedSet:
     check_file(path)
     if path.suffix.lower() != ".npz":
         raise InputError(
-            f"{place(path)}: one file of kind {path.suffix!r}; give a folder of pictures, an .npz "
-            "file, or digits"
+            f"{place(path)}: cannot read a {path.suffix!r} file; give a folder of pictures, an "
+            ".npz file, or digits"
         )
     return load_npz(path)
 
@@ -119,7 +119,7 @@ def _prepare(
     """Return the set that training sees: held out, limited, of one size, with its fingerprint.
 
     Args:
-        recognised: what a loader returned.
+        recognised: The value that a loader returned.
         side: the same as in :func:`load_images`, like all others.
         holdout: share that is held out where there is no test part.
         seed: the seed of that draw.
@@ -130,8 +130,8 @@ def _prepare(
     if holdout and test is None:
         if train.labels is None:
             raise InputError(
-                f"{recognised.name}: the pictures have no labels, so none can be held out to score "
-                "on; put them into one folder a class"
+                f"{recognised.name}: the pictures have no labels, so none can be held out for "
+                "scoring; put each class into a folder"
             )
         train_rows, test_rows = held_out(train.labels, holdout, seed)
         train, test = train.select(train_rows), train.select(test_rows)

@@ -161,7 +161,7 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = Non
 
     Args:
         lengths: ascending, in tokens.
-        overhead: what one more chunk costs, in tokens.
+        overhead: Cost of one more chunk, in tokens.
         most: rows of a chunk: larger ones are cut again, whatever that costs.
 
     Returns:

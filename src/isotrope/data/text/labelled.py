@@ -76,8 +76,8 @@ def load_labelled(
 ) -> LabelledSplit:
     """Load labelled texts that are split into files, or split those of one file.
 
-    Of one file, every class gives ``train_fraction`` of its texts, rounded up, drawn by the seed,
-    but leaves at least one to test on where it has two.
+    A single file is split by class: ``train_fraction`` of the texts of each, rounded up and drawn
+    by the seed, are for training. A class with two or more texts keeps at least one to test on.
     A text that occurs twice can land on both sides; the scores say how many do.
 
     Args:

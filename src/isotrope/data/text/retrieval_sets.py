@@ -4,7 +4,7 @@ A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queri
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
 allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query
 is that query, as in ArguAna: it is not an answer to itself, unless it is judged one. In a file of
-pairs each anchor is a query, each positive its document, and every further text a document that is
+pairs each anchor is a query, each positive its document, and every other text a document that is
 relevant to nothing; a text that is both is no answer to itself either.
 """
 
@@ -69,7 +69,7 @@ def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
     query that is also a document is not to be found by itself, unless it is its own second text.
 
     Args:
-        pairs: (query, document, ...): further texts are documents relevant to nothing.
+        pairs: (query, document, ...): other texts are documents relevant to nothing.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}
@@ -178,7 +178,7 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
         before = scores.setdefault((query, document), score)
         if before != score:
             raise InputError(
-                f"{place(path, line)}: {quoted(query)} and {quoted(document)} were judged "
-                f"{before:g} before, now {score:g}; keep one of the two lines"
+                f"{place(path, line)}: {quoted(query)} and {quoted(document)} have two scores, "
+                f"{before:g} and {score:g}; keep one of the two lines"
             )
         yield line, query, document, score

@@ -4,13 +4,13 @@ A buffer is the next ``size`` records of the data, which are read again from the
 end. It is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share
 is held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
 present buffer, the next one while it is made, and the first, whose held-out records score the
-training. Of all others the counts are kept, which say what steps they had. So the records of a step
-are a function of (data, seed, step), and resuming is exact: the counts lead to the buffer of the
-step, and where that is no longer on the disk, what comes before it in the data is skipped.
+training. For all other buffers only the number of steps is kept. So the records of a step are a
+function of (data, seed, step), and resuming is exact: the counts lead to the buffer of the step. If
+that buffer is no longer on the disk, the data before it are skipped.
 
 What would need all of the data does not exist here: epochs, duplicates farther apart than a buffer,
-an order of all records. A record is held out by a hash of its text, so the same text is held out of
-later buffers, too. Adjacent texts are paired within a buffer. A later buffer with fewer than two
+an order of all records. A record is held out by a hash of its text, so the same text is also held
+out of later buffers. Adjacent texts are paired within a buffer. A later buffer with fewer than two
 different records has no step.
 """
 
@@ -37,7 +37,7 @@ class StreamedBatches:
         records: reads the data from its beginning.
         build: opens the token store of a folder, or makes it of records.
         size: records of a buffer.
-        batch_size: records of a batch; what is left of a buffer after its last is not trained on.
+        batch_size: records of a batch; an incomplete last batch of a buffer is not trained on.
         seed: the seed of the run.
 
     Attributes:
@@ -74,7 +74,7 @@ class StreamedBatches:
         return joined(self._reports)
 
     def at(self, step: int) -> Drawn:
-        """Return what a step, counted from the start of training, is made of."""
+        """Return the batch of a step, counted from the start of training."""
         number, first = (self._number, self._first) if step >= self._first else (0, 0)
         while step >= first + (steps := self._report(number).kept // self.batch_size):
             number, first = number + 1, first + steps
@@ -115,8 +115,8 @@ class StreamedBatches:
         elif not read_json(kept).items() <= asdict(report).items():
             raise CannotResume(
                 f"records {number * self.size + 1:,} to {(number + 1) * self.size:,} of the data "
-                "are not what they were when this run read them first: give the data that it began "
-                "with, or choose another output folder"
+                "have changed since this run first read them: restore the data, or choose another "
+                "output folder"
             )
         return store
 

@@ -114,7 +114,7 @@ class _Source:
 def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list[Subset]]:
     """Load the STS tasks of a folder, in the order of ``tasks``.
 
-    Of STS-B and SICK-R the test split, and the dev split where it is there.
+    STS-B and SICK-R give their test split, and their dev split if there is one.
     """
     folder = Path(folder)
     if not is_folder(folder):
@@ -155,7 +155,7 @@ def _load_task(folder: Path, task: str) -> list[Subset]:
         if len(subset) != pairs:
             raise InputError(
                 f"{place(source.path)}: {len(subset)} scored pairs where {name} of {task} has "
-                f"{pairs}; it was cut short, or is another edition: copy it again"
+                f"{pairs}; it is incomplete or another edition: copy it again"
             )
         subsets.append(subset)
     return subsets

@@ -14,7 +14,7 @@ A store is a folder:
   column with a hash of the group;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
 - ``holdout-groups.bin``: int64 for each of them, the hash of its group, where records have groups;
-- ``manifest.json``: what the rest is, with a digest of each file, written last.
+- ``manifest.json``: a description and a digest of each file, written last.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ class StoreReport:
         grouped: whether records have groups of their own.
         groups_dropped: repetitions of an earlier record that have another group, which is dropped
             with them.
-        understood: what the reader understood of the data, in one line.
+        understood: One line that says how the reader understood the data.
     """
 
     views: str
@@ -114,7 +114,7 @@ class TokenStore:
     Attributes:
         folder: where it lies.
         columns: columns of a record, 1 to 3; the third holds any number of hard negatives.
-        report: what the first pass found.
+        report: The findings of the first pass.
     """
 
     def __init__(self, folder: Path, report: StoreReport, dtype: str) -> None:

@@ -20,7 +20,7 @@ from isotrope.data.lines import fields, is_folder, quoted
 
 @dataclass(frozen=True)
 class _Layout:
-    """What the folder of a task holds: rows of each label in each file, and empty texts."""
+    """Content of the folder of a task: rows of each label in each file, and empty texts."""
 
     rows: dict[str, tuple[int, ...]]
     labels: tuple[str, ...] = ("0", "1")
@@ -129,7 +129,7 @@ def _load(path: Path, task: str, split: str) -> Examples:
     for line, (label, *cells) in fields(path, needed):
         if label not in number:
             raise InputError(
-                f"{place(path, line)}: label {quoted(label)} is none of {task}'s: "
+                f"{place(path, line)}: label {quoted(label)} is not one of {task}'s: "
                 f"{', '.join(layout.labels)}"
             )
         words = [" ".join(cell.split()) for cell in cells]
@@ -150,7 +150,7 @@ def _check_counts(path: Path, task: str, split: str, labels: Sequence[int], empt
             ", ".join(f"{n} of {k}" for n, k in zip(counts, layout.labels, strict=True))
             for counts in (counted, expected)
         ]
-        raise InputError(f"{place(path)}: rows of each label are {rows[0]}; {task} has {rows[1]}")
+        raise InputError(f"{place(path)}: rows for each label: {rows[0]}; {task} has {rows[1]}")
     if empty != layout.empty:
         raise InputError(
             f"{place(path)}: {empty} empty texts where {task} has {layout.empty}; copy the whole "

@@ -25,7 +25,7 @@ class Formed(NamedTuple):
         texts: anchor, then positive and hard negatives if it has them.
         held: whether it is never trained on.
         continues: whether its anchor is the positive of the training record before.
-        group: of the record, empty if it has none.
+        group: Group of the record; empty if it has none.
     """
 
     texts: tuple[str, ...]
@@ -133,8 +133,8 @@ class Former:
         for record in records:
             if record.group:
                 raise InputError(
-                    f"{place(record.path, record.line)}: a group is of one record, and adjacent "
-                    "views are of two; use `--views dropout`, or leave `--groups` out"
+                    f"{place(record.path, record.line)}: adjacent views join two records, so they "
+                    "have no group; use `--views dropout`, or leave `--groups` out"
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False

@@ -1,4 +1,4 @@
-"""What an objective will do to a user's data, computed before the first step of a training.
+"""Predicts what an objective will do to a user's data, before the first step of a training.
 
 The components GD, W and R need embeddings and a batch, not a training: those of the encoder that
 training will begin with are enough. ``isotrope.audit`` and ``isotrope audit`` put together

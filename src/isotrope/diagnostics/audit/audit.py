@@ -58,7 +58,7 @@ def audit_texts(
     rows = read_rows(data, columns=columns, groups=groups, views=views)
     check_negatives(chosen, rows.columns, rows.name)
     if mine and rows.views == "dropout":
-        raise InputError("hard negatives are of pairs; these are single texts: leave mine out")
+        raise InputError("only pairs have hard negatives; these are single texts: leave mine out")
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(os.fspath(encoder), device=device)
     prompts = (query_prompt, passage_prompt)

@@ -49,7 +49,7 @@ def find_pairs(
         embedded: the rows.
         objective: one with components.
         batch_size: rows of a batch in training.
-        seed: of batches and of the rows that an anchor is compared with.
+        seed: Seed of the batches and of the rows that an anchor is compared with.
     """
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
@@ -75,7 +75,7 @@ def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[n
 
 
 def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return the rows whose marks (n x k) another row before them has, too."""
+    """Return the rows whose marks (n x k) equal those of an earlier row."""
     first = np.unique(marks, axis=0, return_index=True)[1]
     return np.setdiff1d(np.arange(len(marks)), first)
 

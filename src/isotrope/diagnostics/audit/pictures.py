@@ -26,11 +26,11 @@ _SCRATCH = (
 
 @dataclass(frozen=True)
 class AuditedPictures:
-    """What is known of the pictures of a training, beside their embeddings.
+    """The pictures of a training: names, labels and files that could not be read.
 
     Attributes:
         name: the name of the set.
-        names: of n files their paths in the folder; of arrays the numbers of the pictures, from 0.
+        names: Paths in the folder for n files; numbers of the pictures from 0 for arrays.
         labels: int64 (n), or None.
         marks: uint64 (n), equal for equal pixels.
         skipped: files that are not readable pictures.
@@ -48,10 +48,10 @@ class AuditedPictures:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PictureAudit(Audit):
-    """What an objective will do to pictures at the first step of a training.
+    """The effect of an objective on pictures at the first step of a training.
 
     Attributes:
-        pictures: what is known of them.
+        pictures: The pictures of the training.
         method: the name of the method that makes the two views.
         scratch: whether the encoder is randomly initialised.
     """
@@ -73,7 +73,7 @@ class PictureAudit(Audit):
 
     @property
     def title(self) -> str:
-        """What was audited, in a line."""
+        """One line that says what was audited."""
         return (
             f"{len(self.pictures):,} pictures of {self.pictures.name}, {self.encoder}, "
             f"{self.method} with {self.objective.name}, batches of {self.batch_size}"
@@ -87,7 +87,7 @@ class PictureAudit(Audit):
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of the likely false negatives, and of all pairs, of one label; None without any."""
+        """Share of pairs with equal labels, among likely false negatives and among all; or None."""
         labels = self.pictures.labels
         if labels is None:
             return None
@@ -118,7 +118,7 @@ class PictureAudit(Audit):
             "pairs do."
         )
         skipped = (
-            f"{self.pictures.skipped:,} further files were left out: they cannot be read."
+            f"{self.pictures.skipped:,} more files were left out because they cannot be read."
             if self.pictures.skipped
             else ""
         )

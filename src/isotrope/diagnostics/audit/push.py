@@ -1,4 +1,4 @@
-"""The push ledger: how strongly rows push each other, to find negatives that are none.
+"""The push ledger: how strongly rows push each other, to find false negatives.
 
 For an anchor i and a negative j an objective's push is GD_i W_ij. Two rows that belong together
 push each other strongly from both sides and in both directions (anchor from positive and positive
@@ -8,8 +8,8 @@ geometric mean of these four numbers, the *reciprocal push*.
 A batch of the size that training uses shows few of the n (n - 1) pairs, and its normaliser, a sum
 over few rows, is noise: in ``benchmarks/audit.py`` the pairs found first are more often right the
 more rows an anchor is compared with. So each pair of rows meets once, in blocks of up to 8,192 rows
-whose order is drawn. Of each row the strongest partners are kept and nothing else: memory is linear
-in the rows, time is quadratic with the constant of a matrix product.
+whose order is drawn. Only the strongest partners of each row are kept: memory is linear in the
+rows, time is quadratic with the constant of a matrix product.
 
 That needs an objective in which an anchor's push depends on no other anchor (``coupling`` "none").
 Where it does, rows meet in square batches of two blocks.
@@ -88,7 +88,7 @@ def ledger(
         embedded: the rows.
         objective: one with components whose push is between rows (``pairwise``).
         keep: k, partners of a row.
-        seed: of the order of the rows.
+        seed: Seed of the order of the rows.
         progress: show a bar on stderr.
     """
     n = len(embedded)

@@ -33,10 +33,10 @@ class AuditTable(NamedTuple):
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Audit(ABC):
-    """What an objective will do to data at the first step of a training.
+    """The effect of an objective on data at the first step of a training.
 
-    ``print(audit)`` shows it as tables. Rows are numbered from 0 in the attributes; in everything
-    that is printed or written they are told by their names.
+    ``print(audit)`` shows it as tables. Rows are numbered from 0 in the attributes; in printed and
+    written output they have their names.
 
     Attributes:
         encoder: the name of the encoder.
@@ -61,12 +61,12 @@ class Audit(ABC):
     found: Mapping[str, NDArray[np.int64]]
 
     meanings: ClassVar[Mapping[str, str]]
-    """What each kind of rows is, in the order of the table."""
+    """Meaning of each kind of rows, in the order of the table."""
 
     @property
     @abstractmethod
     def title(self) -> str:
-        """What was audited, in a line."""
+        """One line that says what was audited."""
 
     @property
     @abstractmethod
@@ -148,7 +148,7 @@ class Audit(ABC):
         """Return how the objective begins.
 
         Args:
-            lines: further ones below the reasons.
+            lines: Additional lines below the reasons.
             withheld: why nothing is recommended, if it is not for the numbers.
         """
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
@@ -179,7 +179,7 @@ class Audit(ABC):
 
         Args:
             what: the rows are called.
-            beside: what is shown of either row beside its name.
+            beside: Text to show beside the name of either row.
             of: returns it; None shows nothing.
             more: said of them below.
         """
@@ -213,7 +213,7 @@ class Audit(ABC):
 
         Args:
             what: the rows are.
-            names: what their names are.
+            names: What the names of the rows are, in words.
             note: a sentence about them.
         """
         rows = [

@@ -178,12 +178,12 @@ def pair_rows(
     """Pair records as training pairs them.
 
     Args:
-        reading: of one file, in its order.
-        name: of the file.
+        reading: The rows of one file, in order.
+        name: Name of the file.
         views: how a positive is made, as in training.
         read: how many records are read; None for all.
         most: how many rows, drawn among all of them; None for all.
-        seed: of the draw.
+        seed: Seed of the draw.
     """
     records = islice(reading, read)
     first = next(records)
@@ -240,7 +240,7 @@ def embed_rows(
         rows: the records.
         max_length: the most tokens of a text, as ``isotrope train --max-length``.
         prompts: put before anchors, and before positives and negatives.
-        seed: of dropout.
+        seed: Seed of dropout.
         progress: show a bar on stderr.
     """
     encoder.check_prompts(*prompts)

@@ -29,7 +29,7 @@ def checked_objective(
     if isinstance(objective, str):
         objective = registry.build(objective, settings)
     elif settings:
-        raise InputError("objective_settings are those of an objective that is given by its name")
+        raise InputError("objective_settings needs an objective that is given by name")
     if not objective.has_terms or not objective.pairwise:
         what = "compares coordinates, not rows" if objective.has_terms else "has no components"
         raise InputError(
@@ -95,14 +95,14 @@ def audit_rows(
     Args:
         rows: the records.
         embedded: their embeddings.
-        objective: as :func:`checked_objective` returns it.
-        encoder: its name.
-        uncovered: what whitening uncovers.
+        objective: The result of :func:`checked_objective`.
+        encoder: Name of the encoder.
+        uncovered: The gain from whitening.
         batch_size: rows of a batch in training.
         suspect: reciprocal push from which two rows are likely false negatives.
         mine: hard negatives for each anchor.
         hardness: the largest share of the push on an anchor that one may have.
-        seed: of what is drawn.
+        seed: Seed of all random draws.
         progress: show bars on stderr.
     """
     book, common = _measured(
@@ -140,15 +140,15 @@ def audit_pictures(
     """Audit pictures with their embeddings; arguments as for ``isotrope.audit_images``.
 
     Args:
-        pictures: what is known of them.
+        pictures: The pictures of the training.
         embedded: their embeddings.
-        objective: as :func:`checked_objective` returns it.
-        encoder: its name.
+        objective: The result of :func:`checked_objective`.
+        encoder: Name of the encoder.
         method: the name of the method whose views these are.
         scratch: whether the encoder is randomly initialised.
         batch_size: pictures of a batch in training.
         suspect: reciprocal push from which two pictures are likely false negatives.
-        seed: of what is drawn.
+        seed: Seed of all random draws.
         progress: show bars on stderr.
     """
     _, common = _measured(

@@ -45,8 +45,8 @@ class Setting:
     """How an objective begins with one setting.
 
     Attributes:
-        name: of the setting that was changed; ``batch size`` for the batch size alone.
-        value: its value.
+        name: Name of the setting that was changed; ``batch size`` for the batch size alone.
+        value: Value of the setting.
         batch_size: rows of a batch.
         dissipation: mean GD over the anchors that have negatives; None where none has.
         dead: share of the anchors with GD < 0.01.
@@ -70,7 +70,7 @@ class Recommendation:
     """A value to begin with.
 
     Attributes:
-        name: of the setting.
+        name: Name of the setting.
         value: to begin with.
         reason: why, with the numbers.
     """
@@ -89,7 +89,7 @@ def settings_table(
         embedded: the rows.
         objective: one with components.
         batch_size: rows of a batch in training.
-        seed: of the batches.
+        seed: Seed of the batches.
     """
     most = min(len(embedded), MOST)
     size = min(batch_size, most)
@@ -112,7 +112,7 @@ def settings_table(
 def recommend(table: Sequence[Setting]) -> list[Recommendation]:
     """Return the values to begin with by the rules of the module, and why.
 
-    Nothing is said of a temperature on which GD does not depend.
+    A temperature on which GD does not depend is not recommended.
     """
     rules = {"temperature": _smallest_live, "margin": _smallest_live, "ratio": _ratio}
     found = []

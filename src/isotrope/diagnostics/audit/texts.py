@@ -39,13 +39,13 @@ _WIDTH = 48  # characters of a text in a table
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class TextAudit(Audit):
-    """What an objective will do to texts at the first step of a training.
+    """The effect of an objective on texts at the first step of a training.
 
-    Rows are told by their lines in the file, from 1.
+    Rows are named by their lines in the file, from 1.
 
     Attributes:
         rows: the records.
-        uncovered: what whitening uncovers: ``kind``, ``sentence`` and the scores.
+        uncovered: The gain from whitening: ``kind``, ``sentence`` and the scores.
         mined: hard negatives, or None.
     """
 
@@ -70,7 +70,7 @@ class TextAudit(Audit):
 
     @property
     def title(self) -> str:
-        """What was audited, in a line."""
+        """One line that says what was audited."""
         what = "texts" if self.rows.views == "dropout" else "pairs"
         if self.rows.columns > 2:
             what += " with hard negatives"
@@ -120,7 +120,7 @@ class TextAudit(Audit):
 
     def tables(self) -> list[AuditTable]:
         """Return the tables that are printed and that the page shows."""
-        empty = f"{self.rows.empty:,} further rows were left out because a text is empty."
+        empty = f"{self.rows.empty:,} more rows were left out because a text is empty."
         return [
             self._settings(self.flags, self.sentence_transformers),
             self._pairs("rows", "text", lambda row: _short(self.rows.texts[row][0])),

@@ -126,7 +126,7 @@ def means(
         seed: the same seed gives the same numbers, on any number of threads.
         common: one set of batches is drawn and shifted to every pair of means; otherwise every
             pair of means has batches of its own.
-        progress: is told the number of pairs of means done since the last time.
+        progress: Called with the number of pairs of means done since the last call.
     """
     if seed < 0:
         raise InputError(f"the seed must be 0 or more; found {seed}")

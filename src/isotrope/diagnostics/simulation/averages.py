@@ -42,7 +42,7 @@ def dissipation(
             same distribution, and error, as with batches of its own (False, as in the paper), but
             neighbours err alike, which leaves the landscape smooth, and the statistics of the
             negatives are computed once for each mu_neg instead of once for each pair.
-        progress: is told the number of pairs of means done since the last time.
+        progress: Called with the number of pairs of means done since the last call.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -84,7 +84,7 @@ def hardest_share(
             of the released code, which the text does not mention.
         seed: see :func:`dissipation`.
         common: see :func:`dissipation`; here it saves only the drawing.
-        progress: is told the number of pairs of means done since the last time.
+        progress: Called with the number of pairs of means done since the last call.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.

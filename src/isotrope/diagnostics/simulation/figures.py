@@ -90,7 +90,7 @@ def figure(
         common: see :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
         gated: see :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
         part: see :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
-        progress: is told the number of pairs of means done since the last time.
+        progress: Called with the number of pairs of means done since the last call.
     """
     if grid < 2:
         raise InputError(f"a grid needs 2 or more values of each angle; found {grid}")

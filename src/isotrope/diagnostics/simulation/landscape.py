@@ -24,7 +24,7 @@ class Landscape:
     """One quantity of one objective over all pairs of mean angles.
 
     Attributes:
-        objective: whose it is.
+        objective: The objective of the landscape.
         positive: p values of mu_pos, radians.
         negative: q values of mu_neg, radians.
         value: p x q.
@@ -44,7 +44,7 @@ class Landscape:
 
         Args:
             positive: mu_pos in radians; between rows and columns the value is interpolated.
-            level: what it falls below.
+            level: The level to fall below.
         """
         row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
         below = np.flatnonzero(row < level)
@@ -79,7 +79,7 @@ def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
     """Return a table with one line for every pair of means of every landscape.
 
     Args:
-        landscapes: landscapes with the names that stand in the first column.
+        landscapes: Landscapes by name; the names are the first column.
     """
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
@@ -98,8 +98,8 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
     name = type(objective).__name__
     if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
         raise InputError(
-            f"{name} has a formula but no components, which are what is simulated: write them (see "
-            "CONTRIBUTING.md), or see those that its formula has on a batch of embeddings: "
+            f"{name} has a formula but no components to simulate: write them (CONTRIBUTING.md "
+            "says how), or look at the components on a batch of embeddings: "
             f"isotrope.decompose({name}(), anchors, positives)"
         )
     if not objective.has_terms:
@@ -116,7 +116,7 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
 def check(objective: Objective) -> None:
     """Check that an objective looks at nothing but the angles of an anchor.
 
-    Its negatives are reordered: what it does to the positive, and to each of them, must not change.
+    Its negatives are reordered: the effect on the positive, and on each of them, must not change.
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))
@@ -130,6 +130,6 @@ def check(objective: Objective) -> None:
         alike = False
     if not alike:
         raise InputError(
-            f"{type(objective).__name__} looks at the places of its rows in the batch, and a "
-            "simulation has only angles; measure it on real embeddings instead (`objective.terms`)"
+            f"{type(objective).__name__} depends on the places of rows in the batch, but a "
+            "simulation has only angles; measure it on embeddings instead (`objective.terms`)"
         )

@@ -93,8 +93,8 @@ def _at_means(objective: Objective, angles: Angles) -> Floats:
         terms = components(objective, AnglePairs(to_positive, to_negatives))
         if terms.pull.ndim != 1:
             raise InputError(
-                f"the positive of {type(objective).__name__} pulls each coordinate by itself: "
-                "neither its ratio nor its norm is a function of the angles"
+                f"the positive of {type(objective).__name__} pulls each coordinate separately, "
+                "so neither its ratio nor its norm is a function of the angles"
             )
         numbers = (terms.dissipation, terms.pull, terms.mass, terms.weight[:, 0])
         for row, number in zip(components_at, numbers, strict=True):

@@ -147,7 +147,7 @@ def _end_over_first(case: RunEvidence, column: str) -> float | None:
 
 
 def _unlearnt(case: RunEvidence) -> float | None:
-    """Return how well pairs are told apart at the end, over how well they were at first.
+    """Return how well pairs are separated at the end, divided by how well at the start.
 
     Pairs by their labels, if they have some, else positives from negatives. Not after fewer than
     six measured steps: that of one batch is a small sample.

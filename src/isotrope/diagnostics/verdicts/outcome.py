@@ -287,7 +287,7 @@ def _overfitting(case: RunEvidence) -> Found | None:
             Evidence("best_step", step),
             *further_evidence(case, "loss", "dissipation"),
         ),
-        "The score on held-out data has fallen from its best while training went on."
+        "The score on held-out data has fallen from its best while training continued."
         + (" It never rose at all." if never_rose else ""),
         lower_rate_flag(case, 3) if never_rose else f"--max-steps {step}",
     )
@@ -296,8 +296,8 @@ def _overfitting(case: RunEvidence) -> Found | None:
 OVERFITTING = Verdict(
     "overfitting",
     "the dev score falls while training continues",
-    "The score on held-out data fell from its best while training went on. The best checkpoint was "
-    "saved, so nothing is lost.",
+    "The score on held-out data fell from its best while training continued. The best checkpoint "
+    "was saved, so nothing is lost.",
     "The dev score falls from its best while training continues. A score that never rose counts "
     "unless its fall is within the noise of the dev set, by the paired bootstrap that judges the "
     "run.",

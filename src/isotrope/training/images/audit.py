@@ -40,7 +40,7 @@ def audit(
     """Audit the pictures of a training; nothing is written.
 
     Args:
-        settings: of the training; what its optimiser does makes no difference.
+        settings: Settings of the training; optimiser settings are ignored.
         suspect: reciprocal push from which two pictures are likely false negatives.
         own_encoder: the user's encoder, None if ``settings.encoder`` names one.
         progress: show bars on stderr.
@@ -90,8 +90,8 @@ def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[
             views.append(module.completed(pairs)[0].views)
             if not views[-1].in_batch:
                 raise InputError(
-                    f"{module.name} pushes against a queue, which holds noise before the first "
-                    "step, so there is nothing to audit; audit with `--method` simclr or mocov3"
+                    f"{module.name} pushes against a queue, which holds only noise before the "
+                    "first step; audit with `--method` simclr or mocov3"
                 )
             done(len(rows))
     places = torch.from_numpy(np.argsort(order))

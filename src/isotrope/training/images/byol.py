@@ -23,7 +23,7 @@ class BYOLOptions(Options):
     hidden: Annotated[int, Hyper("", "width of either head's hidden layer", at_least=1)] = 1024
     dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
-    last_norm: Annotated[bool, Hyper("", "batch normalisation of the projections, too")] = False
+    last_norm: Annotated[bool, Hyper("", "also normalise the projections by batch")] = False
     predictor_rate: Annotated[
         float, Hyper("", "learning rate of the predictor over that of the rest", above=0)
     ] = 1.0

@@ -76,7 +76,7 @@ def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
         decay=details["plan"]["weight_decay"],
         cut="none" if settings.cut == 1 else f"{settings.cut_what} divided by {settings.cut:g}",
         seed=settings.seed,
-        evaluation=f"{table}\n\nOf the training: {details['verdict']}."
+        evaluation=f"{table}\n\nTraining: {details['verdict']}."
         if rows
         else "There were no labels to test with.",
         citation=bibtex(find(details["objective"]["name"]).paper),

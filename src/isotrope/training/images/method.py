@@ -53,7 +53,7 @@ class ImageMethod(nn.Module, ABC):
     Args:
         encoder: trained in place, n x 3 x S x S in [0, 1] to n x d.
         objective: any registered objective or composition that the method can feed.
-        plan: what the optimiser does at which step, rates as they are used: ``steps``,
+        plan: Settings of the optimiser, with learning rates as they are used: ``steps``,
             ``steps_per_epoch``, ``learning_rate``, ``weight_decay``, ``optimizer``, ``momentum``,
             ``warmup_steps``, ``last_learning_rate``, ``last_weight_decay`` and ``decay_all``
             (training/recipe.py); ``recipe.plan(...)`` is the method's own.
@@ -64,12 +64,12 @@ class ImageMethod(nn.Module, ABC):
         caching: images that go through the encoder at a time, with the graphs of no more than
             these; None: the whole batch. Refused with batch normalisation in the encoder.
         scaled: float16 training, whose gradients are scaled and may overflow now and then.
-        backend: what computes the loss (``isotrope.kernels.choose``).
+        backend: How the loss is computed (``isotrope.kernels.choose``).
 
     Attributes:
-        name: what it is called on the command line.
-        paper: its source.
-        recipe: what it is trained with by default.
+        name: Name on the command line.
+        paper: The paper that describes it.
+        recipe: Default settings for training it.
         options_class: the class of its options.
         measured: numbers of the last step if it was a logged one, else empty.
         seen: the views that the last loss was computed of.

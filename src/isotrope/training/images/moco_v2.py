@@ -77,7 +77,7 @@ class MoCoV2(ImageMethod):
 
     @classmethod
     def check_objective(cls, objective: Objective) -> None:
-        """Compute the loss once against a queue of noise, to refuse what cannot use a queue."""
+        """Refuse an objective that cannot use a queue: compute it once against a queue of noise."""
         noise = torch.randn(3, 4, 8, generator=torch.Generator().manual_seed(0))
         try:
             objective.loss(Views(noise[0], noise[1], noise[2], in_batch=False))

@@ -32,96 +32,95 @@ class ImageSettings(RunSettings):
         ...,
         positional=True,
         metavar="DATA",
-        description="folder of images (class folders or flat; train/ and test/ inside it are kept "
-        "apart), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face dataset "
-        "folder, or 'digits' (those of scikit-learn)",
+        description="Folder of images (class folders or flat; train/ and test/ inside it are "
+        "kept apart), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face "
+        "dataset folder, or 'digits' (from scikit-learn).",
     )
     method: str = in_objective(
         "simclr",
-        description="simclr, mocov2, mocov3, byol, simsiam, barlowtwins, vicreg or dino",
+        description="Method: simclr, mocov2, mocov3, byol, simsiam, barlowtwins, vicreg or dino.",
     )
     method_settings: dict[str, float | str] = setting(
-        {}, description="options of the method (--method.queue 4096)"
+        {}, description="Options of the method (--method.queue 4096)."
     )
     objective: str | None = in_objective(
-        None, description="name, see `isotrope objectives`; default: the method's own"
+        None, description="Name, see `isotrope objectives`; default: the method's own."
     )
     encoder: str = in_model(
         "resnet18",
         description="resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base from "
-        "scratch; or a run folder, a model folder or a hub id",
+        "scratch; or a run folder, a model folder or a hub id.",
     )
     width: int | None = in_model(
-        None, ge=1, description="channels of a ResNet's first stage, from scratch [64]"
+        None, ge=1, description="Channels of the first stage of a ResNet from scratch; default: 64."
     )
     stem: Literal["auto", "cifar", "imagenet"] = in_model(
         "auto",
-        description="of a ResNet from scratch; cifar keeps the resolution, imagenet divides it by "
-        "four; auto: cifar for images up to 32 x 32",
+        description="First layers of a ResNet from scratch: cifar keeps the resolution, imagenet "
+        "divides it by four; auto takes cifar for images up to 32 x 32.",
     )
     image_size: int | None = in_data(
         None,
         ge=4,
-        description="side of the crops; default: that of the images where they are all alike and "
-        "at most 96, else 32, 64, 96, 112 or 224, by the size of most",
+        description="Side of the crops; default: the side of the images if they are all alike "
+        "and at most 96, otherwise 32, 64, 96, 112 or 224, by the size of most.",
     )
     augment: str | None = in_data(
-        None, description="recipe of the views' augmentation; default: the method's own"
+        None, description="Recipe of the views' augmentation; default: the method's own."
     )
     pixels: Literal["imagenet", "none"] = in_data(
         "imagenet",
-        description="normalise by ImageNet's mean and deviation, or leave values in [0, 1]",
+        description="Normalise by ImageNet's mean and deviation, or leave values in [0, 1].",
     )
     classes: str | None = in_data(
-        None, description="file with one class a line: take these of a folder of classes only"
+        None, description="File with one class a line: use only these classes."
     )
-    limit: int | None = in_data(None, ge=2, description="train on this many images only")
+    limit: int | None = in_data(None, ge=2, description="Number of images to train on.")
     holdout: float = in_data(
         0.0,
         ge=0,
         le=0.5,
-        description="share of labelled training images kept for testing if there is no test part",
+        description="Share of labelled training images to test on if there is no test part.",
     )
     knn_every: int = in_watch(
         1,
         ge=0,
-        description="epochs between kNN accuracies on the test part (labels are needed; 0: at the "
-        "start and the end)",
+        description="Epochs between kNN accuracies on the test part (needs labels; 0: only at "
+        "the start and the end).",
     )
     knn_images: int | None = in_watch(
         None,
         ge=2,
-        description="at most so many training images, and as many test images, for kNN on the way, "
-        "evenly over the classes; default: all",
+        description="Most training images, and most test images, for kNN during training; "
+        "default: all.",
     )
-    linear: bool = in_watch(True, description="a linear probe at the end (labels are needed)")
-    batch_size: int = in_steps(128, ge=2, description="images a step, of all devices")
-    epochs: float = in_steps(200.0, gt=0, description="passes over the data, unless --max-steps")
+    linear: bool = in_watch(True, description="Fit a linear probe at the end (needs labels).")
+    batch_size: int = in_steps(128, ge=2, description="Images a step, on all devices.")
+    epochs: float = in_steps(200.0, gt=0, description="Passes over the data, unless --max-steps.")
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
-        description="default: the method's own; another one needs --learning-rate (lars leaves "
-        "biases and norms alone)",
+        description="Optimiser; default: the method's own. Another one needs --learning-rate "
+        "(lars leaves biases and norms alone).",
     )
     learning_rate: float | None = in_steps(
-        None, gt=0, description="peak, not scaled by the batch size; default: the method's own"
+        None, gt=0, description="Peak, not scaled by the batch size; default: the method's own."
     )
     weight_decay: float | None = in_steps(
-        None, ge=0, description="throughout; default: the method's own"
+        None, ge=0, description="Constant weight decay; default: the method's own."
     )
     warmup_epochs: float | None = in_steps(
         None,
         ge=0,
-        description="epochs in which the learning rate rises to its peak; default: the method's "
-        "own",
+        description="Epochs of learning-rate warm-up; default: the method's own.",
     )
     scheduler: Scheduler = in_steps(
-        "cosine", description="how the learning rate falls from its peak to its end, if it does"
+        "cosine", description="Learning-rate schedule after the warm-up."
     )
-    clip: float | None = in_steps(None, gt=0, description="gradients are clipped to this norm")
+    clip: float | None = in_steps(None, gt=0, description="Norm to which gradients are clipped.")
     workers: int | None = in_data(
         None,
         ge=0,
-        description="processes that decode images; default: one a core for files, none for arrays",
+        description="Processes that decode images; default: one a core for files, none for arrays.",
     )
 
     @classmethod

@@ -85,8 +85,8 @@ def fit_images(
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.
 
     Returns:
-        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. Of a wrapped module
-        the folder has the weights alone, and the module itself is trained.
+        The outcome; ``isotrope.load(outcome.output)`` is the trained encoder. For a wrapped
+        module the folder has only the weights, and the module itself is trained.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
@@ -219,10 +219,10 @@ def _make_plan(
     if settings.optimizer not in (None, plan.optimizer):
         if settings.learning_rate is None:
             raise SettingError(
-                f"the learning rate of {method.name} is one for {plan.optimizer}",
+                f"the default learning rate of {method.name} is for {plan.optimizer}",
                 setting="optimizer",
                 value=settings.optimizer,
-                remedy="give `--learning-rate`, too",
+                remedy="give `--learning-rate` as well",
             )
         # SimCLR, BYOL, Barlow Twins and MoCo v3 do not apply LARS to biases and norms
         all_decay = plan.decay_all and settings.optimizer != "lars"
@@ -313,9 +313,9 @@ def _check_temporary_folder(folder: str) -> None:
     """Refuse a folder whose path is too long for the workers' sockets: they would hang."""
     if os.name == "posix" and len(os.fsencode(folder)) > _MAX_FOLDER_BYTES:
         raise InputError(
-            f"the folder for temporary files is too deep for the sockets of workers: {folder} has "
-            f"{len(os.fsencode(folder))} bytes, at most {_MAX_FOLDER_BYTES} leave room; set TMPDIR "
-            "to a shorter one, or use `--workers 0`"
+            f"the path of the temporary folder is too long for the sockets of workers: {folder} "
+            f"has {len(os.fsencode(folder))} bytes, at most {_MAX_FOLDER_BYTES} fit; set TMPDIR to "
+            "a shorter one, or use `--workers 0`"
         )
 
 

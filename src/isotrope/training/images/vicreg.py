@@ -42,7 +42,7 @@ class VICRegMethod(ImageMethod):
     128, weight decay 5e-4 on everything, 200 epochs, warm-up of 10. Bardes et al. have LARS, 0.2 at
     256, weight decay 1e-6 but on biases and norms.
 
-    Ours: that learning rate and the warm-up: the loss is not bounded by its normalisation.
+    Ours: the learning rate and the warm-up: the loss is not bounded by its normalisation.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
