@@ -257,7 +257,7 @@ def test_a_run_does_not_go_on_with_another_dev_file(quick: dict, tmp_path: Path)
     with power_cut(5):
         fit(**settings)
     dev.write_text("".join(scored[:8]))
-    with pytest.raises(CannotResume, match=r"what the dev STS Spearman \(dev.tsv\) is measured on"):
+    with pytest.raises(CannotResume, match=r"the data of the dev STS Spearman \(dev.tsv\) have"):
         fit(**settings, resume=True)
     dev.write_text("".join(scored))
     assert fit(**settings, resume=True).result.metrics["steps"] == quick["max_steps"]

@@ -89,7 +89,7 @@ def test_resuming_skips_what_was_read(tmp_path: Path) -> None:
     assert len(source.built) == 2
     # without the counts they are found again
     assert texts_at(streamed(tmp_path / "b", Source()), 39) == expected[39]
-    with pytest.raises(CannotResume, match=r"^records 61 to 90 of the data are not what they were"):
+    with pytest.raises(CannotResume, match=r"^records 61 to 90 of the data have changed since"):
         texts_at(streamed(tmp_path / "a", Source(changed=62)), 12)
 
 
