@@ -125,7 +125,7 @@ def test_a_sweep_does_not_replace_what_it_reads(
     for data in ([own], [pairs, "--dev", own]):
         found = run("sweep", "train", *data, *varied, "--output", own.parent)
         assert found.code == 2
-        assert f"{name} would be replaced, but it is read" in found.err
+        assert f"{name} is an input and would be overwritten" in found.err
     assert own.read_text().startswith("anchor,")
 
 

@@ -126,7 +126,7 @@ def test_rows_that_are_no_labelled_text(trec: Path, row: str, message: str) -> N
 
 def test_other_counts(whole: Path, tmp_path: Path) -> None:
     write(tmp_path / "cr" / "all.tsv", rows_of("cr/all")[:-1])
-    with pytest.raises(InputError, match=r"rows of each label are .*; CR has 1368 of 0, 2"):
+    with pytest.raises(InputError, match=r"rows for each label: .*; CR has 1368 of 0, 2"):
         load_transfer(tmp_path, ["CR"])
     rows = rows_of("cr/all")
     rows[7] = rows[7].partition("\t")[0] + "\t "
