@@ -66,5 +66,5 @@ def test_the_same_class_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_code_is_not_escaped_and_mathematics_is() -> None:
     text = page(Objective.registered["infonce"])
-    assert "with `in_batch=False` they" in text
+    assert "With `in_batch=False` they" in text
     assert r"L\_i = -log( e^{s\_ii'/tau}" in text
