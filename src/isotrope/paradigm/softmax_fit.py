@@ -6,9 +6,8 @@ The gradient of anchor i of any softmax family (InfoNCE, DCL, NT-Xent, sentence-
     g_i = a_i sum_j softmax_j(s_ij / tau) x_j - b_i h'_i.
 
 With one tau for the batch that is two unknowns for an anchor and d - 1 equations, whatever the
-number of columns, where the general solution (``isotrope.paradigm.recover``) needs more dimensions
-than columns. tau is what leaves the least of the gradient out. A loss that weighs hard negatives
-more is found with the lower temperature that has the same weights.
+number of columns. tau is what leaves the least of the gradient out. A loss that weighs hard
+negatives more is found with the lower temperature that has the same weights.
 
 A loss of pairs (CoSENT, cosine similarity, contrastive) puts a_i = 0: it has no in-batch negatives.
 That is another thing than a softmax whose anchors are done, of which a_i and b_i go to 0 together.
