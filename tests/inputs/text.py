@@ -71,7 +71,7 @@ FILES: list[tuple[str, bytes | str, list[object], str]] = [
     ("bomb.txt.gz", gzip.compress(bytes(50_000_000)), [], "NUL bytes"),
     ("long.txt.gz", gzip.compress(b"x" * 50_000_000), [], "longer than 100,000 characters"),
     ("bomb.parquet.gz", gzip.compress(bytes(200_000_000), 9), [], "unpack it"),
-    ("twice.txt.gz", gzip.compress(gzip.compress(b"text\n")), [], "line 1"),
+    ("twice.txt.gz", gzip.compress(gzip.compress(b"text\n")), [], "so it is no text"),
     ("binary.parquet", b"PAR1" + os.urandom(100) + b"PAR1", [], "not a parquet file"),
 ]
 
