@@ -295,7 +295,7 @@ class Reading:
                 continue
             self.rows += 1
             where = (table.place, line)
-            if cells == form.columns:
+            if all(isinstance(cell, str) for cell in cells) and cells == form.columns:
                 self.leave("the header once more", *where)
                 continue
             texts = [
