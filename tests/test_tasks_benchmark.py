@@ -47,6 +47,20 @@ def test_a_setting_is_the_mean_of_its_seeds_query_by_query() -> None:
     assert tasks.by_query(cells, keys["C"]) is None
 
 
+def test_a_cell_without_scores_by_query_gives_a_difference_without_interval() -> None:
+    cells = [cell(tasks.THEIRS, *setting, 0) for setting in tasks.GRID]
+    cells += [cell(tasks.OURS, 0, 0, 0)]
+    cells = [{**made, "stsb": 80.0, "train_cpu_s": 10} for made in cells]
+    cells[-1]["test"] = 51.5
+    assert tasks.row("wikiqa", cells)[4] == "+0.0 (+0.0 to +0.0)"  # by query both are 50
+    for made in cells:
+        made.pop("queries")
+    assert tasks.row("wikiqa", cells) == [
+        *("", "50.0 (1)", "50.0 (1)", "51.5 (1)", "+1.5"),
+        *("-, 80.0, 80.0, 80.0", "120 / 10"),
+    ]
+
+
 def test_the_interval_of_a_difference_holds_it() -> None:
     gap, low, high = tasks.difference(np.array([1.0, 0.0, 1.0, 0.5]), np.zeros(4))
     assert gap == pytest.approx(0.625)
