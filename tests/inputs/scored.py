@@ -59,7 +59,7 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
     "text of numbers": ({"corpus.jsonl": '{"_id": "d", "text": 5}\n'}, "not text"),
     "title of lists": ({"corpus.jsonl": '{"_id": "d", "text": "a", "title": []}\n'}, "not text"),
     "broken JSON": ({"corpus.jsonl": '{"_id": "d"\n'}, "broken JSON"),
-    "lines that are lists": ({"corpus.jsonl": "[1]\n"}, "where an object"),
+    "lines that are lists": ({"corpus.jsonl": "[1]\n"}, "no column '_id'"),
     "binary": ({"corpus.jsonl": b"\0\0"}, "NUL bytes"),
 }
 
