@@ -100,7 +100,7 @@ def test_a_sweep_tries_it_beside_numbers(
         ({"objective": "vicreg"}, "vicreg"),
         (
             {"files": [("the same", text) for text in sentences(8)]},
-            "where no anchor has a negative",
+            "because no anchor has a negative",
         ),
         ({"objective_settings": {"temperature": "car"}}, "a number; found 'car'"),
         ({"files": PAIRS[:1]}, "too few to compare"),
