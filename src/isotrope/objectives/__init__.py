@@ -1,7 +1,7 @@
 """The objectives, one file for each equation family; a new loss is a new file here.
 
-Importing this package imports every file in it, which registers the objectives; their classes are
-attributes here (``isotrope.objectives.InfoNCE``). Nothing is listed by hand.
+Importing this package imports every file in it and so registers the objectives. Their classes are
+attributes of the package (``isotrope.objectives.InfoNCE``). No list is kept by hand.
 """
 
 import importlib

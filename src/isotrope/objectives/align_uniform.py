@@ -15,22 +15,22 @@ from isotrope.paradigm.weight import Softmax
 
 _TABLE = "Nie et al., 2023, table 2, tuned with their code (pairs=within)"
 
-# 1/(2 t) is a temperature, and has its bound; Nie et al. (2023) try t from 2 to 10
+# 1/(2 t) is a temperature and has its bounds; Nie et al. (2023) try t from 2 to 10
 InverseTemperature = Annotated[
     float, Hyper("t", "inverse temperature of the energy", at_least=1e-4, at_most=5e3)
 ]
 
 
 def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
-    """Return log mean e^{-t ||h_i - x_j||^2} over the negative pairs of the batch; 0 without any.
+    """Return log mean e^{-t ||h_i - x_j||^2} over the negative pairs; 0 if there are none.
 
     Args:
-        pairs: the row statistics of unit vectors.
-        t: inverse temperature.
+        pairs: Row statistics of unit vectors.
+        t: Inverse temperature.
         against: The view that the anchors are compared with.
     """
     number = pairs.count(against).sum()
-    # log 0 has no derivative: without a pair the rows are set aside before the sum is taken
+    # log 0 has no derivative: rows without a pair are masked before the sum is taken
     rows = pairs.logsumexp(1 / (2 * t), against).masked_fill(number == 0, 0.0)
     mean = rows.logsumexp(dim=0) - number.clamp_min(1).log() - 2 * t
     return mean.masked_fill(number == 0, 0.0)
@@ -45,7 +45,7 @@ class AlignUniform(
         "Nie et al., 2023, eq. 2-4, 29",
     ),
 ):
-    r"""A weighted mean of the positives' distance and of the log-energy of all other pairs.
+    r"""Weighted mean of the distance of positives and the log-energy of all other pairs.
 
     Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U,
     U = log mean_{i != j} e^{-t ||h_i - h'_j||^2} over the ordered pairs across the views, or, with
@@ -53,15 +53,15 @@ class AlignUniform(
 
     Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, one normaliser
     for the batch, with s_ij = h_i.h'_j or h_i.h_j; the positive is pulled by
-    (1 - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. For alpha < 2 that grows without bound, so
-    positives closer than 0.01 are not pulled. Within a view, W counts h_i as anchor and as
-    negative.
+    (1 - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. For alpha < 2 this pull grows without bound,
+    so positives closer than 0.01 are not pulled. Within a view, W counts h_i both as an anchor and
+    as a negative.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Nie et al., 2023, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are its
-    table 2. The paper prints the energy across the views; its released code has it within each, as
-    Wang and Isola do.
+    Reference: Nie et al., 2023, eq. 2-4 and 29, gradient eq. 8, 17, 27, 30; the presets are from
+    table 2. The paper prints the energy across the views; its released code computes the energy
+    within each view, as Wang and Isola do.
 
     Example:
         >>> import torch
@@ -90,12 +90,12 @@ class AlignUniform(
 
     @property
     def coupling(self) -> Coupling:
-        """Across the views the energy is one sum, within them it is one for each."""
+        """Across the views the energy is one sum; within the views each has its own sum."""
         return "total" if self.pairs == "cross" else "batch"
 
     @property
     def two_directions(self) -> bool:
-        """Within: each view has an energy. Across, the pairs of both directions are the same."""
+        """Within, each view has an energy. Across, both directions have the same pairs."""
         return self.pairs == "within"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -122,7 +122,7 @@ class AlignUniform(
 
     @property
     def _closest(self) -> float:
-        """Where positives are clamped: at the distance 0.01 for alpha < 2, at 0 for alpha > 2."""
+        """The distance at which positives are clamped: 0.01 for alpha < 2, 0 for alpha > 2."""
         if self.alpha == 2:
             return math.inf
         return 1 - CLOSE if self.alpha < 2 else 1.0

@@ -25,7 +25,7 @@ class ArcCon(
         "Li et al., 2024, eq. 2, table 1",
     ),
 ):
-    r"""InfoNCE whose positive looks farther than it is, by the angle u.
+    r"""InfoNCE that adds the angle u between an anchor and its positive.
 
     Loss: L_i = -log( e^{cos(theta_ii' + u)/tau} / (e^{cos(theta_ii' + u)/tau} +
     sum_{j != i} e^{s_ij'/tau}) ).
@@ -34,9 +34,9 @@ class ArcCon(
     W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R_i = sin(theta_ii' + u) /
     sin theta_ii'.
 
-    theta_ii' is held at 0.01 (pi - 0.01) where it is closer to 0 (pi), for R is infinite at the
-    ends, and theta_ii' + u at pi, from where the cosine would rise again: there the positive does
-    not pull.
+    theta_ii' is clamped to [0.01, pi - 0.01], because R is infinite at 0 and pi. theta_ii' + u is
+    clamped at pi, because the cosine would rise again beyond it. A clamped positive does not
+    pull.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -26,17 +26,17 @@ class BarlowTwins(
 
     Loss: L = sum_k (C_kk - 1)^2 + nu sum_{k != l} C_kl^2, C = sum_i h_i h'_i^T / N. With
     space="batchnorm" the columns of each view are standardised over the batch instead, and L is
-    the loss of Zbontar et al., whose nu is 0.0051.
+    the loss of Zbontar et al., who use nu = 0.0051.
 
     Gradient: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2; the positive is pulled by the matrix
     (2/N) (I - (1 - nu) diag C), one value for each coordinate; the residual (2 nu / N^2)
     |h'_i|^2 h_i is radial. An earlier version of Li et al. (2024) prints C = sum_i h_i h_i^T / N
-    and W_ij with h_i.h'_j: neither is the gradient. There are no terms with space="batchnorm".
+    and W_ij with h_i.h'_j: neither gives the gradient. space="batchnorm" has no terms.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Li et al., 2024, eq. 10 and table 2, upper half; gradient after Tao et al., 2022. The
-    default nu is that of the scripts that Li et al. (2024) released.
+    default nu is the value in the scripts that Li et al. (2024) released.
 
     Example:
         >>> import torch
@@ -65,7 +65,7 @@ class BarlowTwins(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """On the sphere the norms of rows are divided out, and at nu = 1 no axis counts."""
+        """The sphere removes the norms of the rows; at nu = 1 the axes make no difference."""
         if self.space != "sphere":
             return frozenset({"permutation", "view swap"})
         axes = {"rotation"} if self.weight == 1 else set()

@@ -23,7 +23,7 @@ _TABLE = "Nie et al., 2023, table 2"
 
 def _repulsion(pairs: Pairs, temperature: float, views: Negatives) -> Tensor:
     lse = pairs.logsumexp(temperature, views)
-    return lse.masked_fill(lse == -torch.inf, 0.0)  # nothing to push: the pull alone
+    return lse.masked_fill(lse == -torch.inf, 0.0)  # without negatives only the pull is left
 
 
 def _terms(pairs: Pairs, temperature: float, views: Negatives, pull: Tensor) -> Terms:
@@ -45,22 +45,22 @@ class DCL(
         "Decoupled Contrastive Learning", "Yeh et al., 2021", "Nie et al., 2023, eq. 5, 43"
     ),
 ):
-    r"""InfoNCE decoupled: the positive is not among the candidates.
+    r"""Decoupled InfoNCE: the positive is not among the candidates.
 
     Loss: L_i = -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}; with ``views="both"`` the sum has the
     2N - 2 negatives of both views.
 
     Gradient: GD = 1 (it never dissipates); W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
-    R = 1. With ``views="both"`` the residual is what h_i receives as a negative of the others.
-    An anchor without negatives is pulled alone.
+    R = 1. With ``views="both"`` the residual is the gradient that h_i receives as a negative of the
+    others. An anchor without negatives is only pulled.
 
-    Nie et al. (2023) print the /tau of eq. 5, 10 and 43 outside the exponential; right is inside.
-    What Yeh et al. train (and Manna et al., 2023, tau = 0.1) is ``DCL(views="both").symmetric()``.
+    Nie et al. (2023) print the /tau of eq. 5, 10 and 43 outside the exponential; inside is correct.
+    Yeh et al. (and Manna et al., 2023, tau = 0.1) train ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 5 and 43; the default temperature is tuned for BERT-base (table
-    2).
+    Reference: Nie et al., 2023, eq. 5 and 43; the default temperature was tuned for BERT-base
+    (table 2).
 
     Example:
         >>> import torch
@@ -104,23 +104,23 @@ class DCLW(
         "Yeh et al., 2021; Manna et al., 2023, section 3.2",
     ),
 ):
-    r"""DCL whose positives are weighted by how far they still are (von Mises-Fisher).
+    r"""DCL with a larger weight on distant positives (von Mises-Fisher).
 
     Loss: L_i = -w_i s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, w_i = 2 - N p_i,
     p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
 
     Gradient: GD = 1; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
     R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. The weights couple the anchors of a batch,
-    and the gradient goes through them, as printed: R_i is the derivative of all their losses by
+    and the gradient flows through them, as printed: R_i is the derivative of the summed losses by
     s_ii'. A positive much closer than the rest is pushed away (R_i < 0). With
-    ``weights="constant"``, as in the library lightly, R_i = w_i. With
-    ``views="both"`` the residual is what h_i receives as a negative of the others.
+    ``weights="constant"``, as in the library lightly, R_i = w_i. With ``views="both"`` the residual
+    is the gradient that h_i receives as a negative of the others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Yeh et al., 2021, who use the negatives of both views, both directions:
-    ``DCLW(views="both").symmetric()``; their sigma, and the temperature of Manna et al. (2023,
-    section 3.2).
+    Reference: Yeh et al., 2021, who use the negatives of both views and both directions:
+    ``DCLW(views="both").symmetric()``. The default sigma is theirs; the default temperature is from
+    Manna et al. (2023, section 3.2).
 
     Example:
         >>> import torch
@@ -141,7 +141,7 @@ class DCLW(
 
     @property
     def coupling(self) -> Coupling:
-        """The weights are of all positives; within a view anchors are compared with each other."""
+        """The weights depend on all positives; within a view anchors are compared too."""
         return "positives" if self.views == "cross" else "batch"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -154,7 +154,7 @@ class DCLW(
         return _terms(pairs, self.temperature, self.views, ratio)
 
     def positive_weights(self, pairs: Pairs) -> Tensor:
-        """Return w, n: how much each positive counts; their mean is 1."""
+        """Return the n weights w of the positives; their mean is 1."""
         shares = self._shares(pairs)
         if self.weights == "constant":
             shares = shares.detach()
@@ -179,20 +179,20 @@ class DCLPlus(
         "Nie et al., 2023, eq. 10",
     ),
 ):
-    r"""DCL cut off at 0: decoupled, but its gradient dissipates.
+    r"""DCL cut off at 0, so that its gradient dissipates.
 
     Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}).
 
     Gradient: GD_i = 1[L_i > 0]; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
     An anchor is active exactly where InfoNCE's GD at the same temperature exceeds 1/2.
 
-    Nie et al. (2023) print sin theta_ij' in the norm of the attracting part (eq. 11); right is
-    sin theta_ii'. The mean is over all anchors, active or not.
+    Nie et al. (2023) print sin theta_ij' in the norm of the attracting part (eq. 11); sin theta_ii'
+    is correct. The mean is over all anchors, active or not.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, eq. 10 and 12 (log 2 + L_i bounds InfoNCE); the default temperature
-    is tuned for BERT-base (table 2).
+    was tuned for BERT-base (table 2).
 
     Example:
         >>> import torch

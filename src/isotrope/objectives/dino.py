@@ -19,19 +19,19 @@ class DINO(
 ):
     r"""Cross-entropy of the student's softmax under the teacher's, which is sharper and constant.
 
-    The teacher's centre is a running mean, so it is state and belongs to the method, which passes
-    the teacher's logits with the centre subtracted.
+    The teacher's centre is a running mean. It is state and belongs to the method, which subtracts
+    the centre from the teacher's logits before the call.
 
     Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k.
 
-    Gradient: no GD, W and R, which are those of objectives on the sphere; with respect to the
+    Gradient: there is no GD, W and R, which only objectives on the sphere have; with respect to the
     logits it is (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau.
 
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).
 
-    Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are those of their section 3.2,
-    where the teacher's rises from 0.04 to 0.07 in the first epochs: the method's business too.
+    Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from their section 3.2.
+    There the teacher's rises from 0.04 to 0.07 in the first epochs; the method controls that.
 
     Example:
         >>> import torch

@@ -26,7 +26,7 @@ class InfoNCE(
         "Li et al., 2024, eq. 1, table 1",
     ),
 ):
-    r"""Cross-entropy of the positive among all candidates of the batch, one direction.
+    r"""Cross-entropy of the positive among all candidates of the batch, in one direction.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau}) ).
 
@@ -38,9 +38,9 @@ class InfoNCE(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, eq. 1 and table 1; one direction as in SimCSE. Its parts, -s_ii'/tau
-    and the logarithm of the denominator, are those of Manna et al., 2023, supplement, table 2,
-    which prints the latter with e^{-s/tau}; right is e^{+s/tau}.
+    Reference: Li et al., 2024, eq. 1 and table 1; one direction as in SimCSE. The two parts,
+    -s_ii'/tau and the logarithm of the denominator, are from Manna et al., 2023, supplement, table
+    2, which prints the second with e^{-s/tau}; e^{+s/tau} is correct.
 
     Example:
         >>> import torch
@@ -62,7 +62,7 @@ class InfoNCE(
     }
 
     def prepare(self, views: Views) -> Views:
-        """Return raw ``views`` checked, without the batch's negatives if so set.
+        """Check raw ``views`` and return them, without in-batch negatives if ``in_batch`` is False.
 
         Raises:
             ValueError: ``in_batch`` is False and there are no additional negatives.

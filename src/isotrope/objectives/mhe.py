@@ -30,14 +30,14 @@ class MHE(
 
     Gradient: GD = 1; W_ij = 2 t nu e^{2t h_i.h_j} / sum_{k<l} e^{2t h_k.h_l}, which counts h_i as
     anchor and as negative; R_i = sum_{k<l} e^{2t h_k.h_l} / (t nu N sum_{k != i} e^{2t h_i.h_k}),
-    from a pull of 2/N.
+    because the pull is 2/N.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Li et al., 2024, section 4.1 and table 2, upper half, with t = 1. The authors'
     released code (variant="released") sums U over both views and takes U = log sum_{k<l} e^{t
-    h_k.h_l}: no factor 2, so its t = 1 is the paper's 1/2, and no constants. It was trained with nu
-    = 10.
+    h_k.h_l}. It has no constants and no factor 2, so its t = 1 is the paper's 1/2. It was trained
+    with nu = 10.
 
     Example:
         >>> import torch
@@ -58,12 +58,12 @@ class MHE(
 
     @property
     def two_directions(self) -> bool:
-        """The released code has the energy of both views, the paper that of the anchors."""
+        """The released code uses the energy of both views, the paper only that of the anchors."""
         return self.variant == "released"
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Both views are alike where both have an energy."""
+        """The views can be swapped if both have an energy."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 
@@ -79,7 +79,7 @@ class MHE(
         number = pairs.count("within").sum() / 2
         constants = (self.t + number.log()).masked_fill(number == 0, 0.0)
         energy = log_mean_energy(pairs, self.t / 2, "within") + constants
-        return 2 * self.weight * energy  # the mean of both directions is then the sum
+        return 2 * self.weight * energy  # so that the mean of both directions is the sum
 
     def components(self, pairs: Pairs) -> Terms:
         n = len(pairs.views.anchors)

@@ -25,13 +25,13 @@ class MHS(
         "Li et al., 2024, section 4.1, eq. 7, 9, table 2",
     ),
 ):
-    r"""Pull the positive and push the nearest neighbour within the anchors' view.
+    r"""Pull the positive and push away the nearest neighbour within the anchors' view.
 
     Loss: L_i = ||h_i - h'_i||^2 - nu min_{j != i} ||h_i - h_j||, with h_j held constant.
 
     Gradient: GD = 1; W_ij = nu / ||h_i - h_j|| for the nearest j (0 closer than 0.01), else 0;
-    R_i = 2 ||h_i - h_j|| / nu. Table 2 has a mean of the alignments beside one anchor's separation,
-    and so R_i / N.
+    R_i = 2 ||h_i - h_j|| / nu. Table 2 adds the mean of the alignments to one anchor's separation,
+    which gives R_i / N.
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
@@ -57,17 +57,17 @@ class MHS(
 
     @property
     def coupling(self) -> Coupling:
-        """The paper compares the anchors with each other, the released code both views."""
+        """The paper compares anchors with each other, the released code compares both views."""
         return "none" if self.variant == "released" else "batch"
 
     @property
     def two_directions(self) -> bool:
-        """The released code separates both views, the paper the anchors."""
+        """The released code separates both views, the paper only the anchors."""
         return self.variant == "released"
 
     @property
     def invariances(self) -> frozenset[str]:
-        """Both views are alike where both are separated."""
+        """The views can be swapped if both are separated."""
         alike = {"view swap"} if self.variant == "released" else set()
         return frozenset({"rotation", "permutation", "scale"} | alike)
 
@@ -79,10 +79,10 @@ class MHS(
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         nearest = self._others(pairs).hardest()
-        none = nearest.isinf()  # an anchor without negatives is pushed by nothing
+        none = nearest.isinf()  # an anchor without negatives is not pushed
         distance, _ = self._distance(nearest.masked_fill(none, 0.0))
         push = -self.weight * distance.masked_fill(none, 0.0)
-        return 2 * push if self.two_directions else push  # the mean of both is then the sum
+        return 2 * push if self.two_directions else push  # so that the mean of both is the sum
 
     def components(self, pairs: Pairs) -> Terms:
         hardest = Hardest(by="anchors" if self.variant == "paper" else "cross")
@@ -97,7 +97,7 @@ class MHS(
         )
 
     def _others(self, pairs: Pairs) -> Pairs:
-        """The anchors against what they are separated from, which is held constant."""
+        """The anchors with the vectors they are separated from, which are held constant."""
         views = pairs.views
         if self.variant == "released":
             constant = dataclasses.replace(views, positives=views.positives.detach())

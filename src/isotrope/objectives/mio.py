@@ -29,8 +29,8 @@ class MIOv1(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     both views; the mean over all 2N anchors.
 
     Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the positive is pulled by
-    sigmoid(-s_ii'/tau) / tau. Each pair fades by itself, so the row has no dissipation in common.
-    What an anchor receives as positive and as negative of others is the residual.
+    sigmoid(-s_ii'/tau) / tau. Each pair fades separately, so a row has no common dissipation.
+    The residual is the gradient that an anchor receives as a positive and a negative of others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -70,7 +70,7 @@ class MIOv2(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
     mean over all 2N anchors.
 
     Gradient: GD = 1; W_ij = sigmoid(s_ij/tau) / (tau (2N - 2)); the positive is pulled by 1/tau.
-    What an anchor receives as positive and as negative of others is the residual.
+    The residual is the gradient that an anchor receives as a positive and a negative of others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
@@ -107,16 +107,16 @@ class MIOv3(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
     Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, j over the other rows of both views; the mean
     over all 2N anchors.
 
-    Gradient: GD = 1; W_ij = e^{s_ij/tau} / (tau (2N - 2)); the positive is pulled by 1/tau. What
-    an anchor receives as positive and as negative of others is the residual.
+    Gradient: GD = 1; W_ij = e^{s_ij/tau} / (tau (2N - 2)); the positive is pulled by 1/tau. The
+    residual is the gradient that an anchor receives as a positive and a negative of others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Nothing here normalises the exponential: below tau = 0.0113 it overflows float32, below 0.0119
-    its slope does. Such a temperature is refused with an Overflow error (see :func:`coldest`).
+    The exponential is not normalised: it overflows float32 below tau = 0.0113, and its slope does
+    so below 0.0119. Such a temperature is refused with an Overflow error (see :func:`coldest`).
 
     Reference: Manna et al., 2023, eq. 18 (eq. 17 lacks the 1/T); supplement, eq. 32 and 33. Its
-    table 2 prints the repulsion as -e^{-s/tau}; right is +e^{s/tau}.
+    table 2 prints the repulsion as -e^{-s/tau}; +e^{s/tau} is correct.
 
     Example:
         >>> import torch
@@ -157,10 +157,11 @@ class MIOv3(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
 def coldest(dtype: torch.dtype) -> float:
     """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
 
-    From it on e^{1/tau} / tau is finite, which bounds the value and the gradient with respect to
-    the normalised embeddings; a raw embedding's is larger by the inverse of its norm.
-    Half-precision embeddings are compared in float32, so its bound is theirs; but their gradient
-    is rounded to their own dtype, and float16 ends at 65504, which slopes reach from 0.11 down.
+    At this temperature e^{1/tau} / tau is still finite. It bounds the value and the gradient with
+    respect to the normalised embeddings; the gradient of a raw embedding is larger by the inverse
+    of its norm. Half-precision embeddings are compared in float32, so its bound applies to them.
+    But their gradient is rounded to their own dtype: slopes reach the 65504 of float16 from a
+    temperature of 0.11 down.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted
@@ -168,7 +169,7 @@ def coldest(dtype: torch.dtype) -> float:
 
 
 def _number(pairs: Pairs) -> Tensor:
-    """Each anchor's negatives, 2N - 2 of them unless groups leave some out; 1 if there are none."""
+    """The number of negatives per anchor: 2N - 2 unless groups exclude some; at least 1."""
     return pairs.count("both").clamp_min(1)
 
 
@@ -178,7 +179,7 @@ def _terms(
     pull: Callable[[Tensor], Tensor],
     push: Callable[[Tensor], Tensor],
 ) -> Terms:
-    """The components of both directions from the slopes of attraction and repulsion in s / tau."""
+    """The components of both directions, from the slopes of both parts in s / tau."""
 
     def one_way(pairs: Pairs) -> Terms:
         slope = push(pairs.similarity("both") / temperature) / (

@@ -19,12 +19,12 @@ _SHARE = Hyper(
     "share of the positive (or the easier negative)",
     at_least=0,
     at_most=0.5,
-    constant=True,  # as the mixtures are
+    constant=True,  # because the mixtures are
 )
 
 
 def _formula(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Tensor:
-    """Return the losses of InfoNCE with one constant negative more, a mixture of two columns."""
+    """Return the losses of InfoNCE with one more constant negative, a mixture of two columns."""
     tau = objective.temperature
     positive = pairs.positive / tau
     plain = softplus(pairs.logsumexp(tau) - positive)  # InfoNCE
@@ -32,25 +32,25 @@ def _formula(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Tensor:
 
 
 def _components(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Terms:
-    """Return the terms with the mixture's weight given to the two columns it is made of."""
+    """Return the terms, with the weight of each mixture shared by its two columns."""
     mixture = pairs.mixture(objective.mixing)
     terms, of_mixture = _apart(pairs, mixture, objective.temperature)
     rows = torch.arange(len(of_mixture), device=of_mixture.device)
     positive_column = rows[:, None] + pairs.views.offset
     columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
     weight = terms.weight.scatter_add(1, columns, parts)
-    # its share of the positive does not push: the positive pulls less
+    # the positive's share of the mixture does not push: it reduces the pull
     pull = terms.pull - weight.gather(1, positive_column).squeeze(1)
     return dataclasses.replace(terms, weight=weight.scatter(1, positive_column, 0.0), pull=pull)
 
 
 def _swapped_components(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Terms:
-    """Return the terms without the mixture: it is constant, and its columns receive nothing."""
+    """Return the terms without the mixture: its columns are constant and receive nothing."""
     return _apart(pairs, pairs.mixture(objective.mixing), objective.temperature)[0]
 
 
 def _apart(pairs: Pairs, mixture: Mixture, tau: float) -> tuple[Terms, Tensor]:
-    """Return the terms with the mixture as a negative of its own, whose weights (n) follow."""
+    """Return the terms with the mixture as a separate negative, and its n weights."""
     mixed = mixture.logits(pairs.views.anchors, tau)
     total = torch.logaddexp(pairs.logsumexp(tau), mixed)
     shift = total.masked_fill(total == -torch.inf, 0.0)  # no negatives: no weights
@@ -74,7 +74,7 @@ class MixedInfoNCE(
         "Nie et al., 2023, eq. 47-49",
     ),
 ):
-    r"""InfoNCE with one more negative for each anchor, mixed of its hardest ones.
+    r"""InfoNCE with one more negative for each anchor, a mixture of its hardest ones.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} +
     e^{h_i.x_i/tau}) ), x_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i with n the hardest negative
@@ -86,13 +86,13 @@ class MixedInfoNCE(
     c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, else 0; tau S_i sum_j W_ij R_ij =
     S_i - c_ii e^{h_i.x_i/tau}: a mixture with the positive pulls less. R = 1 if not renormalised.
 
-    The mixtures are constant, as in both methods: nothing flows into what they are made of. An
-    anchor with too few negatives, or a mixture whose two parts cancel, goes without.
+    The mixtures are constant, as in both methods: no gradient flows into their two parts. An anchor
+    gets no mixture if it has too few negatives or if the two parts cancel.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), M = 1, without a
-    random choice. Its bounds eq. 50 and 51 need ``renormalise=False``.
+    random choice. The bounds in eq. 50 and 51 need ``renormalise=False``.
 
     Example:
         >>> import torch
@@ -142,24 +142,25 @@ class MixCSE(
         "Nie et al., 2023, eq. 48, 49",
     ),
 ):
-    r"""InfoNCE with one more negative for each anchor, mixed of its positive and the next row.
+    r"""InfoNCE with one more negative for each anchor, a mixture of its positive and the next row.
 
     Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} +
     e^{h_i.x_i/tau}) ), x_i = (lambda h'_i + (1 - lambda) h'_{i+1}) / Z_i, Z_i the norm of the sum
-    and i + 1 the next row of the batch, in a circle.
+    and i + 1 the next row of the batch (the first after the last).
 
     Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau},
     GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); tau S_i W_ij = e^{s_ij'/tau}, plus
     e^{h_i.x_i/tau} (1 - lambda) / Z_i for j = i + 1; tau S_i sum_j W_ij R_ij =
     S_i - e^{h_i.x_i/tau} lambda / Z_i: the ratio is dynamic, and at most 1.
 
-    The mixtures are constant. The released code also shows every anchor the mixtures of the
-    others, and every positive the mixtures of the anchors. The next row of a shuffled batch is the
-    random negative of the paper; so the value depends on the order of the batch.
+    The mixtures are constant. The released code also compares every anchor with the mixtures of the
+    others, and every positive with the mixtures of the anchors. The next row of a shuffled batch
+    takes the place of the paper's random negative, so the value depends on the order of the
+    batch.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 48 and 49 with M = 1; lambda of the released code.
+    Reference: Nie et al., 2023, eq. 48 and 49 with M = 1; lambda as in the released code.
 
     Example:
         >>> import torch

@@ -32,17 +32,19 @@ class ModifiedBarlowTwins(
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
     W_ij = w_ij = e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With
-    normaliser="row" the sum is over k != i, as an earlier version of Li et al. (2024) prints it;
-    there, W has h_i.h'_j, which is not the weight of Barlow Twins.
+    normaliser="row" the sum is over k != i, as an earlier version of Li et al. (2024) prints it.
+    That version has h_i.h'_j in W, which is not the weight of Barlow Twins.
 
     With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
-    positive is live in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, w' the other view's.
+    positive has a gradient in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights
+    of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
-    and pull of Barlow Twins at nu = 30; from "GD+W" on nu = 1, of which a pull of 2/N is left.
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
+    weight and the pull of Barlow Twins at nu = 30; "GD+W" sets nu = 1, which leaves a pull of
+    2/N.
 
     Example:
         >>> import torch

@@ -26,7 +26,7 @@ from isotrope.paradigm.objective import Objective, Paper, Preset
 from isotrope.paradigm.surrogate import constant_components
 from isotrope.paradigm.weight import Energy
 
-_ORIGINAL = 10.0  # nu, with which MHE was trained
+_ORIGINAL = 10.0  # the nu that MHE was trained with
 
 
 class ModifiedMHE(
@@ -43,27 +43,29 @@ class ModifiedMHE(
 
     Loss (a surrogate, everything but h_i constant):
     L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over
-    both directions. With variant="direct" it is the loss itself, of the same gradient, also
-    averaged over both directions: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, with c_i and h'_i
+    both directions. With variant="direct" it is the printed loss, which has the same gradient,
+    also averaged over both directions: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, with c_i and h'_i
     constant, c_i = r sum_{j != i} W_ij / 2, and
     U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
 
-    Eq. 14 prints d_i (L_i^a + L^u): L^u belongs to the batch and counts once, with the vectors of
-    anchors at d_i = 0 held constant, not once for every anchor. ``per_anchor`` gives each its N-th
-    part.
+    Eq. 14 prints d_i (L_i^a + L^u). Here L^u, which belongs to the batch, counts once instead of
+    once per anchor, and the vectors of anchors with d_i = 0 are held constant in it. ``per_anchor``
+    gives each anchor an N-th of L^u.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
     W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l} e^{h_k.h_l/tau}), which counts h_i as anchor and as
     negative; R = r.
 
     With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
-    positive is live in both: R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij, W' the other view's.
+    positive has a gradient in both: R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij, with W' the weights
+    of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
-    and pull of ``MHE`` at nu = 10; "GD+W" keeps its pull, 2/N (the released code has r = 1 there).
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
+    weight and the pull of ``MHE`` at nu = 10; "GD+W" keeps only its pull, 2/N (the released code
+    has r = 1 there).
 
     Example:
         >>> import torch

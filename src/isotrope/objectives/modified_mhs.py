@@ -36,23 +36,23 @@ class ModifiedMHS(
 
     Loss (a surrogate, everything but h_i constant):
     L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions. With
-    variant="direct" it is the loss itself, of the same gradient, averaged likewise:
+    variant="direct" it is the printed loss, which has the same gradient, averaged in the same way:
     L_i = d_i (c_i ||h_i - h'_i||^2 - min_{j != i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and
     h_j constant.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest j
-    of the same view (0 closer than 0.01), else 0, which needs no change; R = r. Appendix E prints
-    r / (2 max_j ||h_i - h_j||) before the alignment: the gradient needs the minimum.
+    of the same view (0 closer than 0.01), else 0: the weight of MHS, unchanged; R = r. Appendix E
+    prints r / (2 max_j ||h_i - h_j||) before the alignment, but the gradient needs the minimum.
 
-    With variant="released" the directions are summed and the nearest is that of the other view,
-    at (||h_i - h'_j||^2 + 1e-4)^{1/2}; GD_i = 1[1 - max_k h_i.h_k < m], and the positive is live in
-    both: R_i = r (1 + W'_i / W_i), W' that of the positive.
+    With variant="released" the directions are summed and the nearest j is in the other view, at the
+    distance (||h_i - h'_j||^2 + 1e-4)^{1/2}; GD_i = 1[1 - max_k h_i.h_k < m], and the positive has
+    a gradient in both: R_i = r (1 + W'_i / W_i), with W' the weight of the positive.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
     tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" and "GD+W" are
-    the same, with the pull of ``MHS``, 2.
+    equal and keep the pull of ``MHS``, 2.
 
     Example:
         >>> import torch

@@ -36,13 +36,14 @@ class ModifiedVICReg(
     sum is over k != i, as an earlier version of Li et al. (2024) prints it.
 
     With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
-    positive is live in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, w' the other view's.
+    positive has a gradient in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights
+    of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps weight
-    and pull of ``VICRegGrad`` at nu = 30; "GD+W" keeps its pull, 2/N.
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
+    weight and the pull of ``VICRegGrad`` at nu = 30; "GD+W" keeps only its pull, 2/N.
 
     Example:
         >>> import torch
@@ -59,7 +60,7 @@ class ModifiedVICReg(
     step: Step = "GD+W+R"
     variant: Variant = "paper"
 
-    presets = ModifiedBarlowTwins.presets  # tables 6 and 7 have the same rows for both
+    presets = ModifiedBarlowTwins.presets  # tables 6 and 7 have equal rows for both
 
     @cached_property
     def paradigm(self) -> Paradigm:

@@ -17,10 +17,10 @@ class NegativeCosine(
         "Draganov et al., 2024, proposition 3.1",
     ),
 ):
-    r"""The cosine of each pair, to be maximised; collapse is prevented elsewhere.
+    r"""Maximise the cosine of each pair; the training method prevents collapse.
 
-    The objective knows nothing of predictors, stopped gradients or moving averages: the methods
-    that have them detach the targets.
+    Predictors, stopped gradients and moving averages belong to the methods, which detach the
+    targets.
 
     Loss: L_i = -h_i.h'_i. BYOL's ||h_i - h'_i||^2 = 2 + 2 L_i has twice the gradient.
 
@@ -29,8 +29,8 @@ class NegativeCosine(
 
     Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
 
-    Reference: Draganov et al., 2024, proposition 3.1, where the displayed vector is that of the
-    ascent of the cosine: the gradient of the loss is its negative.
+    Reference: Draganov et al., 2024, proposition 3.1, which displays the vector that increases the
+    cosine: the gradient of the loss is its negative.
 
     Example:
         >>> import torch

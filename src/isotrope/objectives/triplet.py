@@ -22,15 +22,12 @@ _TITLE = (
 )
 _TABLE = "Nie et al., 2023, table 2, tuned with their code (variant=released)"
 
-# the similarity with which the released code covers the positives: a cosine of 0, a distance of 2
+# the released code masks the positives with this similarity: a cosine of 0, a distance of 2
 _COVER: dict[Metric, float] = {"dot": 0.0, "distance": -1.0, "angle": 0.0}
 
 
 class _Triplet:
-    """The common base of the triplet losses, which differ in the metric of their margin.
-
-    It stands before ``Objective`` among the bases.
-    """
+    """Common base of the triplet losses, which differ in the metric; precedes ``Objective``."""
 
     metric: ClassVar[Metric]
     margin: float
@@ -38,12 +35,12 @@ class _Triplet:
 
     @property
     def coupling(self) -> Coupling:
-        """In the released code the negatives of a positive are all anchors."""
+        """In the released code all anchors are negatives of a positive."""
         return "none" if self.variant == "paper" else "batch"
 
     @property
     def takes_negatives(self) -> bool:
-        """The released code gives additional negatives to InfoNCE alone."""
+        """The released code passes additional negatives only to InfoNCE."""
         return self.variant == "paper"
 
     def formula(self, pairs: Pairs) -> Tensor:
@@ -60,13 +57,13 @@ class _Triplet:
         return Terms(
             dissipation=Margin(margin=self.margin, metric=self.metric)(pairs),
             weight=Hardest(metric=self.metric)(pairs),
-            # not the ratio times the weight: beside a clamped negative the positive still pulls
+            # not the ratio times the weight: the positive pulls even if the negative is clamped
             pull=slope(pairs.positive, self.metric),
             scale=1 / len(pairs.views.anchors),
         )
 
     def _by_column(self, pairs: Pairs) -> Terms:
-        """Gradient on h_i as the positive of its own column and as a negative of others."""
+        """Gradient on h_i as the positive of its own column and as a negative in others."""
         columns, least = pairs.swapped(), _COVER[self.metric]
         hardest = columns.hardest()
         far = dissimilarity(hardest.clamp_min(least), self.metric)
@@ -94,21 +91,21 @@ class MPT(
     Gradient: GD_i = 1[s_ii' - s_in' < m], n the hardest negative (first index at ties);
     W_in = 1, all other W_ij = 0; R = 1.
 
-    Li et al. (2024) print the triplet form with - max d(h_i, h'_j); right is - min, the hardest
-    negative being the nearest. Nie et al. (2023, eq. 20) print the condition s_ii' + max s_ik' < m;
-    right is the difference. The mean is over all anchors, active or not.
+    Li et al. (2024) print the triplet form with - max d(h_i, h'_j); - min is correct, because the
+    hardest negative is the nearest. Nie et al. (2023, eq. 20) print the condition
+    s_ii' + max s_ik' < m; the difference is correct. The mean is over all anchors, active or not.
 
     The authors' released code (variant="released") takes the hardest of each column: h'_i is the
-    anchor, the h_k are its negatives, and none counts as farther than orthogonal,
-    L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')). If no maximum is below 0, that is this
-    loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled by A_i, and
-    pushed by each h'_j of which it is the hardest negative, W_ij = A_j; GD_i = 1 while anything
-    moves h_i. There are no additional negatives.
+    anchor, the h_k are its negatives, and no negative counts as farther than orthogonal:
+    L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')). If no maximum is below 0, this equals the
+    loss above with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled by
+    A_i, and pushed by each h'_j whose hardest negative it is, W_ij = A_j; GD_i = 1 while h_i is
+    pulled or pushed. There are no additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. It is the upper bound
-    of InfoNCE (Nie et al., 2023, eq. 12) with tau log(N - 1) replaced by the margin.
+    Reference: Nie et al., 2023, eq. 13; Li et al., 2024, eq. 3 and table 1. MPT is the upper
+    bound of InfoNCE (Nie et al., 2023, eq. 12) with tau log(N - 1) replaced by the margin.
 
     Example:
         >>> import torch
@@ -140,18 +137,18 @@ class MET(
     Loss: L_i = max(0, m + d_ii' - min_{k != i} d_ik'), d = sqrt(2 - 2 s).
 
     Gradient: GD_i = 1[d_in' - d_ii' < m], n the hardest negative (first index at ties);
-    W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. Exact in the ambient space for
-    sqrt(2 - 2 s); the derivative of |h_i - h'_j| itself has an additional part along h_i.
+    W_in = 1 / d_in', all other W_ij = 0; R = d_in' / d_ii'. This is exact in the ambient space
+    for sqrt(2 - 2 s); the derivative of |h_i - h'_j| itself has an additional part along h_i.
 
-    A pair closer than 0.01 is held at 0.01 and neither pulls nor pushes. Li et al. (2024, appendix
-    D) print the condition d_ii' - d_in' < m, as Nie et al. (2023, eq. 21) do; right is d_in' -
-    d_ii' < m.
+    A pair closer than 0.01 is clamped at 0.01 and neither pulls nor pushes. Li et al. (2024,
+    appendix D) and Nie et al. (2023, eq. 21) print the condition d_ii' - d_in' < m; d_in' - d_ii' <
+    m is correct.
 
     The authors' released code (variant="released") takes the hardest of each column: h'_i is the
-    anchor, and the h_k are its negatives, L_i = max(0, m + d_ii' - min_{k != i} d_ki'). That is
-    this loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled by
-    A_i / d_ii', and pushed by each h'_j of which it is the hardest negative, W_ij = A_j / d_ij';
-    GD_i = 1 while anything moves h_i. There are no additional negatives.
+    anchor, and the h_k are its negatives, L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This
+    equals the loss above with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is
+    pulled by A_i / d_ii', and pushed by each h'_j whose hardest negative it is, W_ij = A_j / d_ij';
+    GD_i = 1 while h_i is pulled or pushed. There are no additional negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -185,15 +182,16 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     Gradient: GD_i = 1[theta_in' - theta_ii' < m], n the hardest negative (first index at ties);
     W_in = 1 / sin theta_in', all other W_ij = 0; R = sin theta_in' / sin theta_ii'.
 
-    A pair closer than 0.01, or as close to antipodal, is held there and neither pulls nor pushes.
-    Nie et al. (2023, eq. 22) print the condition with the difference reversed.
+    A pair within 0.01 of 0 or of pi is clamped there and neither pulls nor pushes. Nie et al.
+    (2023, eq. 22) print the condition with the difference reversed.
 
     The authors' released code (variant="released") takes the hardest of each column: h'_i is the
-    anchor, the h_k are its negatives, and none counts as farther than orthogonal,
+    anchor, the h_k are its negatives, and no negative counts as farther than orthogonal:
     L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i} theta_ki')). If no minimum is above pi/2,
-    that is this loss with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i is pulled
-    by A_i / sin theta_ii', and pushed by each h'_j of which it is the hardest negative, W_ij = A_j
-    / sin theta_ij'; GD_i = 1 while anything moves h_i. There are no additional negatives.
+    this equals the loss above with the two views exchanged. Let A_i = 1 while L_i > 0, else 0: h_i
+    is pulled by A_i / sin theta_ii', and pushed by each h'_j whose hardest negative it is,
+    W_ij = A_j / sin theta_ij'; GD_i = 1 while h_i is pulled or pushed. There are no additional
+    negatives.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -1,4 +1,4 @@
-"""UniGrad: losses with the gradient of another objective, constant in all but the anchor."""
+"""UniGrad: losses with the gradient of another objective; only the anchor is not constant."""
 
 from typing import Annotated, Literal
 
@@ -24,19 +24,19 @@ class BarlowTwinsGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, section 4.2, L^eB"),
 ):
-    r"""The gradient of Barlow Twins on the sphere, as a loss of single anchors.
+    r"""The gradient of Barlow Twins on the sphere, written as a loss of each anchor.
 
     Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
     L_i = -h_i.A h'_i 2/N + nu sum_{j != i} (2 h'_i.h'_j / N^2) h_i.h_j.
 
     Gradient: the same as ``BarlowTwins`` in the tangent space: GD = 1; W_ij = 2 nu h'_i.h'_j / N^2;
-    the pull is (2/N) A, A = I - (1 - nu) diag C. Tao et al. train with diagonal=False, which is
-    A = I, with nu = 50.
+    the pull is (2/N) A, A = I - (1 - nu) diag C. Tao et al. train with diagonal=False, which
+    means A = I, and nu = 50.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, section 4.2 and eq. 10; its released code trains this form for
-    Barlow Twins itself.
+    Reference: Li et al., 2024, section 4.2 and eq. 10; its released code trains this form in
+    place of Barlow Twins.
 
     Example:
         >>> import torch
@@ -81,18 +81,20 @@ class VICRegGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, table 2, appendix E, L^eV"),
 ):
-    r"""The gradient that Li et al. (2024) use for VICReg: no centring, all of the moment, no hinge.
+    r"""The gradient that Li et al. (2024) use for VICReg: no centring, the full moment, no hinge.
 
     Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
     L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
 
-    Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; pull 2/N. In the tangent space it is that of
-    sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), C = sum_i h_i h_i^T / (N - 1)
-    without centring, nu = 2 nu1 N^2 / (D (N-1)^2); it is not that of ``VICReg``, as printed.
+    Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; pull 2/N. In the tangent space it is the
+    gradient of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), with
+    C = sum_i h_i h_i^T / (N - 1) not centred and nu = 2 nu1 N^2 / (D (N-1)^2). It is not the
+    gradient of ``VICReg`` as printed.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
-    Reference: Li et al., 2024, eq. 11 and appendix E; its released code trains this form as VICReg.
+    Reference: Li et al., 2024, eq. 11 and appendix E; its released code trains this form
+    under the name VICReg.
 
     Example:
         >>> import torch
@@ -125,19 +127,20 @@ class SimCLRGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
-    r"""The gradient of NT-Xent on its anchors, without what they receive as negatives.
+    r"""The gradient of NT-Xent on its anchors, without the part they receive as negatives.
 
     Loss (a surrogate, everything but h_i constant):
-    L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau over both views but h_i and h'_i.
+    L_i = (sum_j p_ij h_i.x_j - (1 - p_i) h_i.h'_i) / tau over both views except h_i and
+    h'_i.
 
-    Gradient: p is the softmax of s / tau over both views but h_i, p_i its share of the positive:
-    GD_i = 1 - p_i, W_ij = p_ij / (tau (1 - p_i)), R = 1.
+    Gradient: p is the softmax of s / tau over both views except h_i, and p_i its value at the
+    positive: GD_i = 1 - p_i, W_ij = p_ij / (tau (1 - p_i)), R = 1.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022, who take the targets from a momentum encoder (that is the
-    training method's) and leave h_i's own target among the negatives, where it is radial but for
-    the normaliser.
+    Reference: Tao et al., 2022, who take the targets from a momentum encoder (which belongs to the
+    training method). They leave the target of h_i among the negatives; there it is radial and
+    matters only in the normaliser.
 
     Example:
         >>> import torch
@@ -164,7 +167,7 @@ class UniGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "cited in Li et al., 2024, appendix D.2"),
 ):
-    r"""The gradient that Tao et al. distil from the siamese objectives: a pull and one moment.
+    r"""The gradient that Tao et al. distil from siamese objectives: a pull and one moment matrix.
 
     Loss (a surrogate, everything but h_i constant): L_i = -h_i.h'_i + nu h_i.F h_i,
     F = sum_j (h_j h_j^T + h'_j h'_j^T) / 2N.
@@ -174,8 +177,8 @@ class UniGrad(
 
     Shapes: anchors n x d, positives n x d -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022; nu as in their released configuration. F is the batch's own
-    moment. Its moving average (0.99) and the momentum encoder of the targets are state, so they
+    Reference: Tao et al., 2022; nu as in their released configuration. F is the moment of
+    the batch. Its moving average (0.99) and the momentum encoder of the targets are state, so they
     belong to a training method.
 
     Example:

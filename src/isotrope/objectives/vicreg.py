@@ -28,22 +28,22 @@ class VICReg(
     Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')),
     v = (1/D) sum_{k != l} C_kl^2 the covariances, C = sum_i x_i x_i^T / (N - 1) with
     x_i = h_i - mean; c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k = sqrt(C_kk + epsilon).
-    Li et al. (2024) call the covariances v and the deviations c, the reverse of Bardes et al.: the
-    coefficients here are named by what they weigh.
+    Li et al. (2024) call the covariances v and the deviations c, the reverse of Bardes et al. The
+    coefficients here are named after the term that they weigh.
 
     Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the positive
-    pulls by 2 lambda / N. What does not fit is a push of its own (``Terms.extra``),
+    pulls by 2 lambda / N. Two parts remain: a separate push (``Terms.extra``),
     - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k, and the
     residual, the radial (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither and does
-    not centre: it is the gradient of another loss, which is ``VICRegGrad``. With space="raw" there
-    are no components.
+    not centre: it is the gradient of another loss, ``VICRegGrad``. With space="raw" there are no
+    components.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
     Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults; l2-normalised as in
     Li et al., 2024, section 4.1, unless space="raw". Their code divides the first term by D and
-    averages the deviations of the two views, which is sim_coeff=25/D, var_coeff=12.5; Li et al.,
-    2024 has sim_coeff=1 and epsilon=0.
+    averages the deviations of the two views, which means sim_coeff=25/D, var_coeff=12.5. Li et al.,
+    2024 use sim_coeff=1 and epsilon=0.
 
     Example:
         >>> import torch
@@ -94,7 +94,7 @@ class VICReg(
         return super().prepare(views)
 
     def formula(self, pairs: Pairs) -> Tensor:
-        apart = self.repulsion(pairs)  # first: what comes last is differentiated first, and freed
+        apart = self.repulsion(pairs)  # first, because the backward pass frees the last term first
         return self.attraction(pairs) + apart
 
     def attraction(self, pairs: Pairs) -> Tensor:
@@ -114,7 +114,7 @@ class VICReg(
         return covariances * (self.cov_coeff / d) + shortfall * (self.var_coeff / d)
 
     def _deviation(self, variance: Tensor) -> Tensor:
-        """Return D standard deviations; at variance 0, where the root has no slope, it is 0."""
+        """Return D standard deviations; at variance 0 both the value and the slope are 0."""
         variance = variance + self.epsilon
         if self.epsilon > 0:
             return variance.sqrt()
