@@ -19,7 +19,7 @@ from isotrope.paradigm.weight import Weight
 
 Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
 
-# the papers try up to 2; in float16 gradients overflow from some thousands on
+# the papers try up to 2; in float16 gradients overflow at a few thousand
 Pull = Annotated[
     float,
     Hyper("r", "pull of the positive per push of the negatives", at_least=0, at_most=1e3),
@@ -37,9 +37,9 @@ DirectVariant = Annotated[
 
 
 class Modified(ABC):
-    """The common base of the modified objectives: each is its ``paradigm`` under a name.
+    """Common base of the modified objectives: each is its ``paradigm`` under a name.
 
-    It stands before ``Surrogate`` and ``Objective`` among the bases.
+    List it before ``Surrogate`` and ``Objective`` among the bases.
     """
 
     @property
@@ -69,18 +69,18 @@ class Modified(ABC):
     def modify(
         self, *, dissipation: object = None, weight: object = None, ratio: object = None
     ) -> Paradigm:
-        """Exchange components of the paradigm, see ``Objective.modify``."""
+        """Exchange components of the paradigm (see ``Objective.modify``)."""
         return self.paradigm.modify(dissipation=dissipation, weight=weight, ratio=ratio)
 
 
 class ModifiedOrDirect(Modified, Surrogate):
-    """A modified objective whose paper also prints its loss, which is ``variant="direct"``."""
+    """A modified objective whose paper also prints its loss (``variant="direct"``)."""
 
     variant: DirectVariant
 
     @abstractmethod
     def direct_repulsion(self, pairs: Pairs) -> Tensor:
-        """Return n, the repulsion of the printed loss."""
+        """Return the repulsion of the printed loss, n values."""
 
     def formula(self, pairs: Pairs) -> Tensor:
         if self.variant != "direct":
@@ -88,9 +88,9 @@ class ModifiedOrDirect(Modified, Surrogate):
         return self.attraction(pairs) + self.repulsion(pairs)
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """Return n, d_i c_i ||h_i - h'_i||^2 of Li et al. (2024), eq. 14 and 15, if direct.
+        """Return d_i c_i ||h_i - h'_i||^2 of Li et al. (2024), eq. 14 and 15, if direct.
 
-        Only h_i is live. The coefficient c_i, printed with "no gradient", is half of the pull.
+        Only h_i has a gradient. The coefficient c_i, printed with "no gradient", is half the pull.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -118,12 +118,12 @@ def exchange_components(
 
     Args:
         step: ``GD`` exchanges the dissipation, ``GD+W`` the weight too, ``GD+W+R`` all three.
-        original: the parent as it was trained.
-        balanced: the parent with nu = 1, which the paper sets before it exchanges the weight.
+        original: The parent as it was trained.
+        balanced: The parent with nu = 1, which the paper sets before it exchanges the weight.
         margin: The margin of the dissipation.
-        weight: The weight of the second step; None where the parent's needs no change.
+        weight: The weight of the second step; None if the parent's needs no change.
         ratio: The ratio of the present step; None leaves the parent's pull.
-        variant: the printed equations, or what the released code computes.
+        variant: ``paper`` for the printed equations, ``released`` for the authors' code.
     """
     parent = original if step == "GD" else balanced
     return replace(

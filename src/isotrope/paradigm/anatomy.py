@@ -17,9 +17,9 @@ DEAD = 0.01  # below this GD an anchor hardly moves
 def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
     """Return the mean over active anchors of |W| on the hardest negative / sum_j |W_ij|.
 
-    The hardest negative is the column most similar to the anchor. Magnitudes, because the weights
-    of the ineffective objectives change sign. None if no anchor is active (GD >= 0.01 with some
-    weight).
+    The hardest negative is the column most similar to the anchor. Magnitudes are compared because
+    the weights of the ineffective objectives change sign. The result is None if no anchor is active
+    (GD >= 0.01 and some weight).
 
     Args:
         terms: The components of the anchors.
@@ -38,14 +38,15 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
     """Return dissipation, dead, hardest_share and ratio of a batch, or of its first 4,096 rows.
 
     Args:
-        objective: any; without gradient components (not on the sphere) all four are None.
-        views: raw embeddings, n x d each.
+        objective: Any objective; off the sphere it has no components and all numbers are None.
+        views: Raw embeddings, n x d each.
 
     Returns:
-        ``dissipation`` the mean GD; ``dead`` the share of anchors with GD < 0.01, both over the
-        anchors that have negatives in the batch and None where none has: an anchor without
-        negatives is not one that is done; ``hardest_share`` see :func:`hardest_share`; ``ratio``
-        the mean R over anchors with some weight, None where it is matrix-valued (Barlow Twins).
+        ``dissipation``: the mean GD. ``dead``: the share of anchors with GD < 0.01. Both are over
+        the anchors that have negatives in the batch (an anchor without negatives has not finished
+        learning) and None if there are no such anchors. ``hardest_share``: see
+        :func:`hardest_share`. ``ratio``: the mean R over anchors with some weight, None if R is
+        matrix-valued (Barlow Twins).
     """
     if not objective.has_terms:
         return dict.fromkeys(("dissipation", "dead", "hardest_share", "ratio"))
@@ -54,7 +55,7 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
 
 
 def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
-    """Return the four numbers of :func:`anatomy` of given components.
+    """Return the four numbers of :func:`anatomy` for given components.
 
     Args:
         terms: The components of the anchors.
@@ -75,7 +76,7 @@ def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
 
 
 def first_rows(views: Views) -> Views:
-    """Return the first 4,096 rows of a batch too large for matrices, with their own positives."""
+    """Return the first 4,096 rows, with their positives, of a batch too large for matrices."""
     if len(views.positives) <= MOST:
         return views
     groups = None if views.groups is None else views.groups[views.rows][:MOST]

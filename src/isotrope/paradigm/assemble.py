@@ -1,4 +1,4 @@
-"""Rebuilds the gradients of anchors and of their columns from the three components."""
+"""Rebuilds the gradients of anchors and columns from the three components."""
 
 from dataclasses import replace
 from typing import Literal
@@ -15,8 +15,8 @@ def assemble(terms: Terms, views: Views) -> Tensor:
     """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d.
 
     Args:
-        terms: the components of every anchor (Li et al. 2024, section 2.3).
-        views: the views they came from, in the objective's space (unit rows).
+        terms: The components of every anchor (Li et al. 2024, section 2.3).
+        views: The views they came from, in the objective's space (unit rows).
     """
     columns = pairs(views).columns(terms.against)
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
@@ -30,18 +30,18 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
     """Return the gradient of the anchors' losses on the columns, n x d.
 
-    Anchor i's loss depends on s_ij with derivative GD_i W_ij, so its gradient on x_j is
-    GD_i W_ij h_i; and on its positive -GD_i pull_i h_i. These are the contributions of a
-    vector as another anchor's negative and as its positive, before ``terms.scale``, as in
+    The derivative of anchor i's loss with respect to s_ij is GD_i W_ij, so its gradient on x_j is
+    GD_i W_ij h_i and its gradient on the positive is -GD_i pull_i h_i. A vector receives the first
+    as another anchor's negative and the second as its positive, before ``terms.scale``, as in
     :func:`assemble`.
 
     Args:
-        terms: the components of every anchor, of an objective that holds nothing constant.
+        terms: The components of every anchor of an objective that holds nothing constant.
         views: The views in the objective's space; with gathered positives only the rows of
             these anchors are returned.
-        of: ``anchors``: the gradient on the columns of the same view, zero unless ``terms.against``
-            is within or both; ``positives``: the gradient on the positives, as positives and,
-            where ``terms.against`` is cross or both, as negatives.
+        of: ``anchors`` for the gradient on the columns of the same view, which is zero unless
+            ``terms.against`` is within or both. ``positives`` for the gradient on the positives, as
+            positives and, if ``terms.against`` is cross or both, as negatives.
     """
     n, m = len(views.anchors), len(views.positives)
     push = (terms.dissipation[:, None] * terms.weight).T @ views.anchors
@@ -56,13 +56,13 @@ def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) ->
 def averaged(first: Terms, other: Terms, swapped: Views) -> Terms:
     """Return the components of the mean of both directions: (H, H') and (H', H).
 
-    These are the components of the first direction; the gradient that its anchors receive from the
-    second direction, as positives and as negatives, goes into the residual.
+    The components are those of the first direction. The residual holds the gradient that its
+    anchors receive from the second direction, as positives and as negatives.
 
     Args:
         first: The components of the first direction alone.
-        other: Those of the second, with the same ``scale``.
-        swapped: the views of ``other``.
+        other: The components of the second direction, with the same ``scale``.
+        swapped: The views of ``other``.
     """
     residual = received(other, swapped, "positives")
     if first.residual is not None:

@@ -1,8 +1,9 @@
 """The terms of the released code of Li et al. 2024 where it differs from the paper.
 
-Both directions are summed, and the similarity with the positive is live in each: an anchor is
-pulled once as an anchor and once as the positive of its positive, about twice the ratio that was
-set. The printed equations are the default everywhere; ``variant="released"`` is this.
+The code sums both directions, and the similarity with the positive has a gradient in each. An
+anchor is therefore pulled once as an anchor and once as the positive of its positive, at about
+twice the ratio that was set. The printed equations are the default everywhere;
+``variant="released"`` selects the formulas here.
 """
 
 from dataclasses import dataclass, replace
@@ -24,9 +25,9 @@ Variant = Annotated[
 
 @dataclass(frozen=True)
 class WithinViewMargin(Dissipation):
-    """GD = 1[1 - max_k h_i.h_k < m]: while another anchor of the same view is that close.
+    """GD = 1[1 - max_k h_i.h_k < m]: 1 while another anchor of the same view is that close.
 
-    The released code of the modified objectives has it in place of ``Margin``, with 1 for the
+    The released code of the modified objectives uses it in place of ``Margin``. It takes 1 for the
     similarity with the positive, so it stops earlier.
     """
 
@@ -39,11 +40,11 @@ class WithinViewMargin(Dissipation):
 def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
     """Return the components of the released baseline (eq. 5), where GD masks rows of the loss.
 
-    Each direction is the mean over its active rows x all columns; where no row is active, 0.
+    Each direction is the mean over its active rows x all columns, or 0 if no row is active.
 
     Args:
         first: Components of the direction in which the anchors are anchors.
-        other: Those of the direction in which they are positives, masked by that direction's GD.
+        other: Components of the direction in which they are positives, masked by its GD.
         views: The views of ``first``.
     """
     active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (first, other))
@@ -61,11 +62,11 @@ def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
 def vectors_masked(first: Terms, other: Terms) -> Terms:
     """Return the components of the released modified objectives, where GD masks vectors.
 
-    An anchor whose GD is 0 is replaced by a constant, so nothing reaches it in any role; one whose
-    GD is 1 is pulled by both directions, whatever the GD of its positive.
+    An anchor with GD = 0 is replaced by a constant, so it receives no gradient in any role. An
+    anchor with GD = 1 is pulled by both directions, whatever the GD of its positive.
 
     Args:
         first: Components of the direction in which the anchors are anchors.
-        other: Those of the direction in which they are positives.
+        other: Components of the direction in which they are positives.
     """
     return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

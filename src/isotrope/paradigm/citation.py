@@ -6,7 +6,7 @@ from isotrope.paradigm.objective import Paper
 
 
 def bibtex(paper: Paper) -> str:
-    """Return an entry for each title of a source; references beyond the titles become a note.
+    """Return one entry per title of a source; references without a title become a note.
 
     >>> print(bibtex(Paper("A Loss", "Doe et al., 2020; for sentences: Roe, 2021", "eq. 1")))
     @misc{doe2020,
@@ -24,7 +24,7 @@ def bibtex(paper: Paper) -> str:
 
 
 def _entry(title: str, reference: str) -> dict[str, str]:
-    """Take ``Wang and Isola, 2020`` apart; any other reference stays as it is."""
+    """Split ``Wang and Isola, 2020`` into fields; keep any other reference whole."""
     match = re.fullmatch(r"(.+), (\d{4})(?: \(.+\))?", reference)
     authors, year = (match[1], match[2]) if match else (reference, "")
     first = re.split(r" et al\.| and ", authors)[0]

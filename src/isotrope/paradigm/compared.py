@@ -1,8 +1,8 @@
 """The similarities that a loss compared, as anchors with their candidates.
 
-:mod:`isotrope.paradigm.similarities` finds them in the graph of a loss. Here the operands of an
-operation and its gradient become rows: who is pulled to whom, and who is pushed from whom, is
-measured.
+:mod:`isotrope.paradigm.similarities` finds them in the graph of a loss. This module arranges the
+operands of an operation and its gradient in rows, and measures which pairs are pulled together and
+which are pushed apart.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_MOST_ENTRIES = 1 << 20  # of a table: of more, rows are sampled
+_MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # rows with candidates of their own, which become columns of one table
-_BALANCED = 0.02  # of the pull and the push of a row, by which a softmax's may differ
-_ROUNDING = 1e-6  # of the largest gradient of a row: what is smaller has no sign
+_BALANCED = 0.02  # relative difference allowed between pull and push of a row of a softmax
+_ROUNDING = 1e-6  # of the largest gradient of a row; smaller gradients have no sign
 _SAME = 1e-5  # 1 - cosine of a row with itself
 
 
@@ -25,15 +25,16 @@ class Operands:
 
     Attributes:
         operation: Name of its backward, such as ``Mm``.
-        a: the first operand, as the operation has it.
-        b: the second one.
+        a: First operand, in the layout of the operation.
+        b: Second operand.
         gradient: Gradient of the loss with respect to the result.
-        parts: The same gradient, split by each way in which the result or a multiple is used.
-        value: the result, where it was kept.
-        distance: whether a smaller result is a larger similarity.
-        both: whether the gradient reaches both sides.
-        lengths: Norms of the embeddings before normalisation, in any order; None without one.
-        roots: where either side comes from.
+        parts: The same gradient, split by the uses of the result or of a multiple of it.
+        value: The result, if autograd kept it.
+        distance: Whether a smaller result is a larger similarity.
+        both: Whether the gradient reaches both sides.
+        lengths: Norms of the embeddings before normalisation, in any order; None if they were not
+            normalised.
+        roots: Graph nodes that either side comes from.
     """
 
     operation: str
@@ -54,16 +55,16 @@ class Compared:
 
     Attributes:
         anchors: n x d, as the loss compares them.
-        columns: m x d, likewise.
-        scores: n x m, a larger one is more similar.
+        columns: m x d, as the loss compares them.
+        scores: n x m; a larger score is more similar.
         gradient: n x m, dL/dscores: below 0 a pair is pulled together, above 0 pushed apart.
         mask: n x m, whether the pair was compared.
-        rows: the number of anchors in the batch, of which these n are a sample.
-        both: whether the gradient reaches both sides.
-        distance: whether the scores are distances with the sign turned.
-        lengths: Norms of the anchors before normalisation; None without one.
-        roots: where anchors and columns come from.
-        rounded: whether the gradient has half precision, in which a small pull is lost.
+        rows: Number of anchors in the batch, of which these n are a sample.
+        both: Whether the gradient reaches both sides.
+        distance: Whether the scores are negated distances.
+        lengths: Norms of the anchors before normalisation; None if they were not normalised.
+        roots: Graph nodes that anchors and columns come from.
+        rounded: Whether the gradient has half precision, in which a small pull is lost.
     """
 
     anchors: Tensor
@@ -80,12 +81,12 @@ class Compared:
 
     @property
     def pulled(self) -> Tensor:
-        """N x m, the pairs that are pulled together."""
+        """The pairs that are pulled together, n x m."""
         return self.mask & (self.gradient < -self._least)
 
     @property
     def pushed(self) -> Tensor:
-        """N x m, the pairs that are pushed apart."""
+        """The pairs that are pushed apart, n x m."""
         return self.mask & (self.gradient > self._least)
 
     @property
@@ -95,22 +96,22 @@ class Compared:
 
     @property
     def single(self) -> bool:
-        """Whether an anchor is compared with one candidate only."""
+        """Whether each anchor is compared with a single candidate."""
         return int(self.mask.sum(dim=1).max()) < 2
 
     @property
     def cosines(self) -> bool:
-        """Whether the rows of either side are equally long."""
+        """Whether all rows of a side have the same length."""
         return all(_even(x) for x in (self.anchors, self.columns))
 
     @property
     def vectors(self) -> bool:
-        """Whether there are embeddings, and not scores alone."""
+        """Whether there are embeddings and not only scores."""
         return self.anchors.shape[1] > 0
 
     @property
     def balanced(self) -> bool:
-        """Whether an anchor is pulled as much as it is pushed, as by a softmax."""
+        """Whether an anchor is pulled as much as it is pushed, as in a softmax."""
         return _imbalance(self.gradient, 1) <= _BALANCED
 
     @property
@@ -119,7 +120,7 @@ class Compared:
         return len(self.mask) > 1 and int(self.mask.sum(dim=0).max()) < 2
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
-        """Whether its anchors are candidates of others, and its candidates anchors of others."""
+        """Whether anchors and candidates have exchanged roles in other tables."""
         anchors = frozenset[Any]().union(*(o.roots[0] for o in others))
         columns = frozenset[Any]().union(*(o.roots[1] for o in others))
         mine, theirs = self.roots
@@ -167,9 +168,9 @@ def tables(given: Operands) -> list[Compared]:
 
 
 def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
-    """Return the gradient by the ways that the scores are used, if each is a loss of its own.
+    """Return the gradient split by the uses of the scores, if each use is a separate loss.
 
-    A symmetric loss uses one matrix twice: its rows, and its columns.
+    A symmetric loss uses one matrix twice: by rows and by columns.
     """
     parts = [p for p in parts if bool(p.any())]
     if len(parts) < 2 or any(p.shape != gradient.shape for p in parts):
@@ -182,7 +183,7 @@ def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
 
 
 def _turned(gradient: Tensor) -> bool:
-    """Whether the anchors are the columns: there, and not in the rows, pull and push are equal."""
+    """Whether the anchors are the columns: only there are pull and push equal."""
     rows, columns = _imbalance(gradient, 1), _imbalance(gradient, 0)
     return columns <= _BALANCED and columns < 0.5 * rows
 
@@ -232,7 +233,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """Return the normal form of a comparison row by row, of operands that broadcast."""
+    """Return the normal form of a row-by-row comparison of operands that broadcast."""
     dims = max(a.ndim, b.ndim)
     a, b = (x.reshape(*[1] * (dims - x.ndim), *x.shape) for x in (a, b))
     if dims not in (1, 2, 3):
@@ -249,7 +250,7 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | 
         return a[:, 0], b[0], scores, g, []
     if b.shape[1] == 1 == a.shape[0] and shape[0] > 1:
         return b[:, 0], a[0], scores, g, []
-    for x, y in ((a, b), (b, a)):  # torch's cosines are of rows that were repeated before
+    for x, y in ((a, b), (b, a)):  # torch repeats the rows before it takes cosines
         if x.shape == y.shape and bool((x == x[:, :1]).all()) and bool((y == y[:1]).all()):
             return x[:, 0], y[0], scores, g, []
     a, b = (b, a) if b.shape[1] == 1 < a.shape[1] else (a, b)
@@ -261,7 +262,7 @@ def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | 
 
 
 def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
-    """Return the normal form of tokens compared with tokens: of the pairs that a score has."""
+    """Return the normal form of a comparison of tokens, for the pairs that have a score."""
     if g.ndim != 4 or value is None or a.shape[0] != 1:
         return None
     queries, texts, s, t = g.shape
@@ -334,10 +335,9 @@ def _scores(anchors: Tensor, candidates: Tensor, given: Operands) -> Tensor:
 
 
 def _left_out(table: Compared) -> Tensor:
-    """N x m, the pairs that the loss left out: the anchor itself, and what a mask hides.
+    """The pairs that the loss left out, n x m: the anchor itself and masked pairs.
 
-    A pair without a gradient may also be too far for its weight to be a number; then pairs that are
-    nearer have a gradient.
+    The weight of a distant pair can also underflow; then only nearer pairs have a gradient.
     """
     zero, scores = table.gradient == 0, table.scores
     unit = [torch.nn.functional.normalize(x, dim=1) for x in (table.anchors, table.columns)]
@@ -347,7 +347,7 @@ def _left_out(table: Compared) -> Tensor:
 
 
 def joined(compared: Sequence[Compared]) -> list[Compared]:
-    """Return the tables, those that one softmax compares side by side as one."""
+    """Return the tables, with those merged that one softmax compares side by side."""
     whole: list[Compared] = []
     left: list[Compared] = []
     group: list[Compared] = []
@@ -361,7 +361,7 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
         else:
             group = [*group, table]
     directions, left = _both_directions(left + group)
-    # what is not in balance beside what is adds to the loss, as a penalty does
+    # tables out of balance beside balanced tables are additional terms, such as a penalty
     return _without_repetitions(whole + directions or _of_one_anchor(left))
 
 
@@ -371,7 +371,7 @@ def _both_directions(
     """Return the tables of a loss that pulls in one table for both directions, and the others.
 
     Such a loss takes the positive once and the mean of two log-sum-exps: the first table pulls
-    twice as much as it pushes, the second only pushes. A half of the pull belongs to each.
+    twice as much as it pushes, the second only pushes. Half of the pull belongs to each.
     """
     directions: list[Compared] = []
     left = list(tables)
@@ -415,7 +415,7 @@ def _swapped(table: Compared) -> Compared:
 
 
 def _of_one_anchor(tables: list[Compared]) -> list[Compared]:
-    """Return tables in which pull and push differ, those of the same anchors beside each other."""
+    """Return unbalanced tables, with those of the same anchors merged side by side."""
     groups: list[list[Compared]] = []
     for table in tables:
         for group in groups:
@@ -445,7 +445,7 @@ def _beside(group: list[Compared]) -> Compared:
 
 
 def _without_repetitions(whole: list[Compared]) -> list[Compared]:
-    """Return the tables of the longest embeddings, of which others may be prefixes."""
+    """Return the tables of the longest embeddings; shorter ones may be their prefixes."""
     with_gradient = [t for t in whole if bool(t.gradient.any())] or whole
     width = max((t.anchors.shape[1] for t in with_gradient), default=0)
     longest = [t for t in with_gradient if t.anchors.shape[1] == width]
@@ -454,7 +454,7 @@ def _without_repetitions(whole: list[Compared]) -> list[Compared]:
 
 
 def stacked(whole: Sequence[Compared]) -> Compared:
-    """Return tables as one; no anchor of one is compared with columns of another."""
+    """Return the tables as one; no anchor is compared with columns of another table."""
     if len(whole) == 1:
         return whole[0]
     blocks = [
@@ -479,10 +479,10 @@ def stacked(whole: Sequence[Compared]) -> Compared:
 
 @dataclass(frozen=True)
 class SoftmaxEvidence:
-    """Sums over pairs, from which the temperature of a softmax follows; they add up over steps.
+    """Sums over pairs that give the temperature of a softmax; they add up over steps.
 
     In a softmax the log of the push is linear in the scores of a row, with slope 1 / temperature.
-    A pair counts by the square root of its share of the push of its row.
+    The weight of a pair is the square root of its share of the push of its row.
     """
 
     xx: float = 0.0
@@ -519,7 +519,7 @@ class SoftmaxEvidence:
         return SoftmaxEvidence(self.xx + other.xx, self.xy + other.xy, self.yy + other.yy, pairs)
 
     def __mul__(self, share: float) -> "SoftmaxEvidence":
-        """Return evidence that counts for less, as that of earlier steps does."""
+        """Return evidence that counts for less, such as that of earlier steps."""
         return SoftmaxEvidence(
             share * self.xx, share * self.xy, share * self.yy, round(share * self.pairs)
         )

@@ -1,7 +1,7 @@
-"""Composes an objective of three parts, or exchanges some parts of an existing one.
+"""Composes an objective of three parts, or exchanges some parts of an existing objective.
 
-The gradient is the definition here, and the loss is the surrogate that has it (see
-``isotrope.paradigm.surrogate``): watch the gradient's components, not the value.
+Here the gradient is the definition, and the loss is a surrogate with that gradient (see
+``isotrope.paradigm.surrogate``): watch the components of the gradient, not the value.
 """
 
 import dataclasses
@@ -68,8 +68,8 @@ class Paradigm(
         """Turn short forms into parts; without a parent, fill the three with defaults.
 
         Raises:
-            ValueError: a short form that names no part, a value out of its bounds, or one that
-                wants a gradient and gets none.
+            ValueError: a short form that names no part, a value out of its bounds, or a value that
+                requires a gradient and gets none.
         """
         super().__post_init__()
         complete = self.parent is None
@@ -88,7 +88,7 @@ class Paradigm(
 
     @property
     def coupling(self) -> Coupling:
-        """Anchors depend on each other where one of its parts makes them; released, all do."""
+        """Anchors are coupled if one of the parts couples them; ``released`` always does."""
         components = (self.dissipation, self.weight, self.ratio)
         used = [x for x in components if x is not None]
         if self.parent is not None and len(used) < len(components):
@@ -98,12 +98,12 @@ class Paradigm(
 
     @property
     def takes_negatives(self) -> bool:
-        """As the parent does; a composition of parts takes them."""
+        """Whether the parent takes them; always for a composition of parts."""
         return self.parent is None or self.parent.takes_negatives
 
     @property
     def pairwise(self) -> bool:
-        """As the parent is where its weights stay."""
+        """Whether the parent is, if its weights are kept."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property
@@ -116,7 +116,7 @@ class Paradigm(
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """The sum where the weights hold the 1/n themselves."""
+        """The sum if the weights include the 1/n, else the mean."""
         if self.weight is not None:
             return "sum" if self.weight.batch_wide else "mean"
         return "sum" if _summed(self.parent) else "mean"
@@ -125,7 +125,7 @@ class Paradigm(
         return super().prepare(views) if self.parent is None else self.parent.prepare(views)
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the exchanged parts in their short form, without those of the parent."""
+        """Return the exchanged parts in their short form, without the parent's parts."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
         kinds = (Dissipation, Weight, Ratio)
         return {name: short(v) if isinstance(v, kinds) else v for name, v in values.items()}
@@ -137,7 +137,7 @@ class Paradigm(
         other = self._direction(pairs.swapped())
         if self.parent is None:
             return rows_masked(first, other, pairs.views)
-        if self.ratio is None:  # the parent's own pull was written for both directions at once
+        if self.ratio is None:  # the parent's own pull already covers both directions
             return dataclasses.replace(first, scale=2 * first.scale)
         return vectors_masked(first, other)
 
@@ -146,7 +146,7 @@ class Paradigm(
         n = len(pairs.views.anchors)
         complete = self.dissipation and self.weight and self.ratio
         parents = None if self.parent is None or complete else self.parent.components(pairs)
-        # first: a sweep for pushes finds the hardest negatives too
+        # first, because a sweep for pushes also finds the hardest negatives
         weight = self.weight(pairs) if parents is None or self.weight else parents.weight
         dissipation = (
             self.dissipation(pairs) if parents is None or self.dissipation else parents.dissipation
@@ -155,11 +155,11 @@ class Paradigm(
         if parents is None or self.ratio:
             pull = self.ratio(pairs) * weight.sum(dim=1)
         elif self.weight and not _summed(self.parent) and (ratio := parents.ratio) is not None:
-            # the pull of an objective that only pulls stays
+            # an objective that only pulls keeps its pull
             pull = (ratio * weight.sum(dim=1)).where(parents.weight.any(), parents.pull)
         else:
-            # a statistic of the batch pulls by a term of its own, which stays; where its 1/n was
-            # inside and is now in the mean, it comes out
+            # a statistic of the batch pulls by a separate term, which stays; its 1/n is removed
+            # if the mean now supplies it
             moved = _summed(self.parent) and self.reduction == "mean"
             pull = parents.pull * (n if moved else 1)
         scale = 0.5 if self.reduction == "sum" else 0.5 / n
@@ -168,7 +168,7 @@ class Paradigm(
 
 
 def _summed(objective: Objective | None) -> bool:
-    """Whether the components of an objective hold the 1/n of the batch themselves."""
+    """Whether the components of an objective include the 1/n of the batch."""
     return objective is not None and (objective.batch_level or objective.reduction == "sum")
 
 
@@ -179,20 +179,20 @@ def modify(
     weight: object = None,
     ratio: object = None,
 ) -> Paradigm:
-    """Return ``parent`` with some components exchanged; those not given stay the parent's.
+    """Return ``parent`` with some components exchanged; the others stay the parent's.
 
-    Where the weight is exchanged and the ratio is not, the ratio stays; that of a batch statistic
-    (Barlow Twins, MHE) is what a second term of the loss happens to give, so its pull stays.
+    If the weight is exchanged and the ratio is not, the ratio stays. A batch statistic (Barlow
+    Twins, MHE) keeps its pull instead: a separate term of its loss pulls, whatever the weight.
 
     Args:
-        parent: any objective with gradient components.
-        dissipation: a part, or its short form (``"margin:0.3"``).
-        weight: a part, or its short form (``"softmax:0.05"``).
-        ratio: a part, its short form, or a number.
+        parent: Any objective with gradient components.
+        dissipation: A part, or its short form (``"margin:0.3"``).
+        weight: A part, or its short form (``"softmax:0.05"``).
+        ratio: A part, its short form, or a number.
 
     Raises:
-        ValueError: a ratio for an objective without negatives, a weight for one whose gradient has
-            an additional push, or a value that is not a part.
+        ValueError: a ratio for an objective without negatives, a weight for an objective whose
+            gradient has an additional push, or a value that is not a part.
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
@@ -215,8 +215,8 @@ def modify(
 def pushes(objective: Objective) -> bool:
     """Return whether an objective pushes at all: whether some weight is not zero.
 
-    That depends on the values of its settings, so it is evaluated on noise; no gradient depends on
-    the answer, which is only whether a ratio is accepted.
+    The answer depends on the settings, so the weights are evaluated on noise. It only decides
+    whether a ratio is accepted; no gradient depends on it.
     """
     return bool(_noise_terms(objective).weight.any())
 
@@ -239,7 +239,7 @@ def _optional(kind: type[_Part], component: object, default: _Part | None) -> _P
 
 
 def part(kind: type[_Part], component: object) -> _Part:
-    """Return a part from itself, from ``"name"``, ``"name:value:value"``, or a number (ratios).
+    """Return a part, given as itself, ``"name"``, ``"name:value:value"`` or a number (ratios).
 
     Raises:
         ValueError: no such part, or a value that it does not take.

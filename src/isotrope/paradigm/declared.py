@@ -1,7 +1,7 @@
 """Reads the names and settings of the objectives from their source, without importing torch.
 
-Importing the objectives takes seconds, which who has mistyped a name should not wait for. The
-registry has the last word; a test holds the two against each other.
+Importing the objectives takes seconds, too long to wait for after a mistyped name. The registry is
+authoritative; a test compares the two.
 """
 
 import ast
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from isotrope.core.errors import InputError, nearest
 
-# each with a value that it takes
+# each with an example value
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
 
 FORM_NAMES = ("preset", "symmetric", "part")
@@ -46,7 +46,7 @@ def _name(node: ast.ClassDef) -> str:
 
 
 def _fields(node: ast.ClassDef, classes: Mapping[str, ast.ClassDef]) -> set[str]:
-    """Return the hyperparameters of a class and of those it is made from."""
+    """Return the hyperparameters of a class and of its bases."""
     fields: set[str] = set()
     for base in node.bases:
         if isinstance(base, ast.Name) and base.id in classes:
@@ -69,9 +69,9 @@ def by_dataset(
     {'qa': ('infonce', {}), 'nli': ('met', {'margin': 0.3})}
 
     Args:
-        objective: the name of one for all, or ``"qa=infonce,nli=met"``.
-        settings: hyperparameters and parts; ``nli.margin`` is that of one data set.
-        datasets: the names of the data sets.
+        objective: One name for all data sets, or ``"qa=infonce,nli=met"``.
+        settings: Hyperparameters and parts; ``nli.margin`` applies to one data set.
+        datasets: Names of the data sets.
 
     Raises:
         InputError: a data set has no objective, or a name is not a data set.
@@ -90,7 +90,7 @@ def by_dataset(
             "(`--objective qa=infonce,nli=met`)"
         )
     own: dict[str, dict[str, float | str]] = {name: {} for name in datasets}
-    # what is set for one data set comes last, and wins
+    # settings of a single data set come last and override the others
     for key, value in sorted(settings.items(), key=lambda item: "." in item[0]):
         name, dot, rest = key.partition(".")
         if several and not dot:

@@ -1,25 +1,25 @@
 """Decomposes any loss of two views into GD, W and R by autograd, and reports the remainder.
 
-A loss of the similarities s_ij' = h_i . h'_j holds its components in its derivatives. The gradient
-of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is what pushes it from negative j and -dL/ds_ii'
-is what its positive pulls: exact, nothing is solved.
+The derivatives of a loss of the similarities s_ij' = h_i . h'_j contain its components. The
+gradient of anchor i is sum_j (dL/ds_ij') h'_j, so dL/ds_ij' is the push from negative j and
+-dL/ds_ii' is the pull of the positive. This is exact; no system is solved.
 
 A loss of embeddings shows only its gradient g_i. Pushes and pull are the solution of least norm of
 
     sum_j w_ij x_j - pull_i h'_i = g_i    in the tangent plane at h_i,
 
-and what no solution reaches is the residual. Two facts bound what it says:
+and the residual is the remainder that no solution reaches. Two facts limit the conclusions:
 
-- the solution is unique where the rank equals the number of unknowns (with d > n, in general
-  position); elsewhere other weights give the same gradient, and the least norm is a choice;
-- where the rank is d - 1 the vectors span the tangent plane, every gradient fits and a small
-  residual is not evidence (``testable``). Few rows in many dimensions are the test.
+- the solution is unique if the rank equals the number of unknowns (with d > n, in general
+  position); otherwise other weights give the same gradient, and the least norm is a choice;
+- if the rank is d - 1, the vectors span the tangent plane: every gradient fits, and a small
+  residual is not evidence (``testable``). Test with few rows in many dimensions.
 
-The components are then split so that each row of W sums to 1 and GD is the row's mass, sign
-included: the 1/tau of a softmax ends up in GD. Where the mass is lost in cancellation, as weights
-of both signs can have it (less than sqrt(eps) of their magnitudes), the magnitudes |W| sum to 1
-and GD is theirs; where there is nothing but a pull, GD is 1. Either way GD x W and GD x pull are
-the same numbers, and such rows are named in ``normalised``.
+The components are then split so that each row of W sums to 1 and GD is the sum of the row, sign
+included: the 1/tau of a softmax ends up in GD. If weights of both signs cancel (their sum is less
+than sqrt(eps) of their magnitudes), the magnitudes |W| sum to 1 instead and GD is the sum of the
+magnitudes. If there is only a pull, GD is 1. GD x W and GD x pull are the same numbers in all three
+cases, and ``normalised`` marks the rows of the first.
 """
 
 import inspect
@@ -49,11 +49,11 @@ class Decomposition:
     Attributes:
         terms: GD, W and pull, without history; ``terms.scale * assemble(terms, views)`` equals
             ``gradient`` in the tangent space.
-        gradient: n x d, the gradient of the loss by the normalised anchors, tangent part.
-        normalised: n booleans, where W sums to 1 (see the module).
-        unique: n booleans, where no other weights give the same gradient within its rounding,
+        gradient: n x d, tangent part of the gradient with respect to the normalised anchors.
+        normalised: n booleans, whether W sums to 1 (see the module).
+        unique: n booleans, whether no other weights give the same gradient within its rounding,
             so that half of their digits are known.
-        rank: n integers, the rank of the system solved; None where none was (similarities).
+        rank: n integers, the rank of the solved system; None if none was solved (similarities).
     """
 
     terms: Terms
@@ -64,12 +64,12 @@ class Decomposition:
 
     @property
     def ratio(self) -> Tensor:
-        """n, R_i; NaN where the weights have no mass to relate the pull to."""
+        """R_i, n values; NaN where the weights sum to 0."""
         return self.terms.pull.where(self.normalised, torch.nan)
 
     @property
     def residual(self) -> Tensor:
-        """n, the length of the unexplained remainder, in the units of ``gradient``."""
+        """Length of the unexplained remainder in the units of ``gradient``, n values."""
         if self.terms.residual is None:
             return self.gradient.new_zeros(len(self.gradient))
         norms: Tensor = torch.linalg.vector_norm(self.terms.scale * self.terms.residual, dim=1)
@@ -77,14 +77,14 @@ class Decomposition:
 
     @property
     def testable(self) -> Tensor:
-        """Where a gradient could have failed to fit: rank below d - 1; n booleans."""
+        """Whether a gradient could have failed to fit (rank below d - 1), n booleans."""
         if self.rank is None:
             return torch.ones_like(self.unique)
         return self.rank < self.gradient.shape[1] - 1
 
     @property
     def misfit(self) -> float:
-        """The share of the batch's gradient that does not fit: 0 all of it does, 1 none."""
+        """The share of the batch's gradient that does not fit: 0 if all fits, 1 if nothing does."""
         norm = float(torch.linalg.vector_norm(self.gradient))
         return float(torch.linalg.vector_norm(self.residual)) / norm if norm else 0.0
 
@@ -100,27 +100,27 @@ def decompose(
 ) -> Decomposition:
     """Return the components of ``loss_fn``'s gradient on the anchors (Li et al. 2024, sec. 2.3).
 
-    The rows are normalised first; the positives are held constant, and so is every other anchor
-    while one is looked at. Parameters of the loss receive no gradient. It is called once, so that a
-    queue it keeps moves on: give a copy of such a loss.
+    The rows are normalised first. The positives are held constant, and for each anchor so are all
+    other anchors. Parameters of the loss receive no gradient. The loss is called once, which
+    advances its queue if it keeps one: pass a copy of such a loss.
 
     Args:
-        loss_fn: called as ``loss_fn(anchors, positives)`` with unit rows, or, with
-            ``of="similarities"``, as ``loss_fn(similarity)`` with their cosines (n x m, anchors
-            in rows, the positives on the diagonal); returns a scalar.
-        anchors: n x d, any length and float dtype, computed in float32 at least.
+        loss_fn: Function that returns a scalar. It is called as ``loss_fn(anchors, positives)``
+            with unit rows or, if ``of="similarities"``, as ``loss_fn(similarity)`` with their
+            cosines (n x m, anchors in rows, the positives on the diagonal).
+        anchors: n x d, any norm and float dtype, computed in float32 at least.
         positives: m x d, m >= n; row i is the positive of anchor i, the others are negatives.
-        of: The loss's arguments. Two embeddings, as every objective here does, unless said
-            otherwise: nothing is guessed from a loss that fits neither.
-        against: The negatives: the other view, the anchors' own (losses such as
-            uniformity within a view), or both. Wrong guesses show in ``residual``.
-        reduction: how the loss makes one number of n: its components are those of one anchor's
-            loss, so a mean is undone, and ``terms.scale`` is 1/n; for a sum or a statistic of
-            the batch it is 1. Only GD depends on it.
+        of: Arguments of the loss: the two embeddings by default, as for every objective here. The
+            arguments are not guessed from the loss.
+        against: View of the negatives: the other view, the anchors' own (for losses such as
+            uniformity within a view), or both. A wrong choice shows in ``residual``.
+        reduction: How the loss combines n values. The components are those of one anchor's loss,
+            so a mean is undone and ``terms.scale`` is 1/n; for a sum or a statistic of the batch it
+            is 1. Only GD depends on it.
 
     Raises:
-        ValueError: an unknown choice, an embedding that is zero, a loss that takes or returns
-            something else, that does not depend on the anchors, or whose gradient is not finite.
+        ValueError: an unknown choice, a zero embedding, or a loss with other arguments or another
+            result, that does not depend on the anchors, or whose gradient is not finite.
 
     Example:
         >>> import torch
@@ -172,7 +172,7 @@ def decompose(
 
 
 def _check_arguments(loss_fn: Callable[..., Tensor], of: Of) -> None:
-    """Refuse a loss that would take a second matrix for, say, its temperature."""
+    """Refuse a loss that would mistake a second matrix for its temperature, say."""
     try:
         parameters = inspect.signature(getattr(loss_fn, "forward", loss_fn)).parameters.values()
     except ValueError:  # written in C
@@ -198,9 +198,9 @@ def _prepared(views: Views) -> Views:
 
 
 def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Tensor) -> Tensor:
-    """The derivative of the loss by its first argument."""
+    """The derivative of the loss with respect to its first argument."""
     with torch.inference_mode(mode=False), torch.enable_grad():
-        leaf = variable.detach().clone().requires_grad_()  # no inference tensor
+        leaf = variable.detach().clone().requires_grad_()  # not an inference tensor
         # copies: a loss may mask its arguments in place
         value = loss_fn(leaf.clone(), *(c.clone() for c in constants))
         if not isinstance(value, Tensor) or value.ndim:
@@ -227,7 +227,7 @@ def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Te
 
 
 def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tensor, ...]:
-    """Pushes (n x c), pulls, ranks that give the tangent gradient, and whether they are unique."""
+    """Pushes (n x c), pulls and ranks for the tangent gradient, and whether they are unique."""
     views = pairs.views
     columns, negative = pairs.columns(against), pairs.negative(against)
     push = torch.zeros_like(negative, dtype=gradient.dtype)
@@ -247,11 +247,11 @@ def _least_norm(gradient: Tensor, pairs: Pairs, against: Against) -> tuple[Tenso
 
 
 def normalised_mass(push: Tensor, pull: Tensor) -> tuple[Tensor, Tensor]:
-    """Return GD (n), and where it is the sum of the weights (n booleans); see the module.
+    """Return GD (n) and whether it is the sum of the weights (n booleans); see the module.
 
     Args:
-        push: n x c, GD times W.
-        pull: n, GD times the pull.
+        push: GD times W, n x c.
+        pull: GD times the pull, n values.
     """
     mass, magnitude = push.sum(dim=1), push.abs().sum(dim=1)
     noise = math.sqrt(torch.finfo(push.dtype).eps)

@@ -22,8 +22,8 @@ class Dissipation:
     """GD_i as a function of the row statistics of anchor i.
 
     Attributes:
-        coupling: See ``Objective.coupling``: ``none``, or ``batch`` if GD_i needs other anchors,
-            be it as negatives.
+        coupling: See ``Objective.coupling``: ``none``, or ``batch`` if GD_i needs other anchors
+            (also as negatives).
     """
 
     by_name: ClassVar[dict[str, type["Dissipation"]]] = {}
@@ -54,8 +54,8 @@ class Always(Dissipation, name="none"):
 class Margin(Dissipation):
     """GD = 1 until the hardest negative is farther than the positive by the margin, then 0.
 
-    In dot product 1[s_ii' - max_k s_ik' < m] (MPT, and all modified losses), in distance
-    1[min_k d_ik' - d_ii' < m] (MET), in angle 1[min_k theta_ik' - theta_ii' < m] (MAT).
+    With ``dot`` 1[s_ii' - max_k s_ik' < m] (MPT and all modified losses), with ``distance``
+    1[min_k d_ik' - d_ii' < m] (MET), with ``angle`` 1[min_k theta_ik' - theta_ii' < m] (MAT).
     """
 
     coupling = "none"

@@ -1,6 +1,6 @@
 """Derives the symmetric form of an objective, one direction, and its attracting or repelling part.
 
-They are objectives themselves, made by ``objective.symmetric()`` and ``objective.parts``.
+The results are objectives too, made by ``objective.symmetric()`` and ``objective.parts``.
 """
 
 from typing import Any, Literal, NamedTuple
@@ -16,7 +16,7 @@ from isotrope.paradigm.objective import Objective, Space
 
 
 class Derived(Objective, register=False):
-    """An objective made of another one, with the declarations of that one."""
+    """An objective made from another objective, with the same declarations."""
 
     objective: Objective
 
@@ -73,8 +73,8 @@ class OneWay(Derived, register=False):
 class Symmetric(Derived, register=False):
     """The mean of an objective over both directions: (H, H') and (H', H).
 
-    The components are those of the first direction; what an anchor receives as a positive and as
-    a negative in the second is the residual, in closed form.
+    The components are those of the first direction. The residual is the gradient that an anchor
+    receives in the second direction, as a positive and as a negative, in closed form.
     """
 
     two_directions = True

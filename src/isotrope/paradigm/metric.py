@@ -1,9 +1,9 @@
 """Three distances of unit vectors as functions of their similarity.
 
 ``dot`` is -s, ``distance`` sqrt(2 - 2s), ``angle`` arccos s in radians (Nie et al. 2023, sec. 4.2).
-Pairs that are closer than .01 (s > 1 - 5e-5) are clamped there, and for the angle also those as
-close to antipodal: the derivatives of the square root and of the arc cosine are infinite at the
-end of the range. Inside the clamp the value is constant and the slope 0.
+Pairs closer than .01 (s > 1 - 5e-5) are clamped at .01, and so are angles within .01 of pi, because
+the derivatives of the square root and of the arc cosine are infinite at the ends of their ranges.
+For a clamped pair the value is constant and the slope 0.
 """
 
 from typing import Literal
@@ -13,7 +13,7 @@ from torch import Tensor
 
 Metric = Literal["dot", "distance", "angle"]
 
-CLOSE = 5e-5  # 1 - s of a distance of .01: where the paper's released code clamps
+CLOSE = 5e-5  # 1 - s at a distance of .01, where the released code of the paper clamps
 
 
 def angle(similarity: Tensor) -> Tensor:
@@ -22,9 +22,9 @@ def angle(similarity: Tensor) -> Tensor:
 
 
 def dissimilarity(similarity: Tensor, metric: Metric) -> Tensor:
-    """Return how far apart pairs of the given cosine are; larger is farther.
+    """Return the distance of pairs with the given cosines; larger is farther.
 
-    A similarity of -inf (there is no negative) is infinitely far in every metric.
+    A similarity of -inf stands for a missing negative and is infinitely far in every metric.
     """
     if metric == "dot":
         return -similarity
@@ -47,7 +47,7 @@ def slope(similarity: Tensor, metric: Metric) -> Tensor:
 def shifted(similarity: Tensor, margin: float | Tensor) -> Tensor:
     """Return cos(theta + u) of pairs at the angle theta: ArcCon's positive (Li et al. 2024, eq. 2).
 
-    The sum is held at pi, from where on the cosine would rise again. u = 0 returns the similarity.
+    The sum is clamped at pi, because the cosine would rise again. u = 0 returns the similarity.
     """
     if not isinstance(margin, Tensor) and margin == 0:
         return similarity

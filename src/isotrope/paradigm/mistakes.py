@@ -1,7 +1,7 @@
 """Describes in words where the components of an objective differ from its formula.
 
-``proof`` measures that they do; here the formula is decomposed and the two held side by side, which
-says whether it is a factor, a sign, the weights or what is missing.
+``proof`` measures whether they differ. This module decomposes the formula and compares the two, to
+say whether a factor, a sign, the weights or another part is wrong.
 """
 
 import torch
@@ -13,10 +13,10 @@ from isotrope.paradigm.proof import EXACT, batch, further
 
 
 def mistakes(objective: Objective) -> list[str]:
-    """Say how the components differ from those that the formula has, on 4 x 16 random embeddings.
+    """Say how the components differ from those of the formula, on 4 x 16 random embeddings.
 
-    There the weights of a gradient are unique. A pull on each coordinate is not reported on, nor an
-    objective without negatives in the batch.
+    In this shape the weights of a gradient are unique. Pulls that differ by coordinate and
+    objectives without in-batch negatives are not analysed.
     """
     anchors, positives = batch("random", 4, 16)
     if further(objective, anchors) is not None:
@@ -57,7 +57,7 @@ def mistakes(objective: Objective) -> list[str]:
 
 
 def _relation(claimed: Tensor, right: Tensor) -> str:
-    """How the first is a multiple of the second, on the whole or row by row, in words."""
+    """In words, the factor between the two, for the whole matrix or row by row."""
     if _alike(claimed, right):
         return "that of the formula"
     factor = (claimed * right).sum() / right.square().sum()
@@ -70,5 +70,5 @@ def _relation(claimed: Tensor, right: Tensor) -> str:
 
 
 def _alike(claimed: Tensor, right: Tensor) -> bool:
-    """Equal, where 1 is the largest push or pull."""
+    """Whether the two are equal, relative to a largest push or pull of 1."""
     return bool((claimed - right).abs().max() <= EXACT)

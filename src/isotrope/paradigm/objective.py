@@ -25,14 +25,14 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused, check_values, record
 
 if TYPE_CHECKING:
-    # A circle: objectives offer modify(), symmetric() and parts as methods, and what these return
-    # are objectives again. tests/test_circles.py knows it, and knows no other.
+    # An import cycle: modify(), symmetric() and parts are methods of objectives and return
+    # objectives. tests/test_circles.py allows this cycle and no other.
     from isotrope.paradigm.compose import Paradigm
     from isotrope.paradigm.forms import Parts
 
 Space = Literal["sphere", "batchnorm", "raw", "logits"]
 
-# what a loss may be invariant under; paradigm.proof.variance has the definitions
+# possible invariances of a loss; paradigm.proof.variance defines them
 INVARIANCES = ("rotation", "permutation", "view swap", "scale")
 
 _HALF = (torch.float16, torch.bfloat16)
@@ -40,12 +40,12 @@ _HALF = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class Paper:
-    """Where an objective comes from.
+    """The source of an objective.
 
     Attributes:
-        title: The title of the publication.
-        reference: authors and year.
-        equation: The place in it, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
+        title: Title of the publication.
+        reference: Authors and year.
+        equation: Place in the publication, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
     """
 
     title: str
@@ -55,13 +55,13 @@ class Paper:
 
 @dataclass(frozen=True)
 class Preset:
-    """Tuned hyperparameters of a paper, with the training settings they were tuned for.
+    """Tuned hyperparameters from a paper, with the training settings they were tuned for.
 
     Attributes:
-        values: hyperparameters by field name.
-        learning_rate: The learning rate of AdamW, linearly decayed.
-        batch_size: sentences.
-        source: paper and table.
+        values: Hyperparameters by field name.
+        learning_rate: Learning rate of AdamW, linearly decayed.
+        batch_size: Number of sentences in a batch.
+        source: Paper and table.
     """
 
     values: Mapping[str, float | str]
@@ -74,40 +74,41 @@ class Preset:
 class Objective:
     """Base class of every objective; a subclass is a frozen keyword-only dataclass.
 
-    A subclass writes its fields, ``formula`` and ``components``; the class statement registers it
+    A subclass defines its fields, ``formula`` and ``components``; the class statement registers it
     under its lower-case name. Objectives are values: they hold hyperparameters and no state.
 
-    Calling an objective takes raw embeddings (n x d, any float dtype), which are normalised
-    inside, and returns the scalar to minimise. ``preset="bert-base"`` in the constructor takes the
-    values that a paper tuned for a backbone; those given explicitly win.
+    An objective is called with raw embeddings (n x d, any float dtype), normalises them and returns
+    the scalar to minimise. ``preset="bert-base"`` in the constructor takes the values that a paper
+    tuned for a backbone; explicit arguments override them.
 
     ``coupling`` declares how the anchors of a batch depend on each other, which decides how value
-    and gradients are computed. It is promised of one direction of the loss, reduced, and of its two
-    parts. Let p_i be the similarity of anchor i with its positive, t_i the statistics over its
-    negatives that the formula uses, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
+    and gradients are computed. The declaration holds for one direction of the loss, reduced, and
+    for its two parts. Let p_i be the similarity of anchor i with its positive, t_i the statistics
+    over its negatives that the formula uses, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
     logarithm) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
-    - ``"batch"``: nothing, any function of all p and t. Always right, and the default; it costs a
+    - ``"batch"``: any function of all p and t. This is the default and always correct; it costs a
       second pass over the similarities, 8 n^2 d operations instead of 6 n^2 d;
     - ``"none"``: the formula returns n values, and value i is a function of p_i and t_i, or of
       anchor i, its positive, the other view and additional negatives (InfoNCE, triplets). Anchors
-      are not compared with each other. One pass, and each of several processes computes the loss of
-      its own anchors only;
-    - ``"positives"``: sum_i f_i(t_i, all p), across the views (DCLW). One pass;
-    - ``"linear"``: a(all p) + sum_i c_i(all p) S_i (MIO). One pass, over both views too;
-    - ``"total"``: f(all p, sum_i S_i), of ``logsumexp`` across the views (uniformity). One pass.
+      are not compared with each other. It takes one pass, and each of several processes computes
+      the loss of its own anchors only;
+    - ``"positives"``: sum_i f_i(t_i, all p), across the views (DCLW). It takes one pass;
+    - ``"linear"``: a(all p) + sum_i c_i(all p) S_i (MIO). It takes one pass, also over both views;
+    - ``"total"``: f(all p, sum_i S_i), with ``logsumexp`` across the views (uniformity). It takes
+      one pass.
 
-    Formulas may use the number of negatives (``count``) like p. A promise that is not kept raises
-    ``WrongCoupling`` where that shows in the statistics of the batch, and fails ``prove``.
+    Formulas may use the number of negatives (``count``) like p. A wrong declaration fails
+    ``prove``, and raises ``WrongCoupling`` if the statistics of the batch show it.
 
-    What follows is a property here, because settings may decide it; a subclass writes
-    ``pairwise = False`` where they do not.
+    The following members are properties, because they may depend on settings. A subclass in which
+    they do not writes ``pairwise = False``.
 
     Attributes:
         presets: Tuned settings by backbone.
-        batch_level: one value for the batch, not one for each anchor.
-        least_rows: the smallest batch without additional negatives.
-        holds: The inputs that the gradient treats as constant, apart from the targets:
+        batch_level: Whether there is one value for the batch instead of one for each anchor.
+        least_rows: Smallest batch size without additional negatives.
+        holds: Inputs that the gradient treats as constant, apart from the targets:
             ``nothing``, the ``negatives``, or ``everything`` but the anchor.
     """
 
@@ -117,13 +118,13 @@ class Objective:
     presets: ClassVar[Mapping[str, Preset]] = {}
     batch_level: ClassVar[bool] = False
     least_rows: ClassVar[int] = 2
-    if TYPE_CHECKING:  # __init_subclass__ makes each subclass one, which no type checker sees
+    if TYPE_CHECKING:  # __init_subclass__ makes dataclasses, which no type checker sees
         __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
 
     @property
     def coupling(self) -> Coupling:
-        """How the anchors of a batch depend on each other: by default in any way."""
+        """How the anchors of a batch depend on each other; by default in any way."""
         return "batch"
 
     @property
@@ -135,27 +136,27 @@ class Objective:
     def pairwise(self) -> bool:
         """Whether rows are compared with each other, so that groups count.
 
-        False for statistics of coordinates, and where nothing pushes.
+        False for statistics of coordinates and for objectives without a push.
         """
         return True
 
     @property
     def takes_negatives(self) -> bool:
-        """Whether there is a place for additional negatives (hard negatives, a queue)."""
+        """Whether the objective takes additional negatives (hard negatives, a queue)."""
         return True
 
     @property
     def invariances(self) -> frozenset[str]:
-        """The transformations of the input that leave the value as it is."""
+        """The transformations of the input that leave the value unchanged."""
         return frozenset({"rotation", "permutation", "scale"})
 
     def __init_subclass__(
         cls, *, paper: Paper | None = None, name: str | None = None, register: bool = True
     ) -> None:
-        """Make the subclass a frozen dataclass and register it (forms of others are not).
+        """Make the subclass a frozen dataclass and register it, unless ``register`` is False.
 
         Raises:
-            TypeError: without a paper, or with a name that another class already has.
+            TypeError: no paper, or a name that another class already has.
         """
         dataclass(frozen=True, kw_only=True)(cls)
         if not register:
@@ -174,12 +175,12 @@ class Objective:
         """Check the hyperparameters.
 
         Raises:
-            ValueError: a value outside the bounds that its field declares, or one that wants a
-                gradient and gets none.
+            ValueError: a value outside the bounds that its field declares, or a value that requires
+                a gradient and gets none.
         """
         check(self, constant=self.holds == "everything")
 
-    # the two halves that an objective's file writes
+    # the two halves that the file of an objective defines
 
     def formula(self, pairs: Pairs) -> Tensor:
         """The loss of one direction as printed: n values, or one for batch-level objectives."""
@@ -194,19 +195,19 @@ class Objective:
         raise NoTerms(type(self).__name__, self.space)
 
     def swapped_components(self, pairs: Pairs) -> Terms:
-        """The components of the other direction, by which its columns receive their gradients.
+        """The components of the other direction, which give its columns their gradients.
 
-        They differ from ``components`` where a column is constant: its weight is then 0.
+        They differ from ``components`` for a constant column, whose weight is 0.
         """
         terms = self.components(pairs)
         if self.holds == "nothing":
             return terms
-        return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives do receive
+        return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives receive one
 
     def attraction(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pulls: by default -GD_i pull_i s_ii', GD and pull constant.
 
-        Its gradient is what the positive contributes. Objectives whose papers name the two parts
+        Its gradient is the contribution of the positive. Objectives whose papers name the two parts
         override both, so that attraction + repulsion = formula.
         """
         terms = _constant(self, pairs)
@@ -225,21 +226,21 @@ class Objective:
     @property
     def space(self) -> Space:
         """Input of the formula: rows on the unit ``sphere``, columns standardised over the batch
-        (``batchnorm``), or the input as it is (``raw``, ``logits``). Terms exist on the sphere.
+        (``batchnorm``), or the unchanged input (``raw``, ``logits``). Only the sphere has terms.
         """
         return "sphere"
 
     @property
     def has_terms(self) -> bool:
-        """Whether there are gradient components: on the sphere, where they are written."""
+        """Whether there are gradient components: on the sphere, if the subclass defines them."""
         return self.space == "sphere" and type(self).components is not Objective.components
 
     @property
     def reduction(self) -> Literal["mean", "sum"]:
-        """How the anchors' losses become one: the mean, unless a batch statistic holds the 1/n."""
+        """How the anchors' losses are combined: the mean, or the sum if they include the 1/n."""
         return "mean"
 
-    # what users call
+    # public calls
 
     def __call__(
         self,
@@ -257,11 +258,11 @@ class Objective:
             positives: n x d raw embeddings of the second view.
             negatives: q x d additional negatives shared by all anchors, or None.
             groups: n integers; rows of one group are not negatives of each other.
-            backend: The way to compute row statistics, see ``isotrope.kernels.choose``.
+            backend: Method to compute row statistics, see ``isotrope.kernels.choose``.
 
         Raises:
-            InputError: embeddings that are no tensors, or more positives than anchors.
-            ValueError: shapes that do not fit, or negatives for an objective without any.
+            InputError: embeddings that are not tensors, or more positives than anchors.
+            ValueError: shapes that do not fit, or negatives for an objective that takes none.
         """
         return self.loss(_square(anchors, positives, negatives, groups), backend=backend)
 
@@ -274,7 +275,7 @@ class Objective:
 
     def _loss(self, views: Views, backend: str) -> Tensor:
         if backend == "auto" and not self.pairwise and self.holds == "nothing":
-            backend = "eager"  # no row is compared with another: no matrix is formed
+            backend = "eager"  # no row is compared with another, so no matrix is formed
         elif backend == "auto" and self.space == "sphere" and small_batch.takes(views):
             try:
                 return self._small_batch(views)
@@ -297,14 +298,14 @@ class Objective:
             return total if share == 1 else total * share
         if self.reduction == "mean":
             share /= total.shape[0]
-        # mean() and a division are five operations in the backward pass, which this is not
+        # mean() and a division would be five operations in the backward pass
         return total.dot(total.new_full(total.shape, share))
 
     def _small_batch(self, views: Views) -> Tensor:
-        """The loss, the statistics of all directions being one node of autograd.
+        """The loss, with the statistics of all directions in one node of autograd.
 
         Raises:
-            Unfused: the formula uses others.
+            Unfused: the formula uses other statistics.
         """
         prepared = _single(self.prepare(views))
         questions = record(self.formula, prepared.anchors.dtype, self._learnt)
@@ -315,7 +316,7 @@ class Objective:
 
         Raises:
             Unfused: the formula uses more than row statistics, or not all rows are finite.
-            WrongCoupling: it does not keep what ``coupling`` promises.
+            WrongCoupling: the formula contradicts the declared ``coupling``.
         """
         prepared = self.prepare(views)
         try:
@@ -371,7 +372,7 @@ class Objective:
         """Return the gradient components of the anchors, without history.
 
         ``scale * assemble(terms, views)`` is the gradient of the objective with respect to the
-        normalised anchors, the other view held constant.
+        normalised anchors, with the other view held constant.
         """
         views = _square(anchors, positives, negatives, groups)
         with torch.no_grad(), _as_given(views):
@@ -388,7 +389,7 @@ class Objective:
 
         Each argument is a part (``Margin(margin=0.3)``), its short form (``"margin:0.3"``), or,
         for the ratio, a number. The result's value is a surrogate: only its gradient has meaning.
-        A residual, what an anchor gets by other ways than the three components, is left out.
+        A residual, the gradient of an anchor outside the three components, is left out.
         """
         from isotrope.paradigm.compose import modify  # compose defines an Objective itself
 
@@ -397,7 +398,7 @@ class Objective:
     def symmetric(self) -> "Objective":
         """Return the mean of both directions: each view once as anchors.
 
-        An objective that does not tell its views apart is returned as it is.
+        An objective that treats both views alike is returned unchanged.
         """
         from isotrope.paradigm.forms import Symmetric  # forms defines Objectives itself
 
@@ -405,7 +406,7 @@ class Objective:
 
     @property
     def parts(self) -> "Parts":
-        """The attracting and the repelling part, each an objective of its own.
+        """The attracting and the repelling part, each a separate objective.
 
         Their gradients add up to that of the objective. Source: Draganov et al. 2024,
         section 3 and figure 3; Manna et al. 2023, supplement table 2.
@@ -417,14 +418,14 @@ class Objective:
         )
 
     def hyperparameters(self) -> dict[str, Any]:
-        """Return the fields by name, as they go into configurations and cards."""
+        """Return the fields by name, as configurations and cards store them."""
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     def prepare(self, views: Views) -> Views:
-        """Return raw ``views`` checked.
+        """Check raw ``views`` and return them.
 
         Raises:
-            ValueError: negatives for an objective without any, or too few rows.
+            ValueError: negatives for an objective that takes none, or too few rows.
         """
         if views.negatives is not None and not self.takes_negatives:
             raise ValueError(
@@ -447,14 +448,14 @@ class Objective:
         return choose_pairs(compared, backend, raw=self._raw(views, compared))
 
     def _compared(self, views: Views) -> Views:
-        """The raw views checked, in the objective's space."""
+        """The checked views in the objective's space."""
         prepared = _single(self.prepare(views))
         if self.space == "sphere":
             return prepared.unit()
         return prepared.map(standard) if self.space == "batchnorm" else prepared
 
     def _raw(self, views: Views, compared: Views) -> Views | None:
-        """The views of a comparison as they were given, if in bfloat16, without history."""
+        """The compared views as given, without history, if they are in bfloat16."""
         if self.space != "sphere" or views.anchors.dtype != torch.bfloat16:
             return None
         raw = views.detached()
@@ -462,14 +463,14 @@ class Objective:
         return replace(compared, anchors=a, positives=p, negatives=more)
 
     def _learnt(self) -> Tensor | None:
-        """The temperature, where it wants a gradient."""
+        """The temperature, if it requires a gradient."""
         values = self.hyperparameters().values()
         return next((v for v in values if isinstance(v, Tensor) and v.requires_grad), None)
 
     def _directions(self, views: Views, backend: str) -> list[Pairs]:
         compared = self._compared(views)
         raw = self._raw(views, compared)
-        # a loss is quicker in blocks long before there is no room for the matrix
+        # a loss is faster in blocks long before the matrix exceeds the memory
         pairs = choose_pairs(compared, backend, held=SHARED_BYTES, raw=raw)
         return [pairs, pairs.swapped()] if self.two_directions else [pairs]
 
@@ -489,10 +490,10 @@ def _square(
 
 
 def _as_given(views: Views) -> contextlib.AbstractContextManager[object]:
-    """No autocast: it would round similarities, which are then divided by the temperature."""
+    """Disable autocast, which would round similarities before the temperature divides them."""
     device = views.anchors.device.type
     if not torch.is_autocast_enabled(device):
-        return contextlib.nullcontext()  # entering costs what a small product does
+        return contextlib.nullcontext()  # entering autocast costs as much as a small product
     return torch.autocast(device, enabled=False)
 
 
@@ -507,7 +508,7 @@ def _constant(objective: Objective, pairs: Pairs) -> Terms:
 
 
 def _take_preset(cls: type[Objective]) -> None:
-    """Let the constructor take ``preset``, whose values fill in what is not given."""
+    """Let the constructor take ``preset``, whose values replace the defaults."""
     plain = cls.__init__
 
     @functools.wraps(plain)

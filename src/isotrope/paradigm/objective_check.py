@@ -1,7 +1,7 @@
 """Runs every check of ``isotrope.paradigm.proof`` on one objective: ``isotrope check my_loss.py``.
 
-What a formula of a user raises is a line of the result, and a line that fails says where, and what
-that may mean.
+An error raised by the user's formula becomes a line of the result. A failed line says where it
+failed and what the failure may mean.
 """
 
 import itertools
@@ -59,11 +59,11 @@ class Check:
     """One line of a proof.
 
     Attributes:
-        name: The checked property.
-        tried: on how many inputs and settings.
-        worst: the largest error, or what was found.
-        passed: whether it holds; None if it could not be tried.
-        means: The consequence if it does not hold.
+        name: Checked property.
+        tried: Number of inputs and settings.
+        worst: Largest error, or a description of the finding.
+        passed: Whether the property holds; None if it could not be tried.
+        means: Consequence if it does not hold.
     """
 
     name: str
@@ -77,7 +77,7 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     """Prove a class with all its settings; seconds to a minute.
 
     Args:
-        cls: the objective.
+        cls: Class of the objective.
         shapes: n x d of the batches; by default ``SHAPES`` without the last three, which
             take most of the time.
     """
@@ -101,13 +101,13 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
 
 
 def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Tensor]]) -> Check:
-    """Whether exactly what is declared leaves the value as it is."""
+    """Whether the declared transformations, and no others, leave the value unchanged."""
     label = f"invariance: {name}"
     declared = [case for case in cases if name in case.invariances]
     others = [case for case in cases if name not in case.invariances]
     try:
         worst = largest(variance(c, name, a, b) for c in declared for a, b in batches)
-        # what is not declared must be seen to change
+        # an undeclared transformation must change the value
         still = [c for c in others if max(variance(c, name, a, b) for a, b in batches) <= EXACT]
     except Exception as error:  # whatever somebody's formula raises is the finding
         return raised(label, error)
@@ -118,7 +118,7 @@ def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Te
 
 
 def _coupled(cls: type[Objective]) -> Check:
-    """Whether every way to the loss is the same one: it is decided by what the class declares."""
+    """Whether all ways to compute the loss agree; the declarations choose among them."""
     name = "backends and two processes = eager"
     plain = [cls(**setting) for setting in settings(cls) if "preset" not in setting]
     cases = [form for case in plain for form in (case, case.symmetric())]
@@ -154,7 +154,7 @@ def _entries(
 
 
 def _where(wrong: list[tuple[Objective, Tensor]], tried: int) -> str:
-    """Say what the wrong ones have in common, which is where to look."""
+    """Say what the failed cases have in common."""
     case, views = wrong[0]
     found = f"wrong in {len(wrong)} of {tried}, first in {case!r} at {_shape(views)}"
     if all(isinstance(case, Symmetric) for case, _ in wrong):
@@ -167,12 +167,12 @@ def _shape(views: Tensor) -> str:
 
 
 def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
-    """Return the line of a check that a loss broke off.
+    """Return the line of a check that an error in the loss ended.
 
     Args:
-        name: The name of the check.
-        error: The raised error; the place in the user's file is added to ``means``.
-        means: The consequence.
+        name: Name of the check.
+        error: Raised error; its place in the user's file is added to ``means``.
+        means: Consequence of the error.
     """
     lines = str(error).strip().splitlines() or [""]
     libraries = (Path(__file__).parent.parent, Path(torch.__file__).parent)
@@ -191,7 +191,7 @@ def raised(name: str, error: Exception, means: str = "training would stop here")
 def _finite(cls: type[Objective]) -> Check:
     inputs = [(case, dtype) for case in DEGENERATE for dtype in DTYPES]
     tried = [(setting, *where) for setting in settings(cls) for where in inputs]
-    # at the ends of the ranges a gradient divided by a norm of 1e-3 leaves float16
+    # at the ends of the ranges a gradient divided by a norm of 1e-3 overflows float16
     tried += [
         (setting, case, dtype)
         for setting in extremes(cls)

@@ -1,7 +1,7 @@
 """Collects the named parts of a gradient: dissipations, weights and ratios.
 
 An author writes ``parts.Hardest(metric="dot")(pairs)`` in ``components``, and
-``objective.modify(weight=parts.Softmax(temperature=0.05))`` exchanges one.
+``objective.modify(weight=parts.Softmax(temperature=0.05))`` exchanges a part.
 """
 
 from isotrope.paradigm.dissipation import Always, Dissipation, Fraction, Margin

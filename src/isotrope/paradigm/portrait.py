@@ -1,8 +1,8 @@
 """Evaluates the three components of an objective for one anchor at given angles.
 
-The anchor is at a corner; its positive is at the angle theta_p, each negative at an angle of
-its own, and beyond that all are orthogonal. Both views of a negative are the same vector, so what
-an objective compares with (the same view or the other) makes no difference to the scene.
+The anchor is a unit vector. The positive and each negative have given angles to it, and their
+components orthogonal to the anchor are orthogonal to each other. Both views of a negative are the
+same vector, so the scene is the same for objectives that compare within or across views.
 """
 
 import math
@@ -18,7 +18,7 @@ from isotrope.paradigm.objective import Objective
 
 NEGATIVES = 31
 SPREAD = 0.1  # standard deviation of the negatives' angles, in radians
-_NEAR = math.pi / 6  # the positive's angle where only the negatives vary
+_NEAR = math.pi / 6  # angle of the positive if only the negatives vary
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,11 @@ class Portrait:
     Attributes:
         near: p angles of the positive.
         far: q mean angles of the negatives.
-        dissipation: p x q, GD.
-        ratio: p x q, R; NaN where nothing pushes; None if it never does or R is matrix-valued.
-        angles: k angles of the negatives of one scene, the positive at pi/6.
-        weight: k, their W.
+        dissipation: p x q values of GD.
+        ratio: p x q values of R, NaN where nothing pushes; None if nothing ever pushes or if R is
+            matrix-valued.
+        angles: k angles of the negatives of one scene, with the positive at pi/6.
+        weight: k values of W for these negatives.
     """
 
     near: Tensor
@@ -43,7 +44,7 @@ class Portrait:
 
 
 def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
-    """The components in a scene: row 0 is the anchor."""
+    """The components in a scene; row 0 is the anchor."""
     k = len(angles)
     anchors = torch.zeros(k + 1, k + 2, dtype=torch.float64)
     anchors[0, 0] = 1
@@ -58,8 +59,8 @@ def paint(objective: Objective, steps: int = 14) -> Portrait:
     """Return the components over the angles, float64.
 
     Args:
-        objective: One with gradient components and negatives in the batch.
-        steps: The number of steps of each angle.
+        objective: Objective with gradient components and in-batch negatives.
+        steps: Number of steps of each angle.
 
     Raises:
         NoTerms: the objective is not on the sphere.
@@ -73,7 +74,7 @@ def paint(objective: Objective, steps: int = 14) -> Portrait:
     ratio = torch.tensor([[_ratio(t) for t in row] for row in scenes], dtype=torch.float64)
     angles = torch.linspace(0.1, 0.9, NEGATIVES, dtype=torch.float64) * math.pi
     terms = _scene(objective, _NEAR, angles)
-    # both views of a negative are one vector: with `both` its weight is that of either
+    # both views of a negative are one vector: with `both` either view has its weight
     weight = terms.weight[0, 1 : NEGATIVES + 1]
     some = None if bool(ratio.isnan().all()) else ratio
     return Portrait(near, far, dissipation, some, angles, weight)
@@ -85,7 +86,7 @@ def _ratio(terms: Terms) -> float:
 
 
 def summary(objective: Objective) -> dict[str, str]:
-    """Return dissipation, weight and ratio in a word or two each, as the scenes show them.
+    """Return dissipation, weight and ratio in a word or two each, read off the scenes.
 
     dissipation: ``1`` (never), ``1 or 0`` (a margin), or ``1 to 0`` (a fraction).
     weight: ``hardest`` (one negative), ``all`` (with the hardest in front), ``signed`` (some are

@@ -1,9 +1,9 @@
 """Proves an objective, built in or a user's own: its components must give the formula's gradient.
 
-An objective is written twice: as a formula and as the three components of its gradient. Here the
-two are compared by autograd in float64 on batches that provoke mistakes, and what
-the class declares (its invariances, its parts, how its anchors are coupled, finite values on
-degenerate input) is tried.
+An objective is written twice: as a formula and as the three components of its gradient. This module
+compares the two by autograd in float64 on batches that provoke mistakes. It also tests the
+declarations of the class: its invariances, its parts, how its anchors are coupled, and finite
+values on degenerate input.
 The test suite calls these checks for every registered objective and setting;
 ``isotrope.paradigm.objective_check`` runs all of them on one class.
 """
@@ -26,7 +26,7 @@ from isotrope.paradigm.forms import Part, Symmetric
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import of_rows
 
-EXACT = 1e-9  # float64 autograd against a closed form, relative to what pushes and pulls
+EXACT = 1e-9  # float64 autograd against a closed form, relative to push and pull
 
 # n x d: the smallest of both, more rows than dimensions and the reverse
 SHAPES = [(2, 2), (3, 5), (8, 3), (33, 16), (64, 48), (200, 8), (2, 768), (200, 768)]
@@ -76,7 +76,7 @@ def batch(kind: str, n: int, d: int, seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def settings(cls: type[Objective]) -> Iterator[dict[str, Any]]:
-    """Yield the settings to prove: the defaults, each other choice of a field, each preset."""
+    """Yield the settings to prove: the defaults, each other choice of a field, and each preset."""
     yield {}
     for field, hyper in hypers(cls).items():
         for choice in hyper.choices:
@@ -101,7 +101,7 @@ def _lowest(hyper: Hyper) -> float:
 
 
 def further(objective: Objective, anchors: Tensor) -> Tensor | None:
-    """Return additional negatives, 4 x d, for an objective that has no others, else None."""
+    """Return additional negatives, 4 x d, for an objective without in-batch ones, else None."""
     if objective.hyperparameters().get("in_batch", True):
         return None
     numbers = Generator().manual_seed(2)
@@ -118,7 +118,7 @@ def _gradients(loss: Callable[..., Tensor], *inputs: Tensor) -> tuple[Tensor, ..
 
 
 def _strength(terms: Terms) -> float:
-    """How hard the anchor that is moved most is pushed and pulled, before the two cancel."""
+    """The largest push or pull on any anchor, before the two cancel."""
     pull = terms.pull.abs() if terms.pull.ndim == 1 else terms.pull.abs().amax(dim=1)
     moved = terms.dissipation.abs() * (terms.weight.abs().sum(dim=1) + pull)
     return float(abs(terms.scale) * moved.max())
@@ -129,7 +129,7 @@ def _largest(*tensors: Tensor) -> float:
 
 
 def largest(errors: Iterable[float]) -> float:
-    """Return the largest; NaN if one of them is, which ``max`` would pass over; 0 of none."""
+    """Return the largest error, NaN if any is NaN (``max`` would skip it), or 0 without any."""
     values = list(errors)
     return math.nan if any(map(math.isnan, values)) else max(values, default=0.0)
 
@@ -142,23 +142,23 @@ def double_entry(
     negatives: Tensor | None = None,
     groups: Tensor | None = None,
 ) -> float:
-    """Return how far scale x assembled terms are from autograd of the formula, on the sphere.
+    """Return the error of scale x assembled terms against autograd of the formula, on the sphere.
 
-    The error is relative to how hard the anchors are pushed and pulled, however little that is:
-    in a batch of n it holds the 1/n, and where nothing moves the smallest error is too large.
+    The error is relative to the push and pull on the anchors, however small they are: in a batch of
+    n both contain the 1/n, and if nothing pushes or pulls, any error is too large.
 
     Args:
-        objective: One with gradient components.
+        objective: Objective with gradient components.
         anchors: n x d, any norm.
         positives: n x d.
-        negatives: q x d, additional ones; by default :func:`further`.
+        negatives: q x d additional negatives; by default :func:`further`.
         groups: n integers, or None.
     """
     more = further(objective, anchors) if negatives is None else negatives
     views = Views(anchors, positives, more, groups=groups).unit()
     a, b, more = views.anchors, views.positives, views.negatives
     terms = objective.terms(a, b, more, groups=groups)
-    # components come from the whole matrix: another order of sums would decide a tie otherwise
+    # components use the whole matrix: another order of summation could resolve ties differently
     (gradient,) = _gradients(lambda x: objective(x, b, more, groups=groups, backend="eager"), a)
     error = float((gradient - tangent(terms.scale * assemble(terms, views), a)).abs().max())
     return error / (max(_strength(terms), _largest(gradient)) or 1)
@@ -167,11 +167,11 @@ def double_entry(
 def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
     """Return the larger :func:`double_entry` with additional negatives and with groups.
 
-    Infinite if they change nothing in an objective that declares to know them: it would be trained
-    without them, and nobody would notice.
+    The result is infinite if they change nothing although the objective declares to use them:
+    training would silently ignore them.
 
     Args:
-        objective: One with gradient components.
+        objective: Objective with gradient components.
         anchors: n x d, any norm.
         positives: n x d.
     """
@@ -185,17 +185,17 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
         known = not same(gradient(negatives, groups), gradient(usual, None))
         errors.append(error if known else math.inf)
 
-    near = anchors + 0.1 * positives  # an anchor's own is closer to it than all others
+    near = anchors + 0.1 * positives  # closer to its own anchor than to all others
     if objective.takes_negatives:
         tried(anchors, positives, near[:half], None)
-    if objective.pairwise and usual is None:  # without negatives in the batch groups mean nothing
+    if objective.pairwise and usual is None:  # without in-batch negatives groups have no meaning
         a, b = (torch.cat([x[:half], x[:half] + 0.01 * x[-half:]]) for x in (anchors, near))
         tried(a, b, None, torch.arange(2 * half) % half)
     return largest(errors)
 
 
 def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return how far the parts' gradients, added up, are from the whole's, for both views.
+    """Return the error of the summed gradients of the parts, for both views.
 
     The error is relative as in :func:`double_entry`.
     """
@@ -211,21 +211,21 @@ def parts_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> flo
 
 
 def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float:
-    """Return how far other ways to the same loss are from the eager backend, value and gradients.
+    """Return the error of other ways to compute the loss and its gradients, against ``eager``.
 
-    The ways are the default, the row blocks and, where the anchors are declared not to be coupled,
-    the shares of two processes, added up. They are gone alone and with groups and further
-    negatives, with the gradients of both views, of the negatives, and of a temperature. The
-    bfloat16 backend rounds, and the triton backend has tests of its own: they take no other passes
-    over the same formula.
+    The ways are the default, the row blocks and, for anchors declared as uncoupled, the summed
+    shares of two processes. Each is tried with and without groups and additional negatives. The
+    gradients are those of both views, of the negatives and of a temperature. The bfloat16 and
+    triton backends are left out, because they take the same passes over the formula: the first
+    rounds, and the second has separate tests.
 
     Args:
-        objective: any.
-        anchors: n x d in float64; only more than 512 of them are more than one block.
+        objective: Any objective.
+        anchors: n x d in float64; more than 512 rows are needed for more than one block.
         positives: n x d.
 
     Raises:
-        WrongCoupling: the declaration is seen to be wrong.
+        WrongCoupling: the declaration turns out to be wrong.
     """
     n = len(anchors)
     more = further(objective, anchors)
@@ -249,7 +249,7 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
 def _ways(
     objective: Objective, inputs: list[Tensor], groups: Tensor | None
 ) -> tuple[list[Tensor], list[list[Tensor]]]:
-    """Value and gradients by the eager backend, and by each of the other ways."""
+    """Value and gradients by the eager backend and by each of the other ways."""
     n = len(inputs[0])
     temperature = objective.hyperparameters().get("temperature")
     constant = objective.space != "sphere" or objective.holds == "everything"
@@ -270,13 +270,13 @@ def _ways(
     if objective.coupling == "none":
         ways.append(lambda o, v: torch.stack([of_rows(o, v, r) for r in rows]).sum())
     eager = value_and_gradients(lambda o, v: o.loss(v, backend="eager"))
-    # as it is trained by default, which a temperature that wants a gradient may change
+    # the default in training, which a temperature that requires a gradient may change
     default = value_and_gradients(lambda _, v: objective.loss(v))[: 1 + len(inputs)]
     return eager, [default, *(value_and_gradients(way) for way in ways)]
 
 
 def _at(objective: Objective, temperature: Tensor) -> Objective:
-    """The objective, or a form of one, at a temperature."""
+    """The objective, or a form of it, with another temperature."""
     if isinstance(objective, (Symmetric, Part)):
         return replace(objective, objective=_at(objective.objective, temperature))
     return replace(objective, temperature=temperature)
@@ -286,7 +286,7 @@ def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor
     """Return how much the value changes under one of ``INVARIANCES``.
 
     ``rotation``: one orthogonal matrix on all rows; ``permutation``: one order for both views;
-    ``view swap``: anchors and positives exchanged; ``scale``: every row by a factor of its own.
+    ``view swap``: anchors and positives exchanged; ``scale``: each row times its own factor.
     """
     n, d = anchors.shape
     more = further(objective, anchors)
@@ -310,7 +310,7 @@ def variance(objective: Objective, name: str, anchors: Tensor, positives: Tensor
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
-# degenerate input: how a batch of 6 is spoilt
+# degenerate input: ways to spoil a batch of 6
 DEGENERATE: dict[str, Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "equal rows": lambda a, b: (a[:1].repeat(6, 1), a[:1].repeat(6, 1)),
     "zero rows": lambda a, b: (a * _but(0), b * _but(1)),
@@ -334,7 +334,7 @@ def _constant_column(x: Tensor) -> Tensor:
 
 
 def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tensor]:
-    """Return one of ``DEGENERATE``, of d dimensions, as leaves that require gradients."""
+    """Return a case of ``DEGENERATE`` in d dimensions, as leaves that require gradients."""
     a, b = DEGENERATE[case](*_random(6, d, Generator().manual_seed(0)))
     return a.to(dtype).requires_grad_(), b.to(dtype).requires_grad_()
 
@@ -342,8 +342,8 @@ def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tenso
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
     """Return the names of non-finite results on two leaves: value, gradients, components.
 
-    With all rows in one group (nothing may be pushed) too. What the objective refuses, saying that
-    the dtype would overflow, is fine.
+    All rows in one group (nothing may be pushed) are tried as well. An objective may refuse an
+    input because the dtype would overflow.
     """
     names = []
     more = further(objective, anchors)

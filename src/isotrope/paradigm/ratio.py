@@ -52,8 +52,8 @@ class Static(Ratio):
 class ArcRatio(Ratio, name="arccon"):
     """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
 
-    0 where the angle is clamped (closer than .01 to the positive or to its antipode) and from
-    theta + u = pi on; 1 everywhere for u = 0, which is InfoNCE.
+    R is 0 where the angle is clamped (closer than .01 to the positive or to its antipode) and for
+    theta + u >= pi; it is 1 everywhere for u = 0, which is InfoNCE.
     """
 
     coupling = "none"
@@ -71,7 +71,7 @@ class ArcRatio(Ratio, name="arccon"):
 class MetricRatio(Ratio, name="met"):
     """R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
 
-    n is the hardest negative; 0 where the positive or the negative is clamped.
+    n is the hardest negative. R is 0 if the positive or the negative is clamped.
     """
 
     coupling = "none"

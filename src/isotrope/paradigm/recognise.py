@@ -13,11 +13,11 @@ from isotrope.paradigm.softmax_fit import SoftmaxFit, fit_pairs, fit_softmax
 
 Kind = Literal["softmax", "other", "pairs", "scores", "unknown", "nothing"]
 
-MISFIT = 0.05  # of the gradient: components that leave out more are not reported
-_SURE = 0.01  # what a softmax may leave out; a loss that leaves out more is only near to one
-_PROOF = 1e-4  # pairs that leave out more are none, unless the dtype rounds by more
+MISFIT = 0.05  # share of the gradient; components that leave out more are not reported
+_SURE = 0.01  # share that a softmax may leave out; with more, a loss is only close to a softmax
+_PROOF = 1e-4  # share that pairs may leave out, unless the dtype rounds by more
 _ROUNDING = 1e-5
-_BETTER = 3  # times less than the own pair alone a softmax leaves out, if there is a push
+_BETTER = 3  # a softmax with a push leaves out that many times less than the own pair alone
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Recognised:
     """A loss, recognised from its gradient.
 
     Attributes:
-        kind: ``softmax``: a softmax over the batch. ``other``: other rows
-            are pushed in another way (margins). ``pairs``: an anchor is compared only with its own
-            positive, so there are no in-batch negatives. ``scores``: similarities are fitted to
-            labels; components do not show what is learnt. ``unknown``: no description fits.
-            ``nothing``: the gradient is zero.
+        kind: ``softmax``: a softmax over the batch. ``other``: other rows are pushed in a different
+            way (margins). ``pairs``: an anchor is compared only with its own positive, so there
+            are no in-batch negatives. ``scores``: similarities are fitted to labels, and components
+            do not describe the loss. ``unknown``: no description fits. ``nothing``: the gradient is
+            zero.
         terms: GD, W and pull; None if unknown, and for ``pairs``, which has none. GD includes the
             1/tau of a softmax.
         temperature: Temperature of the softmax, if only one fits; for ``other``, the temperature
@@ -49,7 +49,7 @@ class Recognised:
     even: bool = False
 
     def in_units_of(self, unit: float) -> "Recognised":
-        """Return the same with GD measured in ``unit``: of a softmax, 1/tau."""
+        """Return a copy with GD measured in ``unit``, such as the 1/tau of a softmax."""
         terms = self.terms
         if terms is None:
             return self
@@ -68,17 +68,18 @@ def recognise(
 ) -> Recognised:
     """Recognise a loss, as far as its gradient on the anchors shows it.
 
-    For a loss whose pairs the graph does not show (:mod:`isotrope.paradigm.similarities`).
-    Components are those of a softmax (:mod:`isotrope.paradigm.softmax_fit`), and None where it
-    leaves out more than 5%, or not much less than an anchor's own pair alone does.
+    It serves for losses whose pairs the graph does not show
+    (:mod:`isotrope.paradigm.similarities`). The components are those of a softmax
+    (:mod:`isotrope.paradigm.softmax_fit`). They are None if the softmax leaves out more than 5%, or
+    not much less than the pair of an anchor and its positive alone.
 
     Args:
-        gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
-            n times its gradient.
-        views: the raw embeddings.
-        against: The negatives: the other view, or both; None tries both in this order.
-        labelled: whether the loss has labels. Then nothing but a softmax is recognised, and pairs.
-        near: a temperature to begin with, say that of the last look.
+        gradient: n x d. Row i is the gradient of anchor i's own loss with respect to the raw
+            anchor: n times the gradient of a mean over n anchors.
+        views: Raw embeddings.
+        against: View of the negatives: the other, or both; None tries them in this order.
+        labelled: Whether the loss has labels. Then only a softmax and pairs are recognised.
+        near: Temperature to start from, such as that of the previous reading.
     """
     choices: tuple[Literal["cross", "both"], ...] = (
         ("cross", "both") if against is None else (against,)
@@ -117,7 +118,7 @@ def _softmax(
     choices: tuple[Literal["cross", "both"], ...],
     near: float | None,
 ) -> SoftmaxFit | None:
-    """The first that fits, else the one that fits best."""
+    """The first softmax that fits, else the best."""
     fits: list[SoftmaxFit] = []
     for choice in choices:
         fit = fit_softmax(gradient, views, choice, near=near)

@@ -15,7 +15,7 @@ from isotrope.core.spelling import brief
 from isotrope.paradigm.declared import PARTS
 from isotrope.paradigm.objective import Objective
 
-_plugin_files: set[Path] = set()  # files that were named to load_plugin
+_plugin_files: set[Path] = set()  # files passed to load_plugin
 
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
@@ -29,7 +29,7 @@ FORMS = {
 
 def names() -> list[str]:
     """Return the registered names, sorted."""
-    importlib.import_module("isotrope.objectives")  # discovers its folder; it is one layer above
+    importlib.import_module("isotrope.objectives")  # registers its classes; one layer above
     return sorted(Objective.registered)
 
 
@@ -37,7 +37,7 @@ def find(name: str) -> type[Objective]:
     """Return the class registered under ``name`` (in any case).
 
     Raises:
-        InputError: no such objective; names the nearest.
+        InputError: no such objective; the message names the nearest.
     """
     objectives = names()
     if name.lower() not in objectives:
@@ -52,12 +52,12 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
     """Return the objective ``name`` with the given hyperparameters and exchanged components.
 
     Args:
-        name: registered name.
-        settings: hyperparameters by field name; ``dissipation``, ``weight`` and ``ratio`` that
-            are not hyperparameters of the class, or are given as a part (``"softmax:0.05"``),
-            exchange that component (see :meth:`Objective.modify`); ``preset`` takes a paper's
-            tuned values, ``symmetric`` the mean of both directions, and ``part`` only the
-            ``attraction`` or the ``repulsion``.
+        name: Registered name.
+        settings: Hyperparameters by field name. ``dissipation``, ``weight`` and ``ratio`` exchange
+            a component (see :meth:`Objective.modify`) if they are not hyperparameters of the class
+            or are given as a part (``"softmax:0.05"``). ``preset`` takes a paper's tuned values,
+            ``symmetric`` the mean of both directions, and ``part`` only the ``attraction`` or the
+            ``repulsion``.
 
     Raises:
         InputError: an unknown setting, or a value out of its bounds.
@@ -102,14 +102,14 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     """Return the name and the settings from which :func:`build` makes an equal objective.
 
     Args:
-        objective: One of a registered class, also modified (:meth:`Objective.modify`), then made
-            symmetric, then reduced to one of its parts: the order in which ``build`` applies them.
+        objective: Instance of a registered class. It may be modified (:meth:`Objective.modify`),
+            then symmetric, then one of its parts: the order in which ``build`` applies them.
 
     Raises:
         InputError: an objective that no settings describe.
     """
     from isotrope.paradigm.compose import Paradigm  # compose defines Objectives itself
-    from isotrope.paradigm.forms import Part, Symmetric  # so does forms
+    from isotrope.paradigm.forms import Part, Symmetric  # forms does too
 
     base, settings = objective, dict[str, float | str]()
     if isinstance(base, Part):
@@ -134,14 +134,14 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
 
 
 def _written(part: Any) -> str:  # noqa: ANN401 - a dissipation, a weight or a ratio
-    """Return a part in its short form, every digit of its numbers kept."""
+    """Return a part in its short form, with all digits of its numbers."""
     name = next((name for name, cls in part.by_name.items() if cls is type(part)), "")
     values = (_plain(getattr(part, field)) for field in hypers(type(part)))
     return ":".join([name, *map(str, values)])
 
 
 def _plain(value: float | str) -> float | str:
-    """Return a hyperparameter as a number or a word; a learnt temperature as it is now."""
+    """Return a hyperparameter as a number or a word; a learnt temperature as its current value."""
     return str(value).lower() if isinstance(value, (bool, str)) else float(value)
 
 
@@ -200,11 +200,11 @@ def check_plugins(plugins: object, folder: Path) -> None:
     """Refuse code that only a folder names: the user must have loaded it before.
 
     Args:
-        plugins: The entry on plugins in a folder's settings; None for no entry.
-        folder: The folder of these settings, for the message.
+        plugins: Entry on plugins in a folder's settings; None without one.
+        folder: Folder of these settings, for the message.
 
     Raises:
-        InputError: a plugin that the user has not named too.
+        InputError: a plugin that the user has not loaded.
     """
     for plugin in plugins if isinstance(plugins, list | tuple) else [plugins] if plugins else []:
         path = Path(str(plugin))

@@ -1,7 +1,7 @@
-"""Computes the loss of some of the anchors, or of one of several processes, as parts of a whole.
+"""Computes the part of a loss that belongs to some anchors or to one of several processes.
 
-The loss of an objective with ``coupling="none"`` is a sum over anchors, each of which needs the
-whole other view but no other anchor (InfoNCE, triplets, and the mean of both directions of one).
+The loss of an objective with ``coupling="none"`` is a sum over anchors. Each anchor needs the whole
+other view but no other anchor (InfoNCE, triplets, and their means of both directions).
 """
 
 from dataclasses import replace
@@ -25,15 +25,15 @@ _separable: set[tuple[object, ...]] = set()
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:
     """Return the contribution of some anchors to ``objective.loss(views)``, if uncoupled.
 
-    Where both views are anchors, these are the same rows of either.
+    If both views are anchors, the same rows are taken from each.
 
     Args:
-        objective: One with ``coupling="none"``; over slices that cover the batch the results add
-            up to its loss.
-        views: square, raw embeddings.
-        rows: consecutive anchors.
-        backend: See ``objective.loss``; ``"auto"`` never takes ``"eager"``, which sees these
-            rows only and could not tell that the declaration is wrong.
+        objective: Objective with ``coupling="none"``; over slices that cover the batch the results
+            add up to its loss.
+        views: Raw embeddings, square.
+        rows: Consecutive anchors.
+        backend: See ``objective.loss``; ``"auto"`` never takes ``"eager"``, which sees only these
+            rows and cannot notice a wrong declaration.
 
     Raises:
         WrongCoupling: the anchors are coupled.
@@ -54,17 +54,17 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     Let L be the loss of the whole batch, and let each of W processes backpropagate W s_p, where the
     s_p add up to L. Through the gather a row h of process p receives sum_q W ds_q/dh = W dL/dh, so
     its parameters receive W (dL/dh_p) dh_p/dtheta: the mean over processes, which DDP takes, is
-    dL/dtheta. It is so for a parameter of the objective too (a temperature). An objective that
-    declares ``coupling="none"`` has s_p = the part of this process's anchors; any other is computed
-    whole, s_p = L / W.
+    dL/dtheta. The same holds for a parameter of the objective (a temperature). If an objective
+    declares ``coupling="none"``, s_p is the part of this process's anchors; otherwise each process
+    computes the whole loss, s_p = L / W.
 
     Args:
-        objective: any.
-        batch: the raw embeddings of all processes, with history (isotrope.core.distributed).
+        objective: Any objective.
+        batch: Raw embeddings of all processes, with history (isotrope.core.distributed).
         backend: See ``objective.loss``.
 
     Raises:
-        WrongCoupling: the anchors are coupled, against the declaration.
+        WrongCoupling: the anchors are coupled, contrary to the declaration.
     """
     processes = world_size()
     few = batch.fewest < objective.least_rows
@@ -78,10 +78,10 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
 
 
 def _check_separable(objective: Objective, views: Views) -> None:
-    """Try the declaration on a few rows, once for each objective and its choices.
+    """Test the declaration on a few rows, once for each objective and its choices.
 
-    A formula with a product of its own, instead of the statistics of the pairs, may take the first
-    rows of the other view for the positives of any share of the anchors.
+    A formula that computes its own product instead of using the statistics of the pairs may mistake
+    the first rows of the other view for the positives of any share of the anchors.
 
     Raises:
         WrongCoupling: two halves do not add up to the loss of the rows.

@@ -1,20 +1,20 @@
-"""Reads off any loss which pairs of embeddings it compares, and what it does with each of them.
+"""Finds the pairs of embeddings that a loss compares, and its gradient on each pair.
 
 A loss compares two embeddings by an entry of some similarity S: a product of two activations (rows
 with rows, a row with its own candidates, tokens with tokens), a cosine or a distance. dL/dS is the
-weight of that pair with its sign: below zero the pair is pulled together, above zero it is pushed
-apart. These are GD, W and R of the papers (docs/notation.md), read off instead of derived: no name
-of a loss, a trainer, a module or a layout of rows is assumed.
+signed weight of that pair: below zero the pair is pulled together, above zero it is pushed apart.
+GD, W and R of the papers (docs/notation.md) are read off instead of derived, without assumptions
+about the name of a loss, the trainer, the module or the layout of rows.
 
-S is found in the autograd graph of a loss that is already computed, and not by intercepting the
-operations that compute it. Nothing is entered before a step, so that nothing has to be left when a
-step raises, a compiled model is not compiled again, and operations that torch fuses (a triplet
-loss, a cosine) are seen by their parts. Hooks on a few nodes listen to the backward pass that the
-training runs anyway, so that no collective operation runs twice. What autograd does not keep, and a
-loss that is compiled or written as a function of its own, cannot be read; that is reported.
+S is found in the autograd graph of a loss that is already computed; the operations that compute it
+are not intercepted. No context is open during a step, so none has to be closed when a step raises.
+A compiled model is not compiled again, and operations that torch fuses (a triplet loss, a cosine)
+are seen by their parts. Hooks on a few nodes listen to the backward pass that training runs anyway,
+so no collective operation runs twice. Values that autograd does not keep cannot be read, nor can a
+loss that is compiled or a custom autograd function; the reading reports that.
 
-The share of the gradient that the pairs explain follows from the graph: it is 1 unless the loss
-reaches an embedding by another way than the pairs. There the two gradients are compared.
+The share of the gradient that the pairs explain follows from the graph. It is 1 unless the loss
+reaches an embedding by another path than the pairs. In that case the two gradients are compared.
 """
 
 import re
@@ -47,7 +47,7 @@ _RESHAPES = {"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alia
 _RESHAPES |= {"ToCopy", "ViewCopy", "Detach"}
 _MOVES = _RESHAPES | {"T", "Transpose", "Permute", "Expand", "Slice", "Select", "Split", "Unbind"}
 _MOVES |= {"Cat", "Stack", "Index", "IndexSelect", "SplitWithSizes", "Narrow", "Flip", "AsStrided"}
-_MOVES |= {"torch::autograd::CopySlices"}  # of what was changed in place, as by a mask
+_MOVES |= {"torch::autograd::CopySlices"}  # of tensors changed in place, such as by a mask
 _SCALES = {"Div", "Mul", "Neg"}
 _NORMALISES = _MOVES | _SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
@@ -57,8 +57,8 @@ _NOTHING = (
     "the loss is 0 and compares nothing: a batch of one row, or of one label, has no negatives"
 )
 _MOST_NODES = 50_000
-_LEAST_WIDTH = 4  # of an embedding
-_FEW = 2  # scores of an anchor: of a pair, or a triplet, there is no batch to see
+_LEAST_WIDTH = 4  # dimensions of an embedding
+_FEW = 2  # scores of an anchor in a pair or a triplet, which show no batch
 
 
 @dataclass
@@ -83,23 +83,23 @@ class _Similarity:
 class GraphReading:
     """The observations of one loss in its backward pass.
 
-    Make it of a loss before ``backward()``, and call :meth:`end` after it, or give ``done``. An
-    error within the backward pass is kept, and never raised there.
+    Create it from a loss before ``backward()``. Call :meth:`end` afterwards, or pass ``done``. An
+    error within the backward pass is stored and never raised there.
 
     Args:
-        loss: a scalar with a graph.
-        done: takes the reading at the end of the backward pass; it must not raise.
+        loss: Scalar with a graph.
+        done: Called with the reading at the end of the backward pass; it must not raise.
 
     Attributes:
         loss: Value of the loss.
-        compared: the similarities, in the order in which they were computed.
-        explained: the share of the gradient at the compared embeddings that comes from these pairs;
-            None if there are none.
-        known: objective and views of each loss of this library within the loss.
-        reason: why nothing was seen, in words; empty if something was.
-        error: The error, or None.
-        divisors: the numbers that the loss was divided by last, as trainers divide it by the
-            batches whose gradients they accumulate.
+        compared: Similarities in the order in which they were computed.
+        explained: Share of the gradient at the compared embeddings that comes from these pairs;
+            None without pairs.
+        known: Objective and views of each loss of this library within the loss.
+        reason: Why no pair was found, in words; empty if a pair was found.
+        error: The stored error, or None.
+        divisors: Numbers that the loss was divided by last, such as the number of batches whose
+            gradients a trainer accumulates.
     """
 
     def __init__(
@@ -141,12 +141,12 @@ class GraphReading:
                 self._handles.append(node.register_hook(self._quiet(self._keep_other, edge, slot)))
 
     def _quiet(self, hook: Callable[..., None], *first: object) -> Callable[..., None]:
-        """Return the hook, which keeps its errors to itself."""
+        """Return the hook with its errors stored instead of raised."""
 
         def quiet(*given: object) -> None:
             try:
                 hook(*first, *given)
-            except Exception as error:  # of any kind: the training continues
+            except Exception as error:  # any error: the training continues
                 self.error = error
 
         return quiet
@@ -185,7 +185,7 @@ class GraphReading:
             self._others[edge] = gradient.detach().clone() if before is None else before + gradient
 
     def end(self) -> None:
-        """Read what the hooks have kept, and let go of the graph; once."""
+        """Read the values that the hooks kept and release the graph; once."""
         if self._over:
             return
         self._over = True
@@ -198,7 +198,7 @@ class GraphReading:
 
     @torch.no_grad()
     def _read(self) -> None:
-        """Read what the hooks have kept."""
+        """Read the values that the hooks kept."""
         if self._similarities or self.known:
             shares = [
                 1 - float(self._others[edge].norm() / self._totals[edge].norm())
@@ -227,7 +227,7 @@ def _shape(node: Node, index: int = 0) -> tuple[int, ...]:
 
 
 def _saved(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
-    """Return what autograd has saved in a node; None if it has not, or has changed in place."""
+    """Return a value saved in a node; None if it was not saved or was changed in place."""
     try:
         return getattr(node, f"_saved_{name}", None)
     except RuntimeError:
@@ -261,7 +261,7 @@ def _parameter(node: Node) -> bool:
 
 
 def _of_weights(edge: Edge | None) -> bool:
-    """Whether an operand is made of parameters alone: a classifier, normalised prototypes."""
+    """Whether an operand consists of parameters alone: a classifier, normalised prototypes."""
     if edge is None:
         return False
     stack, been, weights = [edge[0]], set[Node](), False
@@ -321,7 +321,7 @@ class _Graph:
         return candidates
 
     def _below(self, starts: Iterable[Node], stop: Collection[Node] = ()) -> set[Node]:
-        """Return the nodes from which the given ones are computed, themselves included."""
+        """Return the given nodes and all nodes they are computed from."""
         stack = list(starts)
         been = set(stack)
         while stack:
@@ -338,10 +338,10 @@ class _Graph:
         return self._below([edge[0] for edge in seen.edges if edge is not None])
 
     def _kept(self, candidates: list[_Similarity]) -> list[_Similarity]:
-        """Return the similarities that the loss is made of.
+        """Return the similarities that the loss consists of.
 
-        Not those inside an encoder, behind an embedding, and not products of a matrix of
-        similarities with another thing, as of a mask.
+        Similarities inside an encoder, behind an embedding, are left out, and so are products of a
+        matrix of similarities with another factor, such as a mask.
         """
         for c in candidates:
             self._climb(c)
@@ -364,7 +364,7 @@ class _Graph:
         return sorted(kept, key=lambda c: c.order)
 
     def _scores(self) -> list[_Similarity]:
-        """Return the scores of pairs that a model gives without embeddings, as a cross-encoder."""
+        """Return scores that a model gives to pairs without embeddings, as a cross-encoder does."""
         tops: dict[Node, None] = {}
         for node in self._scorers if not self.marked else ():
             while len(users := self.users[node, 0]) == 1:
@@ -385,7 +385,7 @@ class _Graph:
         return found
 
     def _climb(self, seen: _Similarity) -> None:
-        """For token similarities, listen while they are texts by texts by tokens by tokens."""
+        """Hook token similarities where they are texts by texts by tokens by tokens."""
         if _operation(seen.node) not in ("Bmm", "Baddbmm"):
             return
         node, top, reduced = seen.node, seen.node, False
@@ -403,7 +403,7 @@ class _Graph:
             seen.tokens, seen.hook = True, top
 
     def directions(self, seen: _Similarity) -> list[tuple[Node, int]]:
-        """Return the users of a similarity that is used more than once, as rows and as columns."""
+        """Return the users of a similarity if it has several, as by rows and by columns."""
         if seen.tokens:
             return []
         node = seen.node
@@ -417,7 +417,7 @@ class _Graph:
         return users if len(users) > 1 else []
 
     def joins(self) -> dict[Edge, list[tuple[Node, int]]]:
-        """Return the embeddings that the loss reaches by other ways than the pairs, and these."""
+        """Return the embeddings that the loss also reaches by other paths, and those paths."""
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}
@@ -437,7 +437,7 @@ class _Graph:
         return joins
 
     def reason(self) -> str:
-        """Return why no pair was seen."""
+        """Return why no pair was found."""
         names = [node.name() for node in self.nodes]
         if any(name.startswith("CompiledFunction") for name in names):
             return "the loss is compiled, and a compiled loss cannot be read"
@@ -458,7 +458,7 @@ def _similarity(node: Node) -> _Similarity | None:
     if operation in _PRODUCTS:
         shape = _shape(node)
         if operation == "Dot" and any(e[0] is None for e in edges):
-            return None  # a surrogate: its other side is a gradient
+            return None  # a surrogate, whose other side is a gradient
         if len(shape) > 3:
             return None
     elif operation in _DISTANCES:
@@ -483,7 +483,7 @@ def _similarity(node: Node) -> _Similarity | None:
 
 
 def _across(a: Edge | None, b: Edge | None) -> bool:
-    """Whether dimensions are compared with dimensions: the first operand is transposed alone."""
+    """Whether dimensions are compared: only the first operand is transposed."""
     turned = [e is not None and _operation(e[0]) in ("T", "Permute", "Transpose") for e in (a, b)]
     return turned == [True, False]
 
@@ -514,7 +514,7 @@ def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
 
 
 def _value(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tensor | None:
-    """Return the numbers of an edge, from what autograd keeps; None where it keeps too little."""
+    """Return the values of an edge, if autograd keeps enough to compute them, else None."""
     if edge is None:
         return None
     node, index = edge
@@ -562,7 +562,7 @@ def _value(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tensor
 
 
 def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tensor | None:
-    """Return what an operation that only moves numbers makes of its input."""
+    """Return the result of an operation that only moves numbers."""
     x, shape = parts[0], _shape(node, index)
 
     if operation in _RESHAPES:
@@ -599,12 +599,12 @@ def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tenso
 
 
 def _signed(size: int) -> int:
-    """Return a size as it was given: autograd keeps them without a sign."""
+    """Return a size with its sign, which autograd does not keep."""
     return size - 2**64 if size >= 2**63 else size
 
 
 def _read_operands(seen: _Similarity) -> bool:
-    """Take the operands out of the graph while it has them; False where nothing can be compared."""
+    """Copy the operands while the graph has them; False if they cannot be compared."""
     node, operation = seen.node, _operation(seen.node)
     names = {**_PRODUCTS, **_DISTANCES}.get(operation)
     if operation == "Pdist":
@@ -630,7 +630,7 @@ def _read_operands(seen: _Similarity) -> bool:
     if operation in ("Bmm", "Baddbmm") and not seen.tokens and shape[0] > 1 and 1 not in shape[1:]:
         return False  # attention
     if (seen.a is None or seen.b is None) and seen.value is not None and seen.value.ndim == 1:
-        seen.a = seen.b = seen.value.new_zeros(len(seen.value), 0)  # distances of what is not kept
+        seen.a = seen.b = seen.value.new_zeros(len(seen.value), 0)  # distances; rows not kept
         return True
     if seen.a is None or seen.b is None:
         return False
@@ -645,7 +645,7 @@ def _read_operands(seen: _Similarity) -> bool:
 
 
 def _roots(edge: Edge | None) -> frozenset[Node]:
-    """Return the nodes that an operand comes from with nothing but moves and scales between."""
+    """Return the nodes that an operand comes from by moves and scales alone."""
     stack, been, roots = [] if edge is None else [edge[0]], set[Node](), set()
     while stack:
         node = stack.pop()
@@ -661,7 +661,7 @@ def _roots(edge: Edge | None) -> frozenset[Node]:
 
 
 def _lengths(edge: Edge | None) -> Tensor | None:
-    """Return the lengths of the embeddings that an operand was normalised from, in any order."""
+    """Return the norms of an operand before normalisation, in any order."""
     if edge is None:
         return None
     node, steps = edge[0], 0
@@ -681,7 +681,7 @@ def _lengths(edge: Edge | None) -> Tensor | None:
 
 
 def _operands(seen: _Similarity) -> Operands:
-    """Return what was kept of a similarity."""
+    """Return the kept values of a similarity."""
     assert seen.a is not None
     assert seen.b is not None
     assert seen.gradient is not None

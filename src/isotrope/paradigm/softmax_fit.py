@@ -5,12 +5,12 @@ The gradient of anchor i of any softmax family (InfoNCE, DCL, NT-Xent, sentence-
 
     g_i = a_i sum_j softmax_j(s_ij / tau) x_j - b_i h'_i.
 
-With one tau for the batch that is two unknowns for an anchor and d - 1 equations, whatever the
-number of columns. tau is what leaves the least of the gradient out. A loss that weighs hard
-negatives more is found with the lower temperature that has the same weights.
+With one tau for the batch, each anchor has two unknowns and d - 1 equations, whatever the number of
+columns. The chosen tau leaves out the least of the gradient. A loss that gives hard negatives more
+weight is recognised with the lower temperature that has the same weights.
 
-A loss of pairs (CoSENT, cosine similarity, contrastive) puts a_i = 0: it has no in-batch negatives.
-That is another thing than a softmax whose anchors are done, of which a_i and b_i go to 0 together.
+A loss of pairs (CoSENT, cosine similarity, contrastive) has a_i = 0: it has no in-batch negatives.
+It differs from a softmax whose anchors have been learned, for which a_i and b_i go to 0 together.
 """
 
 import math
@@ -29,29 +29,29 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import tangent
 
 _COARSE = [0.002 * 1e5 ** (k / 48) for k in range(49)]  # 0.002 to 200
-ANCHORS = 32  # those of the largest gradients find the temperature
-_DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to prove anything
+ANCHORS = 32  # the temperature is fitted to the anchors with the largest gradients
+_DIMENSIONS = 6  # with fewer, two vectors span too much of the tangent plane to be evidence
 _GOLDEN = (math.sqrt(5) - 1) / 2
-_ROUNDS = 24  # of the golden section: the temperature is then known to 1e-5
-_CLOSE = 1e-4  # a temperature that was found before and leaves out less is still that of the loss
-_VARIED = 0.1  # of a factor: GD varies by so much, in its root mean square, or shows none
-EQUAL = 0.02  # and so near are its multiples to each other, and a factor of 1 to 1, unrounded
-_FAR = 1.5  # times: NT-Xent's GD looks 0.8 times as large, as its anchors are negatives, too
-STEP = 1.25  # another temperature than that must fit clearly worse
+_ROUNDS = 24  # of the golden section, which give the temperature to 1e-5
+_CLOSE = 1e-4  # a known temperature that leaves out less is kept
+_VARIED = 0.1  # a factor shows only if GD varies by this much (root mean square)
+EQUAL = 0.02  # largest difference between equal factors, and of a factor of 1 from 1, unrounded
+_FAR = 1.5  # times; NT-Xent's GD looks 0.8 times as large, because its anchors are negatives too
+STEP = 1.25  # a temperature further away than this factor must fit clearly worse
 
 
 @dataclass(frozen=True)
 class SoftmaxFit:
-    """A gradient as that of a softmax over the batch.
+    """A gradient described as that of a softmax over the batch.
 
     Attributes:
-        terms: GD, W and pull with rows of W that sum to 1; float64 on the CPU. GD has the 1/tau
-            of the loss in it.
-        temperature: tau; None where several fit alike, as with a single negative, or where the
+        terms: GD, W and pull, where each row of W sums to 1; float64 on the CPU. GD includes the
+            1/tau of the loss.
+        temperature: tau; None if several fit equally well, as with a single negative, or if the
             best is at the end of the range from 0.002 to 200.
-        misfit: share of the gradient that is left out: 0 all fits, 1 nothing does.
-        even: whether the weights are as even as at the highest of these temperatures, so that a
-            1/tau of any size below its own may be in GD.
+        misfit: Share of the gradient that is left out: 0 if all fits, 1 if nothing does.
+        even: Whether the weights are as even as at the highest of these temperatures, so that GD
+            may include any 1/tau smaller than that of this temperature.
     """
 
     terms: Terms
@@ -62,11 +62,11 @@ class SoftmaxFit:
 
 @dataclass(frozen=True)
 class PairFit:
-    """A gradient as that of the pairs (anchor, its own positive) alone.
+    """A gradient described as that of the pairs (anchor, its own positive) alone.
 
     Attributes:
-        pull: n, towards the own positive; below 0 where the pair is pushed apart.
-        misfit: share of the gradient that is left out.
+        pull: n pulls towards the own positive; below 0 where the pair is pushed apart.
+        misfit: Share of the gradient that is left out.
     """
 
     pull: Tensor
@@ -74,17 +74,17 @@ class PairFit:
 
 
 def normalised(embeddings: Tensor) -> bool:
-    """Return whether all rows have length 1, to 1%, so that any loss compares cosines."""
+    """Return whether all rows have norm 1 to within 1%, so that any loss compares cosines."""
     norms = torch.linalg.vector_norm(embeddings.detach().cpu().double(), dim=1)
     return bool(((norms - 1).abs() < 0.01).all())
 
 
 def radial(gradient: Tensor, anchors: Tensor) -> float:
-    """Return the share of a gradient that makes embeddings longer or shorter: 0 of cosines.
+    """Return the share of a gradient that changes norms: 0 for a loss of cosines.
 
     Args:
-        gradient: n x d, of a loss by the raw anchors.
-        anchors: n x d.
+        gradient: n x d, gradient of a loss with respect to the raw anchors.
+        anchors: n x d raw anchors.
     """
     x, g = (value.detach().cpu().double() for value in (anchors, gradient))
     norm = torch.linalg.vector_norm(x, dim=1, keepdim=True)
@@ -95,8 +95,8 @@ def fit_pairs(gradient: Tensor, views: Views) -> PairFit:
     """Return the pull of each anchor's own positive, and the unexplained remainder.
 
     Args:
-        gradient: n x d, of the loss by the raw anchors.
-        views: the raw embeddings.
+        gradient: n x d, gradient of the loss with respect to the raw anchors.
+        views: Raw embeddings.
     """
     unit, target = prepared(gradient, views)
     positive = tangent(unit.own, unit.anchors)
@@ -112,18 +112,19 @@ def fit_softmax(
     *,
     near: float | None = None,
 ) -> SoftmaxFit | None:
-    """Return the softmax that a gradient is nearest to.
+    """Return the softmax closest to a gradient.
 
     Args:
-        gradient: n x d, row i of anchor i's own loss by the raw anchor: of a mean over n anchors,
-            n times its gradient. ``terms.scale`` is 1/n, that of the mean.
-        views: the raw embeddings; rows of one group are not negatives of each other.
-        against: The negatives: the other view, or both views (NT-Xent).
-        near: a temperature to begin with, say that of the last look. Where several fit alike, it
-            is the one.
+        gradient: n x d. Row i is the gradient of anchor i's own loss with respect to the raw
+            anchor: n times the gradient of a mean over n anchors. ``terms.scale`` is 1/n, that of
+            the mean.
+        views: Raw embeddings; rows of one group are not negatives of each other.
+        against: View of the negatives: the other, or both (NT-Xent).
+        near: Temperature to start from, such as that of the previous reading. It is chosen if
+            several fit equally well.
 
     Returns:
-        None with fewer than 6 dimensions, without negatives, or without a gradient.
+        The fit; None with fewer than 6 dimensions, without negatives, or without a gradient.
     """
     unit, target = prepared(gradient, views)
     pairs = choose_pairs(unit)
@@ -136,7 +137,7 @@ def fit_softmax(
     part = _PairRows(pairs, target, against, rows, noise)
     temperature_ = best_temperature(part.misfit, near)
     determined = bool((negative.sum(dim=1) > 1).any()) and _COARSE[1] < temperature_ < _COARSE[-2]
-    # the gradient's rounding is in every misfit; what is solved in float64 adds its own
+    # every misfit includes the gradient's rounding; the solution in float64 adds its own
     alike = 2 * part.misfit(temperature_) + rounding(target.dtype, max(target.shape))
     if determined:
         determined = min(map(part.misfit, (STEP * temperature_, temperature_ / STEP))) > alike
@@ -155,17 +156,17 @@ def fit_softmax(
 
 
 def factor(terms: Terms, views: Views, temperature: float) -> float | None:
-    """Return what InfoNCE was multiplied by; 1 where the loss is another, None if it is unknown.
+    """Return the factor of an InfoNCE loss; 1 for another loss, None if it is unknown.
 
-    Its GD is 1 / (1 + e^{s_ii'/tau} / sum_k e^{s_ik'/tau}), which needs no gradient. One that is
-    the same multiple of it for every anchor, although it differs from anchor to anchor, is of a
-    loss with a factor: a weight, or 1 over the batches that are accumulated. One that is the same
-    for all anchors may be that of InfoNCE where it is the same for them, or of DCL, which is 1;
-    if it is far from both, the loss has a factor or is another, and which of them is not seen.
+    InfoNCE has GD = 1 / (1 + e^{s_ii'/tau} / sum_k e^{s_ik'/tau}), which needs no gradient. If GD
+    varies between anchors and is the same multiple of this value for each, the loss has a factor: a
+    weight, or 1 over the number of accumulated batches. If GD is the same for all anchors, it may
+    be that of InfoNCE where that is constant too, or that of DCL, which is 1. If it is far from
+    both, the loss has a factor or is of another kind; the gradient does not show which.
 
     Args:
-        terms: The recognised components, with the 1/tau in GD.
-        views: the raw embeddings.
+        terms: Recognised components, with the 1/tau in GD.
+        views: Raw embeddings.
         temperature: tau.
     """
     pairs = choose_pairs(views.map(lambda x: x.detach().cpu().double()).unit())
@@ -174,7 +175,7 @@ def factor(terms: Terms, views: Views, temperature: float) -> float | None:
     shown = temperature * terms.dissipation.to(expected)
     multiple = float((shown * expected).mean() / expected.square().mean())
     apart = torch.linalg.vector_norm(shown - multiple * expected)
-    # a cosine that is rounded, over tau, is an exponent
+    # the exponent is a rounded cosine divided by tau
     equal = EQUAL + torch.finfo(views.anchors.dtype).eps / temperature
     fits = float(apart) < equal * float(torch.linalg.vector_norm(shown))
     if fits and _varied(expected):
@@ -190,7 +191,7 @@ def _varied(dissipation: Tensor) -> bool:
 
 
 def prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
-    """Return unit rows, and the gradient by them in the tangent planes; float64 on the CPU."""
+    """Return unit rows and their gradient in the tangent planes; float64 on the CPU."""
     raw = views.map(lambda x: x.detach().cpu().double())
     norm = torch.linalg.vector_norm(raw.anchors, dim=1, keepdim=True)
     unit = raw.unit()
@@ -198,13 +199,13 @@ def prepared(gradient: Tensor, views: Views) -> tuple[Views, Tensor]:
 
 
 def share_left(part: Tensor, total: Tensor) -> float:
-    """Return the norm of a part over that of all; 0 of nothing."""
+    """Return the norm of a part divided by that of the total; 0 if the total is 0."""
     size = float(torch.linalg.vector_norm(total))
     return float(torch.linalg.vector_norm(part)) / size if size else 0.0
 
 
 class _PairRows:
-    """Some anchors of a batch, and how well a temperature fits their gradients."""
+    """Some anchors of a batch; measures how well a temperature fits their gradients."""
 
     def __init__(
         self,
@@ -222,7 +223,7 @@ class _PairRows:
         self.similarity = similarity.masked_fill(~pairs.negative(against)[rows], -torch.inf)
 
     def solved(self, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Weights (n x c), and push and pull (n) of the least squares."""
+        """Weights (n x c), and the push and pull (n each) from least squares."""
         weight = (self.similarity / temperature).softmax(dim=1)
         sides = torch.stack([tangent(weight @ self.columns, self.anchors), -self.own], dim=1)
         length = torch.linalg.vector_norm(sides, dim=2, keepdim=True)
@@ -233,19 +234,19 @@ class _PairRows:
         return weight, solution[:, 0, 0], solution[:, 1, 0]
 
     def residual(self, weight: Tensor, push: Tensor, pull: Tensor) -> Tensor:
-        """The rest of the gradient, n x d."""
+        """The unexplained rest of the gradient, n x d."""
         pushed = tangent(weight @ self.columns, self.anchors)
         return self.target - push[:, None] * pushed + pull[:, None] * self.own
 
     def misfit(self, temperature: float) -> float:
-        """The share that is left."""
+        """The unexplained share."""
         return share_left(self.residual(*self.solved(temperature)), self.target)
 
 
 def best_temperature(
     misfit: Callable[[float], float], near: float | None, *, enough: float = _CLOSE
 ) -> float:
-    """Return the temperature of the least misfit: a grid, or what was near, then golden section."""
+    """Return the temperature of least misfit: a grid or ``near``, then golden section."""
     if near is not None and misfit(near) <= enough:
         return near
     grid = _COARSE if near is None else [near * STEP**k for k in (-2, -1, 0, 1, 2)]

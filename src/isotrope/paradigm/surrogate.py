@@ -2,11 +2,11 @@
 
     L_i = GD_i (sum_j W_ij h_i.x_j - pull_i h_i.h'_i + h_i.extra_i) + h_i.residual_i
 
-has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value is not a
-distance to anything: watch the components, not the loss.
+has exactly the assembled components as its gradient (Li et al. 2024, eq. 5). Its value has no
+meaning: watch the components, not the loss.
 
-The same components give matrices of weights where they are looked at, and only what the weights do
-where the loss of a large batch is computed (``isotrope.kernels.surrogate_sums``).
+The components hold matrices of weights when a user inspects them. For the loss of a large batch
+they hold only the products of the weights (``isotrope.kernels.surrogate_sums``).
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from isotrope.kernels.statistics import Unfused
 
 
 class _Given(Protocol):
-    """The parts of a surrogate."""
+    """The members that a surrogate needs."""
 
     @property
     def reduction(self) -> Literal["mean", "sum"]: ...
@@ -33,7 +33,7 @@ class _Given(Protocol):
 class Surrogate:
     """The formula of an objective that is defined by ``components`` alone.
 
-    It stands before ``Objective`` among the bases. Both views serve once as anchors and the two
+    List it before ``Objective`` among the bases. Each view serves once as anchors, and the two
     directions are averaged. A residual counts as attraction.
     """
 
@@ -59,7 +59,7 @@ class Surrogate:
 
 
 def constant_components(objective: _Given, pairs: Pairs) -> Terms:
-    """Return the components without history; of a large batch, weights without their matrix."""
+    """Return the components without history; for a large batch without matrices of weights."""
     return _components(objective, pairs).detached()
 
 
@@ -67,7 +67,7 @@ def constant_components(objective: _Given, pairs: Pairs) -> Terms:
 def _components(objective: _Given, pairs: Pairs) -> Terms:
     """The components without a graph; no_grad does not stop derivatives in forward mode."""
     if (lean := surrogate_pairs(pairs)) is not None:
-        with contextlib.suppress(Unfused):  # components that want the matrix of weights get it
+        with contextlib.suppress(Unfused):  # components that need the matrix of weights get it
             return objective.components(lean)
     return objective.components(pairs)
 
@@ -76,7 +76,7 @@ def _components(objective: _Given, pairs: Pairs) -> Terms:
 def _moves(objective: _Given, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Pull and push on each anchor, n x d, in the unit of the unreduced formula."""
     terms = _components(objective, pairs)
-    # the reduction multiplies by 1 or 1/n, the mean of both directions by 1/2
+    # the reduction multiplies by 1 or 1/n, and the mean of both directions by 1/2
     unit = 2 * terms.scale * (1 if objective.reduction == "sum" else len(pairs.views.anchors))
     dissipation = unit * terms.dissipation[:, None]
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]

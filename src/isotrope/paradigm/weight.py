@@ -21,11 +21,11 @@ class Weight:
     """W_ij as a function of a similarity and one statistic of its row or batch.
 
     Attributes:
-        by: which similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j,
+        by: Similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j,
             ``both`` h_i.h'_j and h_i.h_j (SimCLR's 2N - 2).
-        against: which vectors are the negatives, see ``Terms.against``: h'_j for ``cross``, both
-            for ``both``, else h_j.
-        batch_wide: the normaliser is one for the batch, so the weights hold the 1/n themselves.
+        against: View of the negatives, see ``Terms.against``: h'_j for ``cross``, both for
+            ``both``, else h_j.
+        batch_wide: Whether the batch has one normaliser, so that the weights include the 1/n.
     """
 
     by_name: ClassVar[dict[str, type["Weight"]]] = {}
@@ -46,14 +46,14 @@ class Weight:
 
     @property
     def coupling(self) -> Coupling:
-        """As of an objective: ``none`` where no other anchor counts, in no sum either."""
+        """Coupling as of an objective: ``none`` if no other anchor counts, not even in a sum."""
         uncoupled = getattr(self, "by", None) == "cross" and not self.batch_wide
         return "none" if uncoupled else "batch"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         """Return n x c weights, 0 at excluded entries, in the dtype of the views.
 
-        For ``SurrogatePairs`` a lazy product (``kernels.surrogate_sums.LazyWeights``).
+        ``SurrogatePairs`` give a lazy product (``kernels.surrogate_sums.LazyWeights``).
         """
         raise TypeError(f"{type(self).__name__} computes nothing")
 
@@ -86,7 +86,7 @@ class Softmax(Weight):
         top = logits.amax(dim=1, keepdim=True)
         if self.normaliser == "batch":
             top = top.amax()
-        # without any negative the maximum is -inf, and the weights are all 0
+        # without negatives the maximum is -inf and all weights are 0
         mass = (logits - top.masked_fill(top == -torch.inf, 0.0)).exp()
         total = mass.sum() if self.normaliser == "batch" else mass.sum(dim=1, keepdim=True)
         return mass / total.where(total != 0, 1.0)
@@ -94,10 +94,10 @@ class Softmax(Weight):
 
 @dataclass(frozen=True)
 class Energy(Weight):
-    """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): what log-energy gives (MHE, table 2).
+    """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): the weight of log-energy (MHE, table 2).
 
-    The derivative of log sum_{k<l} e^{s_kl/tau}, one normaliser for the batch, by default within
-    the anchors' view.
+    It is the derivative of log sum_{k<l} e^{s_kl/tau}, with one normaliser for the batch, by
+    default within the anchors' view.
     """
 
     temperature: Temperature = 0.05
@@ -114,7 +114,7 @@ class Energy(Weight):
 
 @dataclass(frozen=True)
 class Power(Weight):
-    """W_ij proportional to max(s_ij, 1e-4)^p over the negatives, each anchor's sum 1."""
+    """W_ij proportional to max(s_ij, 1e-4)^p over the negatives; each row sums to 1."""
 
     power: Annotated[float, Hyper("p", "exponent of the similarity", at_least=0)] = 2.0
     by: Annotated[By, _BY] = "cross"
@@ -123,7 +123,7 @@ class Power(Weight):
         if isinstance(pairs, SurrogatePairs):
             return pairs.shares(self.by, Exponent(power=self.power))
         similarity, negative = _compared(pairs, self.by)
-        # by logarithms: a high power of a small similarity leaves the range of the dtype
+        # in logarithms, because a high power of a small similarity underflows
         logits = self.power * similarity.clamp_min(FLOOR).log()
         logits = logits.masked_fill(~negative, -torch.inf)
         some = negative.any(dim=1, keepdim=True)
@@ -132,7 +132,7 @@ class Power(Weight):
 
 @dataclass(frozen=True)
 class Uniform(Weight):
-    """W_ij = 1 / the number of negatives: hard and easy negatives alike."""
+    """W_ij = 1 / the number of negatives: hard and easy negatives have the same weight."""
 
     by: Annotated[By, _BY] = "cross"
 
@@ -168,7 +168,7 @@ class Hardest(Weight):
 
 
 def nothing(pairs: Pairs) -> Tensor:
-    """Return weights of the other view that are all 0, where nothing pushes."""
+    """Return zero weights on the other view, for objectives without a push."""
     views, none = pairs.views, torch.zeros_like(pairs.positive)
     if isinstance(pairs, SurrogatePairs):
         return pairs.single("cross", none.long(), none)
@@ -179,10 +179,10 @@ def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) ->
     """Return the n x c weights of second moments: rows_i.x_j, 0 for j = i.
 
     Args:
-        pairs: square, without additional negatives.
+        pairs: Square pairs without additional negatives.
         rows: n x d.
-        compared: for each view among the columns the x, n x d.
-        against: which views the columns are.
+        compared: The x of each view among the columns, n x d.
+        against: Views that the columns come from.
     """
     if isinstance(pairs, SurrogatePairs) and len(rows) > rows.shape[1]:
         return pairs.products(against, rows, *compared)
@@ -191,7 +191,7 @@ def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) ->
 
 
 def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
-    """The similarities that a weight is a function of, and which of them are of negatives."""
+    """The similarities that a weight depends on, and the mask of the negatives."""
     if by == "positives":
         pairs = pairs.of(pairs.views.among_positives())
     return pairs.similarity(AGAINST[by]), pairs.negative(AGAINST[by])
