@@ -1,20 +1,20 @@
 """Chooses the backend that computes the row statistics, and gives the reason.
 
-Value and gradients together (``kernels.fused``) are quickest in blocks from about 180 rows on;
-below, the calls count, of which one matrix and autograd need fewer (benchmarks/peers.py). A
-formula that cannot be computed so asks for statistics one by one, and those are quickest from one
-matrix as long as there is room for it.
+From about 180 rows, value and gradients together (``kernels.fused``) are fastest in blocks. In
+smaller batches the number of calls dominates, and one matrix with autograd needs fewer of them
+(benchmarks/peers.py). A formula that cannot be fused asks for statistics one by one; they are
+fastest from one matrix, as long as it fits into memory.
 
 ``bfloat16`` is the row blocks with rounded factors in their matrix products, accumulated in
-float32: about twice as fast where a processor multiplies bfloat16 (Zen 4, Sapphire Rapids, GPUs).
-A similarity is rounded to eight bits, so an exponential is wrong by up to 1/(256 tau) of itself,
-at random: gradients and values by up to 0.8% (benchmarks/bfloat16.py, 1,024 embeddings of 768
-numbers; the table is docs/results/bfloat16.csv). It is never chosen, only taken on request, and
+float32. It is about twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids,
+GPUs). A similarity is rounded to eight bits, so an exponential has a random relative error of up to
+1/(256 tau); gradients and values have errors of up to 0.8% (benchmarks/bfloat16.py, 1,024
+embeddings of 768 numbers; the table is docs/results/bfloat16.csv). It is used only on request, and
 nothing is rounded for a formula that uses the hardest negative.
 
-``triton`` is a package of its own (``kernels-triton/``), found by ``kernels.extension``: tiles of
-similarities that never reach an NVIDIA GPU's memory. It has not been run on a GPU yet: so it is
-never chosen either, only taken on request.
+``triton`` is a separate package (``kernels-triton/``), found by ``kernels.extension``. Its tiles of
+similarities never reach an NVIDIA GPU's memory. It has not been run on a GPU yet, so it too is used
+only on request.
 """
 
 from typing import cast
@@ -31,19 +31,20 @@ from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, Surrogate
 
 BACKENDS = ("eager", "rowblock", "bfloat16", "triton")
 
-# of similarities: below the first, all are held; up to the second, by formulas that are not fused
+# bytes of similarities that are held: up to the first, always; up to the second, if not fused
 EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26
 SHARED_BYTES = (
     1 << 17
-)  # and up to here where both directions share the blocks (kernels.surrogate_sums)
+)  # and up to here if both directions share the blocks (kernels.surrogate_sums)
 
 
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """Return the name of a backend for these views and the reason in words.
 
     Raises:
-        ValueError: an unknown backend, or one that is not for these numbers or not installed.
-        NeedsEager: another backend than that, under a transform of torch.func.
+        ValueError: an unknown backend, or a backend that does not support these numbers or is not
+            installed.
+        NeedsEager: another backend than ``eager`` under a transform of torch.func.
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
     if backend == "auto":
@@ -77,11 +78,11 @@ def pairs(
     """Return the row statistics of ``views``, which are already in the objective's space.
 
     Args:
-        views: The views in that space.
+        views: Views in that space.
         backend: See :func:`choose`.
-        held: bytes of similarities up to which ``"auto"`` holds them all.
-        raw: the same before they were normalised, if that was in bfloat16: ``"triton"`` multiplies
-            these, and divides by their norms.
+        held: Bytes of similarities up to which ``"auto"`` holds them all.
+        raw: Views before normalisation, if they are in bfloat16: ``"triton"`` multiplies them and
+            divides by their norms.
 
     Raises:
         ValueError: an unknown backend.
@@ -93,13 +94,13 @@ def pairs(
         return EagerPairs(views)
     if name == "triton":
         return extension("triton").pairs(views, raw=raw)
-    return RowBlockPairs(views)  # bfloat16 rounds what is fused; single statistics stay exact
+    return RowBlockPairs(views)  # bfloat16 rounds only fused formulas; single statistics stay exact
 
 
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
-    """Return pairs of the same direction of which only the anchors move.
+    """Return pairs of the same direction in which only the anchors have gradients.
 
-    Both directions of a batch share what is computed. None where matrices are held.
+    Both directions of a batch share the computed sums. The result is None if matrices are held.
     """
     if pairs.backend == "triton":
         return extension("triton").surrogate_pairs(pairs)

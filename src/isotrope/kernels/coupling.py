@@ -1,9 +1,9 @@
 """Declares how the anchors of a batch depend on each other, and checks the declaration.
 
-The declaration chooses how value and gradients are computed (``kernels.fused``). What it promises
-shows in numbers that every pass has at its end, one for each anchor: the derivatives that the
-gradients were made with, and those of the formula with all statistics known. Where they differ the
-gradients are not returned.
+The declaration chooses how value and gradients are computed (``kernels.fused``). Each pass checks
+it at the end with two numbers for each anchor: the derivative that the gradients were computed
+with, and the derivative of the formula with all statistics known. If they differ, the gradients are
+not returned.
 """
 
 from typing import Literal
@@ -16,8 +16,8 @@ from isotrope.kernels.statistics import Unfused
 
 Coupling = Literal["none", "positives", "linear", "total", "batch"]
 
-# of a derivative, and of the mean one: rounding is far below (formulas take some ten steps, and
-# e^lse has |lse| times that of lse), and where the check passes no gradient is wrong by more
+# roundings of a derivative or of their mean that may differ: true errors are far smaller (formulas
+# take some ten steps, and e^lse has |lse| times the error of lse), and no larger error can pass
 _ROUNDINGS = 1000
 
 
@@ -25,15 +25,15 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
     """Compare assumed values or derivatives of the anchors with the true ones.
 
     Args:
-        assumed: n.
-        true: n.
-        reason: The mistake in the declaration where they differ.
+        assumed: n assumed numbers.
+        true: n true numbers.
+        reason: Mistake in the declaration that a difference shows.
 
     Raises:
         WrongCoupling: more than one in eight differs.
-        Unfused: fewer do, or they are not finite. At the corner of a hinge one rounding decides
-            which of two derivatives is taken, and the declaration may be right: the statistics are
-            computed in another way, which needs no declaration.
+        Unfused: fewer differ, or some are not finite. At the corner of a hinge a rounding decides
+            between two derivatives, and the declaration may be correct. The statistics are then
+            computed in a way that needs no declaration.
     """
     most = _ROUNDINGS * torch.finfo(true.dtype).eps
     slack = most * true.abs().mean()

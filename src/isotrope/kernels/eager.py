@@ -15,7 +15,7 @@ from isotrope.kernels.pairs import Pairs
 
 
 class EagerPairs(Pairs):
-    """Row statistics from the n x c matrices, each formed once when it is first needed."""
+    """Row statistics from the n x c matrices, each of which is formed once, on first use."""
 
     backend = "eager"
 
@@ -28,7 +28,7 @@ class EagerPairs(Pairs):
 
     def _similarity(self, against: Against) -> Tensor:
         # one product for both directions, so that rounding breaks a tie the same way in both;
-        # additional negatives are not in the transposed matrix: they are beside either direction
+        # the transposed matrix would lack the additional negatives, which both directions need
         if self._swapped is None or against != "cross" or self.views.negatives is not None:
             return super()._similarity(against)
         return self._swapped.similarity(against).T
@@ -43,8 +43,8 @@ class EagerPairs(Pairs):
         if mask.each_has_negatives:
             return torch.logsumexp(exponents, dim=1)
         none = excluded.all(dim=1)
-        # a row without negatives is computed on zeros and then set to -inf: its softmax would
-        # otherwise be 0/0 in the backward pass
+        # a row without negatives is computed on zeros and then set to -inf; otherwise its softmax
+        # would be 0/0 in the backward pass
         exponents = exponents.masked_fill(none[:, None], 0.0)
         return torch.logsumexp(exponents, dim=1).masked_fill(none, -torch.inf)
 
@@ -57,5 +57,5 @@ class EagerPairs(Pairs):
 
     def _hardest(self, against: Against) -> Tensor:
         masked = self.similarity(against).masked_fill(self._excluded(against), -torch.inf)
-        # argmax takes the first index at ties and sends the whole gradient there; max would share
+        # at ties argmax sends the whole gradient to the first index; max would divide it
         return masked.gather(1, masked.argmax(dim=1, keepdim=True)).squeeze(1)

@@ -1,8 +1,8 @@
-"""Finds a backend that another package brings.
+"""Finds a backend in another package.
 
-The package declares an entry point in the group ``isotrope.backends``, with the backend's name,
-that loads a module (or an object) with the functions of :class:`Extension`. ``isotrope-triton``
-(``kernels-triton/`` in the repository) is one.
+The package declares an entry point in the group ``isotrope.backends`` under the backend's name. The
+entry point loads a module (or an object) with the functions of :class:`Extension`. An example is
+``isotrope-triton`` (``kernels-triton/`` in the repository).
 """
 
 import functools
@@ -30,12 +30,12 @@ class Extension(Protocol):
         """Return row statistics, as ``kernels.choose.pairs`` does."""
 
     def surrogate_pairs(self, pairs: Pairs, /) -> SurrogatePairs | None:
-        """Return pairs of which only the anchors move, as ``kernels.choose`` does."""
+        """Return pairs in which only the anchors have gradients, as ``kernels.choose`` does."""
 
     def value_and_gradients(
         self, job: Job, /, *, directions: int, wanted: tuple[bool, ...]
     ) -> tuple[Tensor, Gradients]:
-        """Return a formula's value and its gradients by anchors, positives and negatives."""
+        """Return a formula's value and the gradients of anchors, positives and negatives."""
 
 
 @functools.cache
@@ -43,7 +43,7 @@ def extension(name: str) -> Extension:
     """Load the backend of that name.
 
     Raises:
-        InputError: no installed package brings it.
+        InputError: no installed package provides it.
     """
     found = entry_points(group="isotrope.backends", name=name)
     if not found:

@@ -1,25 +1,25 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
-A formula sees vectors of length n only. So it can be called on the statistics of a block as soon
-as they are known, differentiated there by autograd (d value / d log-sum-exp is the gradient
-dissipation), and what is left of the gradient is two matrix products with the block:
+A formula sees only vectors of length n. It can therefore be called on the statistics of a block as
+soon as they are known and differentiated there by autograd (d value / d log-sum-exp is the gradient
+dissipation). The rest of the gradient is two matrix products with the block:
 
-- *one pass*, where the objective declares how rows are coupled (``kernels.coupling``), and that is
-  not at all (InfoNCE, DCL, triplets, mixed negatives), or by what is known beforehand (DCLW), or by
-  one common factor (uniformity across the views): a block of rows against all columns is reduced,
-  differentiated and multiplied before the next one; 6 n c d floating-point operations, the least
-  there can be. What was declared is checked at the end;
-- *two passes*, where rows may be coupled in any way or both views are anchors (the mean of both
-  directions, NT-Xent, uniformity within a view): the first pass collects every log-sum-exp, the
-  second forms the blocks again; 8 n^2 d for similarities across the views, and a view against
-  itself is symmetric, so only its upper triangle is formed, 4 n^2 d. Where the loss is declared
-  linear in the sums (MIO), one of them is enough: 6 and 3 n^2 d;
-- *one pass each way*, where two passes are not for the mean of both directions: triplets, mixed
-  and additional negatives, temperatures so low that each row needs its own maximum.
+- *one pass*, if the objective declares how rows are coupled (``kernels.coupling``): not at all
+  (InfoNCE, DCL, triplets, mixed negatives), by numbers known beforehand (DCLW), or by one common
+  factor (uniformity across the views). A block of rows against all columns is reduced,
+  differentiated and multiplied before the next block. This takes 6 n c d floating-point operations,
+  the minimum. The declaration is checked at the end;
+- *two passes*, if rows may be coupled in any way or both views are anchors (the mean of both
+  directions, NT-Xent, uniformity within a view). The first pass collects every log-sum-exp, and the
+  second forms the blocks again: 8 n^2 d for similarities across the views. A view against itself is
+  symmetric, so only its upper triangle is formed, 4 n^2 d. If the loss is declared linear in the
+  sums (MIO), one of the passes is enough: 6 and 3 n^2 d;
+- *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
+  additional negatives, and temperatures so low that each row needs its own maximum.
 
-Embeddings come in raw. Columns of up to 32 MB are copied once with unit length; of more no copy
-is made: their norms are folded into the block. The gradients are ready when the value is; the
-backward pass scales them in place. There are no second derivatives (see ``NeedsEager``).
+Embeddings are passed raw. Columns of up to 32 MB are copied once with unit length; for larger ones
+the norms are folded into the block instead. The gradients are computed together with the value, and
+the backward pass scales them in place. There are no second derivatives (see ``NeedsEager``).
 """
 
 import functools
@@ -52,25 +52,25 @@ def fused(
     learnt: Tensor | None = None,
     backend: str = "rowblock",
 ) -> Tensor:
-    """Return the scalar of an objective on the sphere, its gradients already computed.
+    """Return the scalar of an objective on the sphere, with its gradients already computed.
 
     Args:
-        views: raw embeddings, not normalised.
-        formula: The formula of one direction; n values, or one for the batch.
-        both_directions: the value is the mean of both.
-        mean: the values of the rows are averaged, not summed.
-        coupling: how anchors depend on each other, see ``paradigm.objective.Objective``.
-        learnt: a number of the formula that wants a gradient, such as its temperature.
-        backend: ``rowblock``, ``bfloat16`` (its products rounded) or ``triton``.
+        views: Raw embeddings, not normalised.
+        formula: Formula of one direction; it returns n values, or one for the batch.
+        both_directions: Whether the value is the mean of both directions.
+        mean: Whether the values of the rows are averaged instead of summed.
+        coupling: Dependence of anchors on each other, see ``paradigm.objective.Objective``.
+        learnt: Number in the formula that requires a gradient, such as its temperature.
+        backend: ``rowblock``, ``bfloat16`` (with rounded products) or ``triton``.
 
     Raises:
-        Unfused: this formula, or this input, has to take another way.
-        WrongCoupling: the formula is not as declared.
+        Unfused: this formula or this input must be computed in another way.
+        WrongCoupling: the formula contradicts the declaration.
     """
     dtype = torch.promote_types(views.anchors.dtype, torch.float32)
     questions = record(formula, dtype, lambda: learnt)
     if not questions.against:
-        raise Unfused("no row is compared with another")  # blocks would be formed for nothing
+        raise Unfused("no row is compared with another")  # forming blocks would be wasted
     if coupling == "none" and not questions.several:
         raise WrongCoupling("its formula returns one number for the batch")
     if coupling == "none" and not questions.against <= {"cross"}:
@@ -96,10 +96,10 @@ def _on_a_gpu(job: Job, both_directions: bool) -> Sweep:
 
 
 def _sweep(job: Job, both_directions: bool) -> Sweep:
-    """Choose how the job is done.
+    """Choose the passes for the job.
 
     Raises:
-        Unfused: not in this way at all.
+        Unfused: no passes support it.
     """
     single_pass = one_pass.takes(job)
     if single_pass and not both_directions:
@@ -114,7 +114,7 @@ def _sweep(job: Job, both_directions: bool) -> Sweep:
 
 
 def _each_way(job: Job) -> tuple[Tensor, Gradients]:
-    """The mean of both directions, one after the other."""
+    """Compute the mean of both directions, one after the other."""
     value, (anchors, positives, *others) = one_pass.one_pass(job)
     other, (swapped, back, *also) = one_pass.one_pass(replace(job, views=job.views.swapped()))
     pairs = zip((anchors, positives, *others), (back, swapped, *also), strict=True)
@@ -123,7 +123,7 @@ def _each_way(job: Job) -> tuple[Tensor, Gradients]:
 
 
 class _Ready(torch.autograd.Function):
-    """A scalar whose gradients are computed with it."""
+    """A scalar whose gradients are computed together with it."""
 
     @staticmethod
     def forward(ctx: Context, run: Sweep, backend: str, *inputs: Tensor | None) -> Tensor:
@@ -133,14 +133,14 @@ class _Ready(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: this will be differentiated again
+        if torch.is_grad_enabled():  # create_graph: a second derivative will be taken
             raise NeedsEager(
                 f"the {ctx.backend} backend has no second derivatives; use backend='eager'"
             )
-        if ctx.gradients is None:  # a second backward: the first one gave the gradients away
+        if ctx.gradients is None:  # a second backward: the first gave the gradients away
             _, ctx.gradients = ctx.run()
         gradients, ctx.gradients = ctx.gradients, None
-        if gradient.device.type != "cpu" or float(gradient) != 1:  # elsewhere looking means waiting
+        if gradient.device.type != "cpu" or float(gradient) != 1:  # reading it on a GPU would wait
             gradients = [None if g is None else g.mul_(gradient) for g in gradients]
         wanted = ctx.needs_input_grad[2:]
         return None, None, *(g if w else None for g, w in zip(gradients, wanted, strict=True))

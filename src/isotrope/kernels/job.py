@@ -13,14 +13,14 @@ from isotrope.kernels.mask import Mask
 from isotrope.kernels.statistics import Formula, Key, Known, Questions, StatisticsOnly, Unfused
 from isotrope.kernels.tiles import Vectors
 
-COPIED = 1 << 25  # bytes of columns that are copied once with unit length, at most
+COPIED = 1 << 25  # most bytes of columns that are copied once with unit length
 # of anchors, positives, additional negatives and temperature
 Gradients = list[Tensor | None]
 
-# torch's exp2 takes a third of the time of its exp on processors that are not Intel's; float32 has
-# ln 2 to 3e-9, which its product with a temperature would not be
+# torch's exp2 takes a third of the time of its exp on processors other than Intel's; float32 stores
+# ln 2 to 3e-9, but would round its product with a temperature more
 LN2 = math.log(2)
-UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N fits, so does its inverse
+UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N and its inverse fit
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,11 @@ class Job:
     """A computation: raw views, a formula, the statistics it uses, and the reduction of its values.
 
     Attributes:
-        coupling: how the anchors depend on each other, as the objective declares.
-        learnt: a number that wants a gradient, in addition to the embeddings; ``questions.learnt``
-            is the same where it is the temperature of the statistics.
-        half: products in bfloat16, of sums of functions; what chooses a column is never rounded.
+        coupling: Dependence of the anchors on each other, as the objective declares it.
+        learnt: Number that requires a gradient in addition to the embeddings; ``questions.learnt``
+            is the same number if it is the temperature of the statistics.
+        half: Whether sums of functions use products in bfloat16; similarities that choose a column
+            are never rounded.
     """
 
     views: Views
@@ -43,17 +44,17 @@ class Job:
     half: bool = False
 
     def columns(self, *raw: Tensor) -> list[Vectors]:
-        """The vectors that rows are compared with, copied if there is room for copies of all."""
+        """The vectors that rows are compared with, copied if copies of all fit."""
         copied = sum(x.numel() * x.element_size() for x in raw) <= COPIED
         half = self.half and not {"hardest", "mixed"} & self.questions.kinds
         return [Vectors(x, half=half, copied=copied) for x in raw]
 
     @property
     def temperature(self) -> float:
-        """The one of all exponentials.
+        """The temperature of all exponentials.
 
         Raises:
-            Unfused: there are two.
+            Unfused: there are two temperatures.
         """
         temperatures = {
             t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"
@@ -64,7 +65,7 @@ class Job:
 
     @property
     def by_temperature(self) -> bool:
-        """Whether the temperature of the statistics wants a gradient."""
+        """Whether the temperature of the statistics requires a gradient."""
         return self.questions.learnt is not None
 
     def counts(self) -> dict[Against, Tensor]:
@@ -73,7 +74,7 @@ class Job:
 
     @property
     def base(self) -> float:
-        """The base of :meth:`exponents`: 2 where exponentials are wanted, else e."""
+        """The base of :meth:`exponents`: 2 if exponentials are used, else e."""
         return LN2 if {"logsumexp", "softplus"} & self.questions.kinds else 1.0
 
     def exponents(self, unit: Tensor) -> Tensor:
@@ -91,8 +92,9 @@ class Job:
         """Call the formula on statistics of some anchors of a batch of ``rows``.
 
         Returns:
-            What adds up to the value, n or one number, its derivatives by ``positive`` and by the
-            statistics in order, and that by ``learnt`` where nothing but the formula has it.
+            The n summands of the value, or one number; its derivatives with respect to ``positive``
+            and to the statistics, in order; and the derivative with respect to ``learnt`` if only
+            the formula depends on it.
 
         Raises:
             Unfused: there are no derivatives, or the formula uses other statistics than before.

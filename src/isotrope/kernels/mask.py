@@ -19,9 +19,9 @@ class _ColumnBlock(NamedTuple):
     """Columns that are rows of the batch.
 
     Attributes:
-        width: how many.
-        own: the column of anchor 0 itself, or of its positive; the next anchor has the next one.
-        groups: The groups of the columns, or None.
+        width: Number of columns.
+        own: Column of anchor 0 itself, or of its positive; the next anchor has the next column.
+        groups: Groups of the columns, or None.
     """
 
     width: int
@@ -31,14 +31,14 @@ class _ColumnBlock(NamedTuple):
 
 @dataclass(frozen=True)
 class Mask:
-    """The columns that the anchors are compared with, and which of them are not negatives."""
+    """The columns that the anchors are compared with, and their mask of negatives."""
 
     views: Views
     against: Against
 
     @property
     def sources(self) -> list[int]:
-        """Where the columns come from, in order: 0 anchors, 1 positives, 2 additional negatives."""
+        """Sources of the columns, in order: 0 anchors, 1 positives, 2 additional negatives."""
         sources = {"cross": [1], "within": [0], "both": [1, 0]}[self.against]
         return sources if self.views.negatives is None else [*sources, 2]
 
@@ -62,8 +62,8 @@ class Mask:
         """Return B x c booleans, True where a column is not a negative of the row.
 
         Args:
-            rows: which anchors, B of them.
-            first: the column to begin with, where all columns come from one source.
+            rows: Slice of B anchors.
+            first: Column to begin with, if all columns come from one source.
         """
         views, device = self.views, self.views.anchors.device
         row = torch.arange(rows.start, rows.stop, device=device)[:, None]
@@ -82,12 +82,12 @@ class Mask:
         return torch.cat([excluded, further], dim=1)
 
     def exclude(self, tile: Tensor, rows: slice, first: int = 0) -> None:
-        """Fill all but the negatives with -inf, in place; arguments as for ``excluded``."""
+        """Fill all entries except negatives with -inf, in place; arguments as for ``excluded``."""
         views = self.views
         if views.groups is not None or not views.in_batch:
             tile.masked_fill_(self.excluded(rows, first), -torch.inf)
             return
-        # only the diagonals: their entries are reached without a mask of the tile's size
+        # only the diagonals are excluded, which needs no mask of the tile's size
         start = rows.start - first
         for width, own, _ in self._parts():
             tile[:, start + own : start + own + len(tile)].fill_diagonal_(-torch.inf)
@@ -95,7 +95,7 @@ class Mask:
 
     @property
     def is_diagonal(self) -> bool:
-        """Whether every column but the diagonal is a negative, and there is one."""
+        """Whether every column except the diagonal is a negative, and there is at least one."""
         views = self.views
         return (
             self.against != "both"
@@ -109,25 +109,25 @@ class Mask:
 
     @property
     def each_has_negatives(self) -> bool:
-        """Whether it is certain, without a look at the groups, that every anchor has a negative."""
+        """True if every anchor certainly has a negative; the groups are not read."""
         views = self.views
         if views.negatives is not None and len(views.negatives):
             return True
         return views.groups is None and views.in_batch and all(p.width > 1 for p in self._parts())
 
     def counts(self) -> Tensor:
-        """Return n, the number of negatives of each anchor, without forming the mask."""
+        """Return the number of negatives of each anchor, n values, without forming the mask."""
         views = self.views
         n, dtype = len(views.anchors), torch.promote_types(views.anchors.dtype, torch.float32)
         counts = torch.zeros(n, dtype=dtype, device=views.anchors.device)  # bfloat16 counts to 256
         for width, own, groups in self._parts() if views.in_batch else ():
-            # the anchor's group, or the anchor itself
+            # exclude the anchor's group, or the anchor itself
             same = 1 if groups is None else _group_sizes(groups)[own : own + n].to(dtype)
             counts = counts + (width - same)
         return counts if views.negatives is None else counts + len(views.negatives)
 
 
 def _group_sizes(groups: Tensor) -> Tensor:
-    """Return how many rows have the group of each row."""
+    """Return for each row the number of rows in its group."""
     _, place = torch.unique(groups, return_inverse=True)
     return torch.bincount(place)[place]

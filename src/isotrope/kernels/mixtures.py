@@ -1,7 +1,8 @@
 """Mixes, for each anchor, two of its columns into one constant additional negative.
 
-``Mixing`` says which columns and how much of each, before any similarity is known; ``Mixture``
-holds the result for some anchors. Backends differ only in how they find the nearest columns.
+``Mixing`` defines which columns are mixed and in which shares, before any similarity is known.
+``Mixture`` holds the result for some anchors. Backends differ only in how they find the nearest
+columns.
 """
 
 from collections.abc import Callable
@@ -15,18 +16,18 @@ from isotrope.core.views import Views
 
 Of = Literal["second and hardest", "positive and hardest", "positive and following"]
 
-_CANCELLED = 1e-6  # the length under which a mixture has no direction
+_CANCELLED = 1e-6  # norm below which a mixture has no direction
 
 
 @dataclass(frozen=True)
 class Mixing:
-    """The two columns that an anchor's mixture is made of, and their shares.
+    """The two columns of an anchor's mixture, and their shares.
 
     Attributes:
-        of: guest and host: its second hardest negative or its positive, and its hardest negative
-            or the row of the positives after its own, in a circle.
-        share: how much of the guest; the rest is of the host.
-        renormalise: the mixture goes back to the sphere.
+        of: Guest and host. The guest is the second hardest negative or the positive. The host is
+            the hardest negative or the next row of the positives (the first after the last).
+        share: Share of the guest; the host has the rest.
+        renormalise: Whether the mixture is projected back to the sphere.
     """
 
     of: Of
@@ -34,12 +35,13 @@ class Mixing:
     renormalise: bool = True
 
     def columns(self, views: Views, rows: slice, nearest: Callable[[int], Tensor]) -> Tensor:
-        """Return B x 2, the columns of guest and host; -1 where there is none.
+        """Return the columns of guest and host, B x 2; -1 for a missing column.
 
         Args:
-            views: The views of the whole batch.
-            rows: which anchors, B of them.
-            nearest: gives the columns of their k hardest negatives, as ``Pairs.nearest``.
+            views: Views of the whole batch.
+            rows: Slice of B anchors.
+            nearest: Function that returns the columns of their k hardest negatives, like
+                ``Pairs.nearest``.
         """
         if self.of == "second and hardest":
             columns = nearest(2).flip(1)
@@ -55,8 +57,8 @@ class Mixing:
         """Return the mixtures of some anchors.
 
         Args:
-            columns: B x 2, as from :meth:`columns`.
-            parts: B x 2 x d, the unit vectors of these columns; anything where there is none.
+            columns: Result of :meth:`columns`, B x 2.
+            parts: Unit vectors of these columns, B x 2 x d; any values for a missing column.
         """
         exists = (columns >= 0).all(dim=1)
         vectors = parts[:, 0].lerp(parts[:, 1], 1 - self.share)
@@ -73,11 +75,11 @@ class Mixture:
     """One constant vector for each anchor, a sum of two columns.
 
     Attributes:
-        vectors: n x d; zeros where there is no mixture.
-        exists: n booleans.
-        columns: n x 2, of the guest and of the host.
-        scale: n, the factor of the sum.
-        share: The share of the guest in the sum.
+        vectors: n x d mixtures; zeros for an anchor without a mixture.
+        exists: n booleans, whether the anchor has a mixture.
+        columns: n x 2 columns of the guest and of the host.
+        scale: n factors of the sum.
+        share: Share of the guest in the sum.
     """
 
     vectors: Tensor
@@ -88,17 +90,17 @@ class Mixture:
 
     @property
     def shares(self) -> Tensor:
-        """N x 2, how much of guest and host is in the vector."""
+        """The factors of guest and host in the vector, n x 2."""
         return self.scale[:, None] * self.scale.new_tensor([self.share, 1 - self.share])
 
     def logits(self, anchors: Tensor, temperature: float | Tensor) -> Tensor:
-        """Return h_i.x_i / temperature, n; -inf where there is no mixture."""
+        """Return h_i.x_i / temperature, n values; -inf without a mixture."""
         logits = (anchors * self.vectors).sum(dim=1) / temperature
         return logits.masked_fill(~self.exists, -torch.inf)
 
 
 def _following(views: Views, rows: Tensor) -> Tensor:
-    """The row after each one's own, in a circle; -1 where it is not a negative."""
+    """The row after each row (the first after the last); -1 if it is not a negative."""
     if not views.in_batch or len(views.positives) == 1:
         return torch.full_like(rows, -1)
     following = (rows + 1) % len(views.positives)

@@ -1,17 +1,17 @@
 """Computes value and gradients in one pass over blocks of rows, each differentiated when formed.
 
 A block of rows is compared with all columns and reduced; the formula is called on it and
-differentiated; two matrix products turn the block into gradients. 6 n c d floating-point
-operations. The coupling that the objective declares (``Coupling``) says why this is possible:
+differentiated; two matrix products turn the block into gradients. This takes 6 n c d floating-point
+operations. The declared coupling of the objective (``Coupling``) makes this possible:
 
-- ``none``: the loss of a row needs nothing but its own statistics;
-- ``positives``, ``linear``: the derivatives by its own statistics need the positives besides, which
-  are known beforehand; what stands for the other rows does not matter;
-- ``total``: the derivatives by the sums of e^{s/tau} are one number, by which everything is
-  multiplied in the end;
-- ``batch``: nothing; but where one block has all rows, nothing is missing.
+- ``none``: the loss of a row needs only its own statistics;
+- ``positives``, ``linear``: the derivatives by its own statistics also need the positives, which
+  are known beforehand; the values used for the other rows do not matter;
+- ``total``: the derivatives by the sums of e^{s/tau} are one number, which multiplies everything at
+  the end;
+- ``batch``: any dependence, so one block must hold all rows.
 
-At the end all statistics are known, and the derivatives are compared with the true ones.
+At the end all statistics are known, and the assumed derivatives are compared with the true ones.
 """
 
 import functools
@@ -36,7 +36,7 @@ _TOTAL: Key = ("logsumexp", "cross")
 def takes(job: Job) -> bool:
     """Return whether a job can be done in one pass, by its coupling and its statistics.
 
-    Where all rows are one block there is nothing to assume: every coupling is as good.
+    If one block holds all rows, nothing is assumed and every coupling is allowed.
     """
     questions, views = job.questions, job.views
     if questions.against != {"cross"} or {"logsumexp", "softplus"} <= questions.kinds:
@@ -53,7 +53,7 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
     The columns are the positives and the additional negatives.
 
     Raises:
-        WrongCoupling: the formula is not as declared.
+        WrongCoupling: the formula contradicts the declaration.
     """
     sweep = _OnePass(job)
     mask = Mask(job.views, "cross")
@@ -63,17 +63,17 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
 
 
 class _OnePass:
-    """The pass and what it adds up.
+    """The pass and its running sums.
 
     Attributes:
-        alone: a row needs nothing of the others.
-        whole: all rows were differentiated at once.
-        sources: where the columns come from: positives, additional negatives.
+        alone: Whether a row is independent of the others.
+        whole: Whether all rows were differentiated at once.
+        sources: Sources of the columns: positives, additional negatives.
         gradients: Gradients of the anchors, then of the sources.
-        positive, values, by_positive, by: similarities of the positives, statistics by question,
-            and the derivatives by them that are assumed, n each.
+        positive, values, by_positive, by: Similarities of the positives, statistics by question,
+            and the assumed derivatives with respect to both, n each.
         each: The n summands of the value, or one number.
-        learnt: the derivative by what is learnt, None where nothing is.
+        learnt: Derivative with respect to the learnt number; None without one.
     """
 
     def __init__(self, job: Job) -> None:
@@ -103,9 +103,9 @@ class _OnePass:
         """Reduce and differentiate a block of exponents; add its share of all gradients.
 
         Args:
-            rows: which anchors, B of them.
-            a: their unit vectors.
-            tile: B x c exponents, which are used up.
+            rows: Slice of B anchors.
+            a: Unit vectors of the anchors.
+            tile: B x c exponents, which are overwritten.
         """
         tau, positives = self.job.temperature, self._own(rows)
         statistics = self._statistics(tile, a, rows)
@@ -125,7 +125,7 @@ class _OnePass:
                 _one_column(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
             elif (
                 statistics.mixture is not None and kind == "mixed"
-            ):  # constant: only the anchor moves
+            ):  # constant, so only the anchor has a gradient
                 pushed = (g / tau)[:, None] * statistics.mixture.vectors
                 gradient += pushed
                 self._by_similarity(pushed, a)
@@ -141,7 +141,7 @@ class _OnePass:
         values = {key: statistics.values[key] for key in self.values}
         each, by, learnt = self.job.evaluate(positive, values, counts, self.n)
         self._add_learnt(learnt)
-        if len(positive) == self.n:  # nothing to put beside it
+        if len(positive) == self.n:  # the block holds all rows
             self.whole = True
             self.each, self.positive, self.by_positive = each, positive, by[0]
             self.values, self.by = values, dict(zip(values, by[1:], strict=True))
@@ -154,7 +154,7 @@ class _OnePass:
         for key, value in self.values.items():
             value[rows] = statistics.values[key]
         if self.job.coupling == "total":
-            assert statistics.mass is not None  # of the logarithm that the formula uses
+            assert statistics.mass is not None  # for the logarithm that the formula uses
             self.by[_TOTAL][rows] = statistics.mass
             return
         _, (_, *by), _ = self.job.evaluate(self.positive, self.values, self.counts, self.n)
@@ -162,7 +162,7 @@ class _OnePass:
             self.by[key][rows] = g[rows]
 
     def _statistics(self, tile: Tensor, a: Tensor, rows: slice) -> "_Statistics":
-        """Compute the formula's statistics of a block of exponents, which becomes its slopes."""
+        """Compute the formula's statistics of a block of exponents; turn the block into slopes."""
         questions, tau = self.job.questions, self.job.temperature
         statistics = _Statistics({})
         if "hardest" in questions.kinds:
@@ -185,7 +185,7 @@ class _OnePass:
         return statistics
 
     def _push(self, tile: Tensor, a: Tensor, scaled: Tensor, gradient: Tensor) -> None:
-        """Add what a block of slopes, each row times a number, does to columns and anchors."""
+        """Add the gradients of a block of scaled slopes to columns and anchors."""
         at = 0
         for x, into in zip(self.sources, self.gradients[1:], strict=True):
             part = tile[:, at : at + len(x)]
@@ -197,7 +197,7 @@ class _OnePass:
                 self._by_similarity(scaled * pushed, a)
 
     def _by_similarity(self, pushed: Tensor, a: Tensor) -> None:
-        """sum_j W_ij s_ij, of the temperature, is what the push has along the anchor."""
+        """Add sum_j W_ij s_ij, the push along the anchor, to the gradient of the temperature."""
         if self.job.by_temperature:
             self._add_learnt(-(pushed * a).sum() / self.job.temperature)
 
@@ -206,7 +206,7 @@ class _OnePass:
             self.learnt += gradient
 
     def finish(self) -> tuple[Tensor, Gradients]:
-        """Check what was assumed, and turn what the vectors received into gradients of raw ones."""
+        """Check the assumptions; turn the gradients of unit vectors into those of raw ones."""
         if self.alone:
             self._check_uncoupled()
         else:
@@ -221,8 +221,8 @@ class _OnePass:
     def _check_uncoupled(self) -> None:
         """Differentiate all rows at once: the rows of other blocks must make no difference.
 
-        Where the anchors are some of a batch (of one process of several), the others of it are
-        made up: larger and smaller than these, and they must make no difference either.
+        If the anchors are a part of the batch (of one process of several), the other rows are
+        invented, larger and smaller than these, and must make no difference either.
         """
         others = len(self.job.views.positives) - self.n
         if not others and self.whole:
@@ -236,7 +236,7 @@ class _OnePass:
             agree(assumed, true[: self.n], "the loss of an anchor changes with other anchors")
 
     def _complete(self) -> None:
-        """Call the formula on everything, scale what was put off, add the positives."""
+        """Call the formula on all rows, apply the common factor, and add the positives."""
         evaluated = self.job.evaluate(self.positive, self.values, self.counts, self.n)
         self.each, by, learnt = evaluated
         if self.job.coupling == "total":
@@ -263,7 +263,7 @@ _REASONS = {
 
 
 def _among(values: Tensor, others: int, *, apart: float = 1.0) -> Tensor:
-    """Some numbers and, behind them, others like them, by turns larger and smaller."""
+    """Append invented numbers to ``values``, alternately larger and smaller."""
     if not others:
         return values
     number = torch.arange(others, device=values.device)
@@ -273,13 +273,13 @@ def _among(values: Tensor, others: int, *, apart: float = 1.0) -> Tensor:
 
 @dataclass
 class _Statistics:
-    """The statistics of a block that a formula uses, and those that its derivatives need.
+    """The statistics of a block for a formula and for its derivatives.
 
     Attributes:
-        values: the answers.
-        first: which column is the hardest, B.
-        mixture: the mixed negatives.
-        mass: sums of the exponentials, B.
+        values: Statistics that the formula uses.
+        first: Column of the hardest negative, B integers.
+        mixture: Mixed negatives.
+        mass: Sums of the exponentials, B values.
     """
 
     values: dict[Key, Tensor]
@@ -288,22 +288,22 @@ class _Statistics:
     mass: Tensor | None = None
 
     def over_mass(self, gradient: Tensor) -> Tensor:
-        """The derivative by a log-sum-exp as that by the sum; a row without negatives has 0."""
+        """Turn the derivative by a log-sum-exp into that by the sum; 0 without negatives."""
         if self.mass is None:
             return gradient
         return (gradient / self.mass).masked_fill_(self.mass == 0, 0.0)
 
 
 def _nearest(tile: Tensor, k: int) -> Tensor:
-    """As ``Pairs.nearest``, from the similarities of a block."""
+    """The result of ``Pairs.nearest`` from the similarities of a block."""
     return chunked_topk(tile, k)[1]
 
 
 def _gathered(views: Views, sources: list[Vectors], columns: Tensor) -> Tensor:
-    """The unit vectors of some columns, B x 2, for each row of a block."""
+    """The unit vectors of B x 2 columns, two for each row of a block."""
     wanted, m = columns.flatten(), len(views.positives)
     first = wanted if views.negatives is None else wanted.clamp_max(m - 1)
-    # several times as quick as indexing
+    # several times as fast as indexing
     vectors = views.positives.index_select(0, first).div_(sources[0].norm.index_select(0, first))
     if views.negatives is not None:
         beyond = wanted >= m

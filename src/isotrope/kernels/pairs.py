@@ -1,10 +1,10 @@
 """The Pairs interface: the statistics of the similarities of two views, available to an objective.
 
-An objective's formula sees vectors of length n only: the positive similarity, the log-sum-exp
-over the negatives, the hardest negative, their number, the similarity with a mixture of two
-columns. Whether they came from an n x m matrix or from row blocks in linear memory is the
-backend's business. The matrix itself may be asked for by the gradient components
-(``similarity``), which are looked at, not trained through.
+An objective's formula sees only vectors of length n: the positive similarity, the log-sum-exp
+over the negatives, the hardest negative, their number, and the similarity with a mixture of two
+columns. The backend decides whether they come from an n x m matrix or from row blocks in linear
+memory. The gradient components may ask for the matrix itself (``similarity``), because they are
+only inspected; no gradient flows through them.
 
 ``isotrope.kernels.mask`` defines the negatives of an anchor.
 """
@@ -21,7 +21,7 @@ from isotrope.kernels.mixtures import Mixing, Mixture
 
 
 def check_temperature(temperature: float | Tensor) -> None:
-    """Refuse a temperature for each anchor, which would divide columns instead of rows.
+    """Refuse one temperature per anchor, which would divide columns instead of rows.
 
     Raises:
         ValueError: more than one number.
@@ -36,18 +36,18 @@ def check_temperature(temperature: float | Tensor) -> None:
 class Pairs(ABC):
     """Row statistics of unit-length views.
 
-    The public methods say what may be asked, and by default of the other view; a backend answers in
-    the methods of the same names with an underscore before them.
+    The public methods declare the statistics, by default over the other view. A backend implements
+    them in methods of the same names with a leading underscore.
 
     Attributes:
-        backend: name of the backend, e.g. ``"eager"``.
+        backend: Name of the backend, e.g. ``"eager"``.
     """
 
     backend: str
 
     def __init__(self, views: Views) -> None:
         self._views = views
-        # by grad mode too: what was formed without history must not be trained through
+        # keyed by grad mode too: results without history must not be used in training
         self._matrices: dict[tuple[Against, bool], Tensor] = {}
         self._masks: dict[Against, Tensor] = {}
 
@@ -66,62 +66,62 @@ class Pairs(ABC):
 
     @property
     def positive(self) -> Tensor:
-        """n, the similarity s_ii' of each anchor with its positive."""
-        # by direct products: as exact as the matrix entry, without forming the matrix
+        """Similarity s_ii' of each anchor with its positive, n values."""
+        # direct products are as exact as the matrix entries and need no matrix
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def logsumexp(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """n, log sum_j exp(s_ij / temperature) over the negatives; -inf without negatives."""
+        """Log of sum_j exp(s_ij / temperature) over the negatives, n values; -inf without any."""
         check_temperature(temperature)
         return self._logsumexp(temperature, against)
 
     def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """n, :meth:`logsumexp` minus the positive's similarity over the temperature.
+        """:meth:`logsumexp` minus the positive's similarity over the temperature, n values.
 
-        In small batches this one vector costs less than the two that it is made of.
+        In small batches this vector costs less than its two parts.
         """
         return self.logsumexp(temperature, against) - self.positive / temperature
 
     def hardest(self, against: Against = "cross") -> Tensor:
-        """n, the largest similarity with a negative (first index at ties); -inf without any."""
+        """Largest similarity with a negative (first index at ties), n values; -inf without any."""
         return self._hardest(against)
 
     def softplus(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
-        """n, sum_j log(1 + exp(s_ij / temperature)) over the negatives."""
+        """sum_j log(1 + exp(s_ij / temperature)) over the negatives, n values."""
         check_temperature(temperature)
         return self._softplus(temperature, against)
 
     def count(self, against: Against = "cross") -> Tensor:
-        """n, the number of negatives of each anchor, in the dtype of the views."""
+        """Number of negatives of each anchor, n values in the dtype of the views."""
         return self._count(against)
 
     def nearest(self, k: int, against: Against = "cross") -> Tensor:
-        """N x min(k, c): which columns are the k hardest negatives, the hardest first.
+        """Columns of the k hardest negatives, hardest first, n x min(k, c).
 
-        Ties go by index; the value is -1 if an anchor has fewer. They are numbers of columns: no
-        gradient goes through the choice.
+        Ties are broken by index. The value is -1 if an anchor has fewer negatives. No gradient
+        flows through the choice of columns.
         """
         return self._nearest(k, against)
 
     def mixture(self, mixing: Mixing) -> Mixture:
-        """The mixture of each anchor, made of columns of ``columns("cross")``; constant."""
+        """The constant mixture of each anchor, from two columns of ``columns("cross")``."""
         which = mixing.columns(self.views, slice(0, len(self.views.anchors)), self.nearest)
         return mixing.mixture(which, self.columns().detach()[which.clamp_min(0)])
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """N, h_i.x_i / temperature with the mixture x_i of anchor i; -inf where there is none."""
+        """h_i.x_i / temperature with the mixture x_i of anchor i, n values; -inf without one."""
         return self.mixture(mixing).logits(self.views.anchors, temperature)
 
     def similarity(self, against: Against = "cross") -> Tensor:
-        """N x c, all similarities; the columns are those of ``columns(against)``."""
+        """All similarities, n x c; the columns are those of ``columns(against)``."""
         return self._similarity(against)
 
     def negative(self, against: Against = "cross") -> Tensor:
-        """N x c booleans, True where the column is a negative of the anchor."""
+        """Whether each column is a negative of the anchor, n x c booleans."""
         return self._negative(against)
 
     def columns(self, against: Against = "cross") -> Tensor:
-        """C x d, the vectors that the anchors are compared with (see ``Terms.against``)."""
+        """The vectors that the anchors are compared with (see ``Terms.against``), c x d."""
         return self._columns(against)
 
     @abstractmethod
@@ -142,7 +142,7 @@ class Pairs(ABC):
         order = values.argsort(dim=1, descending=True, stable=True)[:, :k]
         return order.masked_fill(values.gather(1, order) == -torch.inf, -1)
 
-    # the matrices are as large as they are, whichever backend is asked for them
+    # the matrices are equally large in every backend
 
     def _similarity(self, against: Against) -> Tensor:
         key = (against, torch.is_grad_enabled())
@@ -154,7 +154,7 @@ class Pairs(ABC):
         return ~self._excluded(against)
 
     def _excluded(self, against: Against) -> Tensor:
-        """N x c booleans, True where the column is no negative of the anchor."""
+        """Whether each column is not a negative of the anchor, n x c booleans."""
         if against not in self._masks:
             rows = slice(0, len(self.views.anchors))
             self._masks[against] = Mask(self.views, against).excluded(rows)

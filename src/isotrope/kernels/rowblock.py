@@ -2,11 +2,11 @@
 
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded; one number for each anchor is kept for the backward pass. The
-backward pass forms each block again and turns it, in place, into the derivative of the statistic,
-whose products with the columns and with the anchors are the gradients of both. That is 8 n c d
-floating-point operations for a statistic, against 6 if the matrix is kept.
+backward pass forms each block again and turns it, in place, into the derivative of the statistic.
+The products of this derivative with the columns and with the anchors are the gradients of both. A
+statistic takes 8 n c d floating-point operations, instead of 6 if the matrix is kept.
 
-There are no second derivatives: the error of the backward pass names the eager backend.
+There are no second derivatives; the error of the backward pass names the eager backend.
 """
 
 from dataclasses import replace
@@ -28,13 +28,13 @@ from isotrope.kernels.topk import chunked_topk
 class RowBlockPairs(Pairs):
     """Row statistics that never hold an n x c matrix.
 
-    The matrices themselves (``similarity``, ``negative``) can still be asked for, by what looks at
+    The matrices themselves (``similarity``, ``negative``) are still available to code that inspects
     the components of a batch.
 
     Args:
-        views: the views.
-        direction: 1 if the positives of the batch are the anchors here, 0 if the anchors are.
-        shared: intermediate results that both directions of the batch use.
+        views: The views.
+        direction: 1 if the positives of the batch are the anchors here, else 0.
+        shared: Intermediate results that both directions of the batch use.
     """
 
     backend = "rowblock"
@@ -81,11 +81,11 @@ class _Statistic:
     """One reduction of a block, and its derivative."""
 
     def reduce(self, tile: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the values of the rows and what the derivative needs, one number a row."""
+        """Return the values of the rows and one number per row for the derivative."""
         raise TypeError(f"{type(self).__name__} reduces nothing")
 
     def differentiate(self, tile: Tensor, saved: Tensor, gradient: Tensor) -> Tensor:
-        """Turn a block of s / tau, in place, into the derivatives of sum_i g_i value_i by it."""
+        """Turn a block of s / tau, in place, into the derivatives of sum_i g_i value_i."""
         raise TypeError(f"{type(self).__name__} has no derivative")
 
 
@@ -95,7 +95,7 @@ class _LogSumExp(_Statistic):
         return value, value
 
     def differentiate(self, tile: Tensor, saved: Tensor, gradient: Tensor) -> Tensor:
-        some = saved > -torch.inf  # a row without negatives: e^{-inf - -inf} is not a number
+        some = saved > -torch.inf  # a row without negatives gives e^{-inf - -inf}, NaN
         tile.sub_(torch.where(some, saved, 0.0)[:, None]).exp_()
         return tile.mul_(torch.where(some, gradient, 0.0)[:, None])
 
@@ -137,7 +137,7 @@ class _Reduce(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # create_graph: this will be differentiated again
+        if torch.is_grad_enabled():  # create_graph: a second derivative will be taken
             raise NeedsEager("the rowblock backend has no second derivatives; use backend='eager'")
         anchors, positives, negatives, saved = ctx.saved_tensors
         views = replace(ctx.mask.views, anchors=anchors, positives=positives, negatives=negatives)
@@ -163,7 +163,7 @@ class _Reduce(torch.autograd.Function):
 
 
 def _spread(mask: Mask, grads: list[Tensor | None], rows: slice, change: Tensor) -> None:
-    """Add a block's gradients to those of its anchors and of its columns."""
+    """Add a block's gradients to those of its anchors and its columns."""
     anchors, at = mask.views.anchors[rows], 0
     for source, columns in zip(mask.sources, mask.columns, strict=True):
         part = change[:, at : at + len(columns)]
@@ -175,7 +175,7 @@ def _spread(mask: Mask, grads: list[Tensor | None], rows: slice, change: Tensor)
 
 
 def _sparse(mask: Mask, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:
-    """The same for statistics of one column for each anchor."""
+    """Add the gradients of a statistic of one column for each anchor."""
     anchors, at = mask.views.anchors, 0
     for source, columns in zip(mask.sources, mask.columns, strict=True):
         (rows,) = ((chosen >= at) & (chosen < at + len(columns))).nonzero(as_tuple=True)

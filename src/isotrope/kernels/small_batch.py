@@ -1,14 +1,13 @@
 """Computes the log-sum-exps of a small batch as one node of autograd.
 
-On batches of up to some hundred rows the calls cost more than the numbers: normalising, the matrix,
-its mask and the log-sum-exp of both directions are sixty operations for autograd. Here they are
-one, from raw embeddings to the similarity of each pair and its log-sum-exps, or only to the gaps
-between them, with a gradient of three matrix products. What a formula makes of these vectors is
-left to autograd. The exponentials
-are held (n x n), so memory is quadratic, as in the eager backend.
+For batches of up to a few hundred rows the calls cost more than the arithmetic: normalisation, the
+matrix, its mask and the log-sum-exp of both directions are sixty operations for autograd. Here they
+are one operation from raw embeddings to the similarity of each pair and its log-sum-exps, or only
+to the gaps between the two, with a gradient of three matrix products. Autograd handles the rest of
+the formula. The exponentials are held (n x n), so memory is quadratic, as in the eager backend.
 
-It serves formulas that use one log-sum-exp, across the views or over both of them, where every row
-but the own one is a negative; others take another way.
+It serves formulas with one log-sum-exp, across the views or over both, if every row except the own
+is a negative. Other formulas are computed in another way.
 Second derivatives go through the eager backend.
 """
 
@@ -21,13 +20,13 @@ from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Gaps, Known, Questions, StatisticsOnly, Unfused
 
-SMALL_BYTES = 1 << 22  # of similarities: above, blocks are as quick (benchmarks/peers.py)
+SMALL_BYTES = 1 << 22  # of similarities; above, blocks are as fast (benchmarks/peers.py)
 # 1 / tau up to which e^{s/tau}, summed over the rows of a small batch, needs no shift
 _UNSHIFTED = {torch.float32: 60.0, torch.float64: 500.0}
 
 
 def takes(views: Views) -> bool:
-    """Return whether these views are a small batch in which only the own row is no negative."""
+    """Return whether the batch is small and every row except the own is a negative."""
     n = views.anchors.shape[0]  # len(tensor) takes four times as long
     return (
         n == views.positives.shape[0]
@@ -43,15 +42,15 @@ def takes(views: Views) -> bool:
 
 
 def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]:
-    """Return what a formula may use of raw ``views``, one entry for each direction.
+    """Return the statistics of raw ``views`` for a formula, one entry for each direction.
 
     Args:
-        views: raw embeddings that :func:`takes` takes.
-        questions: the statistics that the formula uses.
-        both: whether there is a second direction, positives as anchors.
+        views: Raw embeddings that :func:`takes` accepts.
+        questions: Statistics that the formula uses.
+        both: Whether there is a second direction, with positives as anchors.
 
     Raises:
-        Unfused: the formula uses other statistics, or at too low a temperature.
+        Unfused: the formula uses other statistics, or the temperature is too low.
     """
     if len(questions.temperatures) != 1 or not questions.lasting:
         raise Unfused("not one temperature that stays")
@@ -76,11 +75,11 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
 
 
 class _AcrossViews(torch.autograd.Function):
-    """N similarities of the pairs, and for each direction n log-sum-exps over the other view.
+    """Similarities of the n pairs and, for each direction, n log-sum-exps over the other view.
 
-    With ``gaps``: no similarities, and the log-sum-exps minus the similarities of the pairs over
-    tau. X = u v^T / tau of unit rows; its rows are one direction, its columns the other. With
-    E = e^X, and zero where there is no negative, the gradient by X is
+    With ``gaps`` it returns only the log-sum-exps minus the similarities of the pairs over tau. The
+    rows of X = u v^T / tau, with unit rows u and v, are one direction and its columns the other.
+    With E = e^X, set to zero for pairs that are not negatives, the gradient by X is
     E_ij (g_i / sum_k E_ik + g'_j / sum_k E_kj).
     """
 
@@ -107,7 +106,7 @@ class _AcrossViews(torch.autograd.Function):
     def backward(
         ctx: Context, by_positive: Tensor | None, *by_sums: Tensor
     ) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():  # this will be differentiated again
+        if torch.is_grad_enabled():  # a second derivative will be taken
             return *_again(ctx, by_positive, *by_sums), None, None, None
         u, v, a, b, e, sums = ctx.held
         tau = ctx.of[1]
@@ -125,7 +124,7 @@ class _AcrossViews(torch.autograd.Function):
 
 
 class _OverBothViews(torch.autograd.Function):
-    """The same over both views, for both directions: X = z z^T / tau of all 2n unit rows z."""
+    """The same statistics over both views: X = z z^T / tau of all 2n unit rows z."""
 
     @staticmethod
     def forward(
@@ -165,16 +164,16 @@ class _OverBothViews(torch.autograd.Function):
 
 
 def _by_own(by_positive: Tensor | None, by_sums: tuple[Tensor, ...], tau: float) -> Tensor:
-    """N, the derivative by the similarities of the pairs over tau; None stands for gaps."""
+    """The derivative by the similarities of the pairs over tau, n values; None for gaps."""
     if by_positive is not None:
         return by_positive * tau
     return -by_sums[0] if len(by_sums) == 1 else (by_sums[0] + by_sums[1]).neg_()
 
 
 def _again(ctx: Context, by_positive: Tensor | None, *by_sums: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients by the embeddings, with a history."""
+    """The gradients of the embeddings, with history."""
     against, tau, both, gaps = ctx.of
-    # aliases: one matrix may be both views
+    # aliases, because one matrix may be both views
     views = Views(*ctx.saved_tensors).map(lambda x: x.view_as(x))
     pairs = EagerPairs(views.unit())
     directions = [pairs, pairs.swapped()] if both else [pairs]

@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula on four made-up rows and records the statistics that it uses; the
-numbers that it returns are ignored. ``Known`` supplies these statistics for the batch. If the
-formula then asks for anything else (the matrix, the embeddings, another temperature because the
-numbers made it branch), ``Unfused`` is raised and the caller computes the formula another way.
+``record`` calls a formula on four invented rows and records the statistics that it uses; the
+returned values are ignored. ``Known`` supplies these statistics for the batch. If the formula then
+asks for anything else (the matrix, the embeddings, or another temperature after a branch on the
+numbers), ``Unfused`` is raised and the caller computes the formula in another way.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Formula = Callable[[Pairs], Tensor]
 
 
 class Unfused(Exception):
-    """The formula uses more than statistics, or statistics that are not fused."""
+    """The formula uses more than statistics, or statistics that cannot be fused."""
 
 
 Kind = Literal["logsumexp", "softplus", "hardest", "mixed"]
@@ -34,13 +34,13 @@ class Questions:
     """The statistics that a formula uses.
 
     Attributes:
-        temperatures: The temperatures of each question.
-        counts: the comparisons whose number of negatives is used.
-        mixing: the mixture whose similarity is used, or None.
-        learnt: the tensor that is the temperature of all of them and wants a gradient, or None.
-        lasting: they are the same next time: no temperature is a tensor, which may change.
-        several: the formula returns one value for each anchor, not one for the batch.
-        gaps: it uses positives and log-sum-exps only by their gaps.
+        temperatures: Temperatures of each question.
+        counts: Comparisons whose number of negatives is used.
+        mixing: Mixture whose similarity is used, or None.
+        learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
+        lasting: Whether the questions stay the same: no temperature is a tensor that may change.
+        several: Whether the formula returns one value for each anchor, not one for the batch.
+        gaps: Whether the formula uses positives and log-sum-exps only through their gaps.
     """
 
     temperatures: dict[Key, float] = field(default_factory=dict)
@@ -53,34 +53,34 @@ class Questions:
 
     @property
     def against(self) -> set[Against]:
-        """The columns that any of the questions compares with."""
+        """The kinds of columns that the questions compare with."""
         return {against for _, against in self.temperatures}
 
     @property
     def kinds(self) -> set[Kind]:
-        """The statistics that are wanted."""
+        """The statistics that the formula uses."""
         return {kind for kind, _ in self.temperatures}
 
 
 class Answers(Protocol):
-    """Who answers a formula's questions."""
+    """A source of answers to a formula's questions."""
 
     def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
-        """Return n, a statistic."""
+        """Return a statistic, n values."""
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """Return n, similarities with mixtures over the temperature."""
+        """Return similarities with mixtures over the temperature, n values."""
 
     def count(self, against: Against) -> Tensor:
-        """Return n, numbers of negatives."""
+        """Return numbers of negatives, n values."""
 
 
 class StatisticsOnly(Pairs):
     """Pairs that only supply statistics; anything else cannot be fused.
 
     Args:
-        positive: n similarities.
-        answers: the other statistics.
+        positive: n similarities with the positives.
+        answers: Source of the other statistics.
     """
 
     backend = "rowblock"
@@ -128,7 +128,7 @@ class StatisticsOnly(Pairs):
 
 
 class Gaps(StatisticsOnly):
-    """Supplies gaps; they are what ``answers`` has for the log-sum-exps."""
+    """Supplies gaps, which ``answers`` holds in place of the log-sum-exps."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -149,9 +149,9 @@ class Known:
     """Answers from statistics that have been computed.
 
     Attributes:
-        questions: The answered questions.
-        values: the answers, n each.
-        counts: numbers of negatives, n each.
+        questions: Answered questions.
+        values: Answers, n each.
+        counts: Numbers of negatives, n each.
     """
 
     questions: Questions
@@ -175,7 +175,7 @@ class Known:
 
 
 class _Recorder:
-    """Keeps the questions; the answers are made up."""
+    """Records the questions and returns invented answers."""
 
     def __init__(self, dtype: torch.dtype, learnt: Tensor | None) -> None:
         self.questions, self.dtype = Questions(), dtype
@@ -212,7 +212,7 @@ class _Recorder:
 
 
 class _Recorded(StatisticsOnly):
-    """Notes whether more than gaps is used."""
+    """Records whether a formula uses more than gaps."""
 
     _answers: _Recorder
 
@@ -236,7 +236,7 @@ def _plain(temperature: float | Tensor) -> float:
 
 
 def check_values(values: Tensor, rows: int) -> Tensor:
-    """Return what a formula gave if it is one number, or one for each anchor.
+    """Return the values of a formula if they are one number, or one for each anchor.
 
     Raises:
         ValueError: Another shape, or not a floating-point tensor.
@@ -252,7 +252,7 @@ def check_values(values: Tensor, rows: int) -> Tensor:
     return values
 
 
-# by formula: objectives are values, and recording costs what a batch of 64 does; text: why not
+# by formula, because recording costs as much as a batch of 64; a text is the reason for a refusal
 _REMEMBERED: dict[tuple[Formula, torch.dtype], Questions | str] = {}
 _MOST = 64
 
@@ -263,13 +263,14 @@ def record(
     """Record the statistics that a formula uses.
 
     Args:
-        formula: The formula of one direction.
-        dtype: The dtype of the statistics.
-        learnt_of: returns the tensor that wants a gradient, in addition to the embeddings.
+        formula: Formula of one direction.
+        dtype: dtype of the statistics.
+        learnt_of: Function that returns the tensor, besides the embeddings, that requires a
+            gradient.
 
     Raises:
-        Unfused: it wants more than statistics, or a gradient of another tensor.
-        ValueError: it gives no values.
+        Unfused: the formula needs more than statistics, or a gradient of another tensor.
+        ValueError: the formula returns no values.
     """
     if (remembered := _REMEMBERED.get((formula, dtype))) is not None:
         if isinstance(remembered, str):

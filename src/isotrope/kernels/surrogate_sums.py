@@ -1,14 +1,14 @@
 """Computes the negatives' weighted sums for both directions in one sweep over blocks.
 
-If everything but the anchors is constant, the weights are needed only for their product with the
-columns and for the sums of their rows. A block of e^{s/tau} then serves both directions: times the
-positives it pushes the anchors, its transpose times the anchors pushes the positives. The sums that
-divide them are known at the end of the sweep, which is early enough: 6 n^2 d floating-point
-operations for both directions, including their hardest negatives. A view against itself is
-symmetric, so only the upper triangle is formed, 3 n^2 d.
+If only the anchors have gradients, the weights are needed only for their product with the columns
+and for the sums of their rows. A block of e^{s/tau} then serves both directions: its product with
+the positives pushes the anchors, and the product of its transpose with the anchors pushes the
+positives. The normalisers are known at the end of the sweep, which is early enough. Both
+directions, including their hardest negatives, take 6 n^2 d floating-point operations. A view
+against itself is symmetric, so only the upper triangle is formed, 3 n^2 d.
 
-If e^{s/tau} exceeds float32, or keys were gathered, each direction takes a sweep of its own, each
-row with its own maximum: 4 n c d for a direction.
+If e^{s/tau} exceeds float32, or keys were gathered, each direction takes a separate sweep, in which
+each row has its own maximum: 4 n c d for a direction.
 """
 
 import math
@@ -28,19 +28,19 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, similarity_tiles
 
-_MOST = 256  # rows of a block; of a triangle, half of the square on the diagonal is for nothing
-REACH = 60.0  # e^60 n^2 and e^-60 are float32 numbers: up to there exponents need no shift
-FLOOR = 1e-4  # the least similarity that is raised to a power
+_MOST = 256  # rows of a block; half of the square on the diagonal of a triangle is wasted
+REACH = 60.0  # exponents up to 60 need no shift: e^60 n^2 and e^-60 fit float32
+FLOOR = 1e-4  # smallest similarity that is raised to a power
 
 _BY: dict[Against, By] = {"cross": "cross", "within": "anchors", "both": "both"}
 
-# which columns: the other view, the same view, the additional negatives
+# parts of the columns: the other view, the same view, the additional negatives
 Part = Literal["cross", "within", "further"]
 
 
 @dataclass(frozen=True)
 class Exponent:
-    """A similarity weighs e to the power of s / temperature, or of power * log s."""
+    """The weight of a similarity is e to the power of s / temperature or of power * log s."""
 
     temperature: float = 1.0
     power: float | None = None
@@ -61,21 +61,21 @@ class Exponent:
 class LazyWeights:
     """Weights given only by their product with the columns and by the sums of their rows.
 
-    Like an n x c matrix they are scaled, by numbers or by rows, summed and multiplied. Whatever
-    else is asked of them wants the matrix itself: ``Unfused``.
+    Like an n x c matrix they can be scaled, by numbers or by rows, summed and multiplied. Any other
+    operation needs the matrix itself and raises ``Unfused``.
     """
 
     def __init__(self, push: Callable[[], Tensor], mass: Tensor, columns: int) -> None:
         self.shape = (len(mass), columns)
         self._push, self._mass = push, mass
-        # of each row, rounded once at the end: an error in it is one of the whole batch
+        # float64, because an error in a factor affects the whole row; rounded once at the end
         self._factor = mass.new_ones((len(mass), 1), dtype=torch.float64)
 
     def __len__(self) -> int:
         return self.shape[0]
 
     def __mul__(self, factor: float | Tensor) -> "LazyWeights":
-        """Scaled by a number or by n x 1."""
+        """Scale by a number or by n x 1 numbers."""
         scaled = LazyWeights(self._push, self._mass, self.shape[1])
         scaled._factor = self._factor * factor
         return scaled
@@ -95,7 +95,7 @@ class LazyWeights:
         return self._mass.any() or self._push().any()
 
     def detach(self) -> "LazyWeights":
-        return self  # of vectors without history
+        return self  # the vectors have no history
 
     def __getattr__(self, name: str) -> NoReturn:
         raise Unfused(f"the weights are asked for {name}")
@@ -106,7 +106,7 @@ class LazyWeights:
 
 
 class Masses(NamedTuple):
-    """Weights before they are divided: e^top times these sums over the negatives of each anchor."""
+    """Weights before normalisation: e^top times these sums over the negatives of each anchor."""
 
     top: Tensor
     mass: Tensor
@@ -117,13 +117,13 @@ class _Block(NamedTuple):
     """Similarities of some rows of a view, -inf where a column is not a negative.
 
     Attributes:
-        tile: B x c.
-        view: which the rows are of, 0 or 1.
-        rows: The rows of that view.
-        right: c x d, what pushes the rows.
-        others: the last columns of the tile, which are anchors too: of which view, and which rows
-            of it; none of them are additional negatives.
-        left: B x d, what pushes those.
+        tile: B x c similarities.
+        view: View that the rows come from, 0 or 1.
+        rows: Rows of that view.
+        right: Vectors that push the rows, c x d.
+        others: View and rows of the last columns of the tile, which are anchors too; additional
+            negatives are not among them.
+        left: Vectors that push the other anchors, B x d.
     """
 
     tile: Tensor
@@ -138,9 +138,9 @@ class Swept(NamedTuple):
     """Statistics of the rows of both views, n each, from a sweep over some columns.
 
     Attributes:
-        hardest: the largest similarities.
-        mass: sums of the exponentials.
-        push: sums of the columns, weighted by the exponentials.
+        hardest: Largest similarities.
+        mass: Sums of the exponentials.
+        push: Sums of the columns, weighted by the exponentials.
     """
 
     hardest: list[Tensor] | None = None
@@ -154,7 +154,7 @@ class SurrogateSums(ABC):
     In direction 0 the anchors are compared with their columns, in direction 1 the positives are.
 
     Args:
-        views: unit views, without history, as direction 0 has them.
+        views: Unit views of direction 0, without history.
     """
 
     def __init__(self, views: Views) -> None:
@@ -164,7 +164,7 @@ class SurrogateSums(ABC):
 
     @cached_property
     def positive(self) -> Tensor:
-        """n, the similarities of the positives, which both directions share."""
+        """The n similarities of the positives, which both directions share."""
         return (self.views.anchors * self.views.own).sum(dim=1)
 
     def joint(self, exponent: Exponent) -> bool:
@@ -172,9 +172,9 @@ class SurrogateSums(ABC):
         return self.square and exponent.reach <= REACH
 
     def masses(self, direction: int, by: By, exponent: Exponent) -> Masses:
-        """Return the weights of the anchors of a direction before they are divided by their sum."""
+        """Return the weights of a direction's anchors before they are divided by their sums."""
         if self.joint(exponent):
-            push = self._added("push", direction, by, exponent)  # the sums come with it
+            push = self._added("push", direction, by, exponent)  # this also computes the sums
             mass = self._added("mass", direction, by, exponent)
             return Masses(torch.zeros_like(mass), mass, push)
         key = ("one way", direction, by, exponent)
@@ -183,7 +183,7 @@ class SurrogateSums(ABC):
         return cast("Masses", self._known[key])
 
     def logsumexp(self, direction: int, by: By, exponent: Exponent) -> Tensor | None:
-        """Return the logarithms of the sums where a sweep has them or shares them, or None."""
+        """Return the logarithms of the sums if a sweep has or shares them, else None."""
         if self.joint(exponent):
             return self._added("mass", direction, by, exponent).log()
         if ("one way", direction, by, exponent) in self._known:
@@ -192,7 +192,7 @@ class SurrogateSums(ABC):
         return None
 
     def hardest(self, direction: int, by: By) -> Tensor | None:
-        """Return the largest similarities, or None where no sweep shares them."""
+        """Return the largest similarities, or None if no sweep shares them."""
         if ("first", direction, by) in self._known:
             return self.first(direction, by)[1]
         if not self.square:
@@ -217,10 +217,10 @@ class SurrogateSums(ABC):
         """Compare both views with a part of their columns.
 
         Args:
-            part: which columns.
-            exponent: The exponent of the sums; None for the maxima alone.
-            crossed: whether the rows of one view are pushed by what the other one is compared with;
-                None if no pushes are wanted.
+            part: Part of the columns.
+            exponent: Exponent of the sums; None for the maxima alone.
+            crossed: Whether the similarities of one view push the rows of the other; None for no
+                pushes.
         """
 
     @abstractmethod
@@ -229,13 +229,13 @@ class SurrogateSums(ABC):
 
     @abstractmethod
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        """As :meth:`first`."""
+        """Implement :meth:`first`."""
 
     def _added(
         self, what: Literal["mass", "push"], direction: int, by: By, exp: Exponent
     ) -> Tensor:
         """The sum over all columns for each anchor."""
-        crossed = by == "positives"  # the other view is compared, one's own pushes
+        crossed = by == "positives"  # the other view is compared, the own view pushes
         how = (exp,) if what == "mass" else (exp, crossed)
         parts = [self._of(what, part, *how)[direction ^ crossed] for part in self._parts(by)]
         if parts:
@@ -243,7 +243,7 @@ class SurrogateSums(ABC):
         return torch.zeros_like(self.views.anchors if what == "push" else self.views.anchors[:, 0])
 
     def _parts(self, by: By) -> list[Part]:
-        """Where the columns come from."""
+        """The parts of the columns."""
         parts: list[Part] = []
         if self.views.in_batch:
             parts += ["cross"] * (by in ("cross", "both"))
@@ -273,7 +273,7 @@ class SurrogateSums(ABC):
 
 
 class BlockSums(SurrogateSums):
-    """The sums by blocks of rows, in linear memory."""
+    """The sums in blocks of rows, in linear memory."""
 
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
         largest = []
@@ -350,17 +350,17 @@ class BlockSums(SurrogateSums):
         return self.views.swapped() if direction else self.views
 
     def _compared(self, direction: int, by: By) -> Views:
-        """The views whose similarities count, ``anchors`` those of the rows."""
+        """The views whose similarities are used; ``anchors`` belong to the rows."""
         views = self._of_direction(direction)
         return views.among_positives() if by == "positives" else views
 
 
 class SurrogatePairs(Pairs):
-    """Row statistics of one direction, and what pushes its anchors; without history.
+    """Row statistics of one direction and the pushes on its anchors, without history.
 
     Args:
-        plain: the same direction, for statistics that no sweep has found.
-        sums: The sums of both directions, shared by them.
+        plain: Pairs of the same direction, for statistics that no sweep has computed.
+        sums: Shared sums of both directions.
         direction: 0 if the anchors are the anchors of the batch, 1 if the positives are.
     """
 
@@ -375,12 +375,12 @@ class SurrogatePairs(Pairs):
         return SurrogatePairs(self.plain.swapped(), self.sums, 1 - self.direction)
 
     def shares(self, by: By, exponent: Exponent, *, whole: bool = False) -> Tensor:
-        """Return weights proportional to e^exponent, those of each anchor with the sum 1.
+        """Return weights proportional to e^exponent that sum to 1 for each anchor.
 
         Args:
-            by: the similarity, see ``isotrope.paradigm.weight.Weight``.
-            exponent: The weight of a similarity.
-            whole: the weights of the whole batch have the sum 1.
+            by: Similarity, see ``isotrope.paradigm.weight.Weight``.
+            exponent: Exponent of the weights.
+            whole: Whether the weights sum to 1 over the whole batch instead.
         """
         top, mass, push = self.sums.masses(self.direction, by, exponent)
         total, scale = mass.double(), torch.ones_like(top, dtype=torch.float64)
@@ -395,9 +395,9 @@ class SurrogatePairs(Pairs):
         """Return weights of one column for each anchor.
 
         Args:
-            by: the similarity by which it was chosen.
-            at: n, which column, -1 for none.
-            weight: n, of that column.
+            by: Similarity that the columns were chosen by.
+            at: n columns, -1 for none.
+            weight: n weights of these columns.
         """
         weight = weight.masked_fill(at < 0, 0.0)
         column = self.columns(AGAINST[by])[at.clamp_min(0)]
@@ -407,9 +407,9 @@ class SurrogatePairs(Pairs):
         """Return weights rows_i.x_j, 0 for j = i, in 4 n d^2 operations for each view.
 
         Args:
-            against: which vectors are the columns.
+            against: Views that the columns come from.
             rows: n x d.
-            compared: for each view among the columns the x, n x d.
+            compared: The x of each view among the columns, n x d.
         """
         met = list(zip(compared, Mask(self.views, against).columns, strict=True))
         squares = [(rows * x).sum(dim=1, keepdim=True) for x in compared]
@@ -424,7 +424,7 @@ class SurrogatePairs(Pairs):
         return self._weights(against, push, mass - torch.cat(squares, dim=1).sum(dim=1))
 
     def _weights(self, against: Against, push: Callable[[], Tensor], mass: Tensor) -> Tensor:
-        """In place of the matrix, of which it has what surrogates ask for."""
+        """Return lazy weights, typed as the matrix that they replace."""
         width = sum(len(x) for x in Mask(self.views, against).columns)
         return cast("Tensor", LazyWeights(push, mass, width))
 

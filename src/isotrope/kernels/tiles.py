@@ -1,7 +1,7 @@
-"""Forms blocks of similarities, chooses their height, and multiplies them with the other side.
+"""Forms blocks of similarities, chooses their height, and multiplies them with vectors.
 
-Every pass over similarities in linear memory takes its blocks from here: all columns side by side,
-or the upper triangle of a view against itself. One buffer holds one block after another.
+Every pass over similarities in linear memory uses these blocks: all columns side by side, or the
+upper triangle of a view against itself. One buffer holds one block after another.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -11,13 +11,13 @@ from torch import Tensor
 
 from isotrope.kernels.mask import Mask
 
-TILE_BYTES = 1 << 24  # of one block of similarities: nearly the cache of a core
-# rows of a block: fewer slow the products down, more would take room (88 x 65,536 are 23 MB) or
+TILE_BYTES = 1 << 24  # of one block of similarities; nearly the cache of a core
+# rows of a block: fewer slow the products down; more would take memory (88 x 65,536 are 23 MB) or
 # gain nothing
 LEAST, MOST = 88, 512
 _CACHED = 256  # rows of embeddings that are passed over several times
-_STRIP_BYTES = 1 << 20  # of a block, with as much again for what is computed of it
-# so narrow an addmm adds term by term to what is there: ten times the rounding of a product
+_STRIP_BYTES = 1 << 20  # of a block; its results take as much again
+# an addmm this narrow adds term by term to its output, with ten times the rounding of a product
 _NARROW = 16
 _SUMMED = 4096  # rows of a product in bfloat16 before it is added in the format of the sum
 
@@ -32,12 +32,12 @@ def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
     """Return the number of rows of a block.
 
     Args:
-        columns: The columns of the block.
-        dtype: The dtype of its entries.
-        most: fewer rows than ``MOST``, where less is better.
+        columns: Number of columns of the block.
+        dtype: dtype of its entries.
+        most: Limit on the rows below ``MOST``, if smaller blocks are better.
     """
     limit, room = MOST, TILE_BYTES
-    if dtype == torch.bfloat16:  # fewer sums in float32, which cost what they do not save
+    if dtype == torch.bfloat16:  # larger blocks need fewer sums in float32, which are slow
         limit, room = 2 * limit, 2 * room
     if most is not None:
         limit = min(limit, most)
@@ -45,7 +45,7 @@ def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
 
 
 def strips(tile: Tensor) -> Iterator[slice]:
-    """Yield rows of a block that stay in a core's near cache while they are passed over."""
+    """Yield rows of a block that stay in a core's near cache during several operations."""
     if tile.device.type != "cpu":
         return blocks(0, len(tile), len(tile))
     return blocks(0, len(tile), max(1, _STRIP_BYTES // (tile.shape[1] * tile.element_size())))
@@ -55,13 +55,13 @@ def total(tile: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
     """Return the sums of a block along ``dim``, added up in ``dtype``."""
     if tile.dtype == dtype:
         return tile.sum(dim=dim)
-    # torch would make a copy of the whole block
+    # torch would copy the whole block
     parts = [tile[rows].to(dtype).sum(dim=dim) for rows in blocks(0, len(tile), 64)]
     return torch.cat(parts) if dim == 1 else torch.stack(parts).sum(dim=0)
 
 
 def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
-    """Add ``tile``^T ``rows`` to ``into``, in place; of a bfloat16 tile, a product at a time."""
+    """Add ``tile``^T ``rows`` to ``into``, in place; in bfloat16, one product at a time."""
     if tile.dtype != into.dtype:
         rows = rows.to(tile.dtype)
         for start in range(0, len(into), _SUMMED):
@@ -75,14 +75,14 @@ def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
 class Vectors:
     """Rows of embeddings as unit vectors.
 
-    As columns of blocks they are copied once with unit length, or in bfloat16, or their norms are
-    kept aside and folded into the block. As rows of blocks they are made when they are needed.
+    Columns of blocks are copied once, with unit length or in bfloat16; otherwise their norms are
+    stored and folded into the block. Rows of blocks are normalised on demand.
 
     Args:
         raw: n x d.
-        half: their products are rounded to bfloat16.
-        copied: there is room for a copy.
-        unit: they have unit length already.
+        half: Whether their products are rounded to bfloat16.
+        copied: Whether a copy fits into memory.
+        unit: Whether the rows have unit length already.
     """
 
     def __init__(
@@ -107,13 +107,13 @@ class Vectors:
         return self.data[where] if self._ready else self.raw[where] / self.norm[where]
 
     def multiply(self, rows: Tensor, out: Tensor, start: int = 0) -> None:
-        """Write the products of unit rows with these vectors, from ``start`` on, into ``out``."""
+        """Write the products of unit rows with the vectors from ``start`` into ``out``."""
         torch.mm(rows.to(out.dtype), self.data[start:].T, out=out)
         if self.divided:
             out.div_(self.norm[start:].T)
 
     def combine(self, tile: Tensor, start: int = 0) -> Tensor:
-        """Return ``tile`` times these vectors, from ``start`` on; the tile is used up."""
+        """Return ``tile`` times the vectors from ``start``; the tile is overwritten."""
         if self.divided:
             tile.div_(self.norm[start:].T)
         combined: Tensor = tile @ self.data[start:]
@@ -125,18 +125,18 @@ class Vectors:
             self.project(gradient[rows], self.rows(rows), rows)
 
     def project(self, gradient: Tensor, unit: Tensor, rows: slice) -> None:
-        """Do the same for given unit vectors: remove the component along them, in place."""
+        """Convert the gradient of some rows, in place, given their unit vectors."""
         along = (gradient * unit).sum(dim=1, keepdim=True)
         gradient.addcmul_(unit, along, value=-1).div_(self.norm[rows])
 
 
 def _divisors(raw: Tensor) -> Tensor:
-    """Return what rows are divided by, n x 1: as core.views.unit does, for it rounds only once."""
+    """Return the norms that divide the rows, n x 1, as in core.views.unit; it rounds once."""
     norm: Tensor = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
     least = max(1e-12, torch.finfo(raw.dtype).tiny)
-    if raw.device.type == "cpu" and len(raw):  # elsewhere looking means waiting
+    if raw.device.type == "cpu" and len(raw):  # reading them on a GPU would wait
         low, high = (float(x) for x in torch.aminmax(norm))
-        if low > least and high < float("inf"):  # no dead row, none beyond the numbers, no NaN
+        if low > least and high < float("inf"):  # no zero row, no overflow, no NaN
             return norm
     dead = norm <= least
     return norm.masked_fill(norm == torch.inf, torch.nan).masked_fill(dead, torch.inf)
@@ -158,16 +158,17 @@ class Tiles:
         *,
         triangle: bool = False,
     ) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield which rows, their unit vectors, and their products with all columns.
+        """Yield slices of rows, their unit vectors, and their products with all columns.
 
-        A block is in the number format of the columns, and gone when the next one is formed.
+        A block has the dtype of the columns and is overwritten by the next block.
 
         Args:
-            rows: the rows.
-            columns: the sources of the columns, one after the other.
-            mask: sets all but the negatives to -inf; None if all are negatives.
-            scaled: turns unit rows into what is multiplied.
-            triangle: the rows are the only columns, and each block begins at its own first one.
+            rows: Vectors of the rows.
+            columns: Sources of the columns, one after the other.
+            mask: Mask that sets all entries except negatives to -inf; None if all are negatives.
+            scaled: Function applied to unit rows before the product.
+            triangle: Whether the rows are the only columns and each block begins at its own first
+                row.
         """
         width = sum(len(x) for x in columns)
         data = columns[0].data
@@ -191,11 +192,11 @@ class Tiles:
 
 
 def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield blocks of anchors of unit views, and s / temperature, -inf where there is no negative.
+    """Yield slices of anchors and their s / temperature, -inf for columns that are not negatives.
 
     Args:
-        mask: The mask of the views.
-        temperature: The divisor of the similarities.
+        mask: Mask of the views.
+        temperature: Divisor of the similarities.
     """
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]

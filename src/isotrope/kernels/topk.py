@@ -1,13 +1,13 @@
 """Finds the largest entries of every row of a block at a fraction of the cost of an argmax.
 
-Torch takes the maximum of a row some twenty times as quickly as it finds where it is. So a row is
-cut into chunks; only their maxima are searched, and then the one chunk that holds the answer.
+Torch computes the maximum of a row some twenty times as fast as its position. A row is therefore
+cut into chunks: only their maxima are searched, and then the chunk with the largest.
 """
 
 import torch
 from torch import Tensor
 
-_CHUNK = 64  # columns: narrower ones leave more maxima to search, wider ones more entries
+_CHUNK = 64  # columns; smaller chunks leave more maxima to search, larger chunks more entries
 
 
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
@@ -20,8 +20,8 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)
     largest: list[tuple[Tensor, Tensor]] = []
     for left in reversed(range(k)):
-        chunk = tops.argmax(dim=1, keepdim=True)  # the first at ties, here and below
-        # in a short chunk the last column stands in for those beyond
+        chunk = tops.argmax(dim=1, keepdim=True)  # the first index at ties, here and below
+        # in a short chunk the last column replaces missing columns
         there = (chunk * _CHUNK + within).clamp_(max=columns - 1)
         entries = tile.gather(1, there)
         place = entries.argmax(dim=1, keepdim=True)
@@ -29,7 +29,7 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
         if left:
             tile.scatter_(1, largest[-1][1], -torch.inf)
             tops.scatter_(1, chunk, tile.gather(1, there).amax(dim=1, keepdim=True))
-    for value, column in reversed(largest):  # in a row without more a column was found twice
+    for value, column in reversed(largest):  # a row with too few entries found a column twice
         tile.scatter_(1, column, value)
     values, which = (torch.cat(x, dim=1) for x in zip(*largest, strict=True))
     return values, which.masked_fill_(values == -torch.inf, -1)

@@ -1,12 +1,12 @@
 """Computes value and gradients in two passes over blocks of rows, for coupled anchors.
 
-The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row, the formula is
-called and differentiated, and the second forms the blocks again to spread the derivatives.
-8 n^2 d floating-point operations for similarities across the views; a view against itself is
-symmetric, so only its upper triangle is formed, 4 n^2 d.
+The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row. Then the
+formula is called and differentiated. The second pass forms the blocks again to apply the
+derivatives. Similarities across the views take 8 n^2 d floating-point operations. A view against
+itself is symmetric, so only its upper triangle is formed, 4 n^2 d.
 
-Where the loss is declared linear in the sums (MIO) its derivatives by them are known before they
-are, and one pass does both: 6 n^2 d across the views, 3 n^2 d within one.
+If the loss is declared linear in the sums (MIO), its derivatives by them are known before the sums,
+and one pass is enough: 6 n^2 d across the views, 3 n^2 d within a view.
 """
 
 from collections.abc import Iterator
@@ -21,16 +21,15 @@ from isotrope.kernels.mask import Mask
 from isotrope.kernels.statistics import Key, Unfused
 from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, strips
 
-_MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses are float32 numbers
+_MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses fit float32
 
 
 def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
     """Return value and gradients of a formula of the whole batch.
 
     Args:
-        job: A job on two views of one batch.
-        directions: 2 if the value is the mean of both directions, 1 if only the anchors serve as
-            anchors.
+        job: Job on two views of one batch.
+        directions: 2 if the value is the mean of both directions, else 1.
     """
     passes = _TwoPasses(job, directions)
     if job.coupling == "linear":
@@ -46,7 +45,7 @@ def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
 
 
 def check(job: Job) -> None:
-    """Raise ``Unfused`` where two passes are not for this job."""
+    """Raise ``Unfused`` if two passes do not support this job."""
     views = job.views
     if job.questions.kinds not in ({"logsumexp"}, {"softplus"}):
         raise Unfused("two passes collect sums of one function")
@@ -57,19 +56,19 @@ def check(job: Job) -> None:
 
 
 class _TwoPasses:
-    """The sums of every row, the derivatives by them, and the gradients, one after the other.
+    """The sums of every row, then the derivatives by them, then the gradients.
 
     Attributes:
-        both: anchors and positives; each direction takes one of them as anchors.
-        across: whether each view is compared with the other.
-        inside: whether each view is compared with itself.
-        positive: similarities of the positives.
-        sums: over the negatives of each row, across and inside, by direction.
-        factors: derivatives of the value by s, as factors of the slope of what is summed.
-        foretold: the same before there are sums.
-        by_positive: derivatives by the similarities of the positives.
-        learnt: the derivative by the temperature, of the formula; None where it is not wanted.
-        along: sum_ij W_ij s_ij, of the temperature.
+        both: Anchors and positives; each direction takes one of them as anchors.
+        across: Whether each view is compared with the other.
+        inside: Whether each view is compared with itself.
+        positive: Similarities of the positives.
+        sums: Sums over the negatives of each row, across and inside, by direction.
+        factors: Derivatives of the value by s, as factors of the slope of the summed function.
+        foretold: The same factors, predicted before there are sums.
+        by_positive: Derivatives by the similarities of the positives.
+        learnt: Derivative of the formula by the temperature; None if it is not needed.
+        along: sum_ij W_ij s_ij, for the gradient of the temperature.
     """
 
     def __init__(self, job: Job, directions: int) -> None:
@@ -102,7 +101,7 @@ class _TwoPasses:
         }
 
     def foresee(self) -> None:
-        """Take the derivatives by the sums where all sums of both directions are 1."""
+        """Predict the derivatives by the sums, with all sums of both directions set to 1."""
         self.sums = self._everywhere(1.0)
         _, (_, *by), _ = self._evaluate(0)
         for direction in range(self.directions):
@@ -110,21 +109,21 @@ class _TwoPasses:
         self.foretold, self.sums = self.factors, self._everywhere(0.0)
 
     def check_foretold(self) -> None:
-        """Hold them against the derivatives at the sums.
+        """Compare the predicted derivatives with those at the sums.
 
         Raises:
-            WrongCoupling, Unfused: as :func:`agree`.
+            WrongCoupling, Unfused: see :func:`agree`.
         """
         for where, sums in self.sums.items():
             for direction in range(self.directions):
-                some = sums[direction] > 0  # without negatives there is nothing to differentiate by
+                some = sums[direction] > 0  # without negatives there is no sum to differentiate by
                 predicted, true = (
                     x[where][direction].where(some, 0.0) for x in (self.foretold, self.factors)
                 )
                 agree(predicted, true, "its value is not linear in the sums over the negatives")
 
     def collect(self) -> None:
-        """The first pass: sum over the negatives of every row."""
+        """Run the first pass: sum over the negatives of every row."""
         for rows, _, tile in self._across():
             self._weigh(tile, self._summed(rows))
         for direction in range(self.directions):
@@ -151,7 +150,7 @@ class _TwoPasses:
         return self.job.evaluate(self.positive, values, self.counts, self.n)
 
     def _sums_used(self, direction: int) -> list[tuple[Key, Tensor]]:
-        """The questions and the sums that they are about."""
+        """The questions and their sums."""
         cross, within = self.sums["cross"][direction], self.sums["within"][direction]
         sums: dict[Against, Tensor] = {"cross": cross, "within": within, "both": cross + within}
         return [(key, sums[key[1]]) for key in self.job.questions.temperatures]
@@ -159,7 +158,7 @@ class _TwoPasses:
     def _keep(self, direction: int, by: list[Tensor]) -> None:
         """Keep the derivatives by the statistics as factors of the slopes."""
         for ((_, against), mass), gradient in zip(self._sums_used(direction), by, strict=True):
-            if not self.softplus:  # of a logarithm
+            if not self.softplus:  # derivative of a logarithm
                 gradient = torch.where(mass > 0, gradient / mass.where(mass > 0, 1.0), 0.0)
             for where in ("cross", "within"):
                 if against in (where, "both"):
@@ -168,10 +167,10 @@ class _TwoPasses:
                     )
 
     def spread(self, *, adding: bool = False) -> list[Tensor]:
-        """The last pass: the gradients of all unit vectors.
+        """Run the last pass and return the gradients of all unit vectors.
 
         Args:
-            adding: Add up the sums as well; the factors are the predicted ones.
+            adding: Whether to add up the sums as well, with the predicted factors.
         """
         gradients = [torch.zeros_like(x.raw) for x in self.both]
         self.along = self.positive.new_zeros(())
@@ -198,7 +197,7 @@ class _TwoPasses:
         return gradients
 
     def finish(self, gradients: list[Tensor]) -> Gradients:
-        """Add the positives; turn what unit vectors received into gradients of raw ones."""
+        """Add the positives; turn the gradients of unit vectors into those of raw ones."""
         for rows in blocks(0, self.n, 2048):
             by = self.by_positive[rows, None]
             gradients[0][rows] += by * self.both[1].rows(rows)
@@ -210,7 +209,7 @@ class _TwoPasses:
         return [*gradients, None, self.learnt]
 
     def _summed(self, rows: slice, direction: int | None = None) -> tuple[Tensor, Tensor]:
-        """Where a block adds its sums: those of its rows, and of its last columns."""
+        """The sums that a block adds to: those of its rows and of its last columns."""
         if direction is not None:
             sums = self.sums["within"][direction]
             return sums[rows], sums[rows.stop :]
@@ -223,9 +222,9 @@ class _TwoPasses:
         sums: tuple[Tensor, Tensor] | None,
         factors: tuple[Tensor, Tensor] | None = None,
     ) -> None:
-        """Turn exponents into what is summed, add it up, and turn it into weights, in place.
+        """Apply the summed function to exponents, add it up, and turn it into weights, in place.
 
-        Weights are slopes times the sum of the factors of row and column.
+        The weights are slopes times the sum of the factors of row and column.
         """
         for part in strips(tile):
             x = tile[part].exp2_()
@@ -252,7 +251,7 @@ class _TwoPasses:
         return self.tiles.of(anchors, [positives], mask, self.job.exponents)
 
     def _triangle(self, direction: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Yield the same of a view against itself, from the block's own first column on."""
+        """Yield the same for a view against itself, from the block's own first column."""
         if not self.inside:
             return iter(())
         view, mask = self.both[direction], Mask(self.job.views, "within")
