@@ -1,10 +1,10 @@
-"""Words the changes that several verdicts propose for trainers other than ``isotrope train``."""
+"""Phrases changes that several verdicts propose for trainers other than ``isotrope train``."""
 
 from isotrope.diagnostics.evidence import RunEvidence
 
 
 def larger_batch(case: RunEvidence) -> str:
-    """Return a batch four times as large."""
+    """Return advice to make the batch four times as large."""
     now = case.batch_size
     change = case.words.batch.format(max(64, 4 * (now or 16)))
     change += "" if now is None else f" (now {now})"
@@ -14,7 +14,7 @@ def larger_batch(case: RunEvidence) -> str:
 
 
 def harder_negatives(case: RunEvidence) -> str:
-    """Return a temperature twice as high, or larger batches, and harder negatives."""
+    """Return advice to double the temperature or enlarge the batch, and use harder negatives."""
     tau = loss_temperature(case)
     if tau is None:
         return f"{larger_batch(case)}, or {case.words.negatives}"
@@ -22,7 +22,7 @@ def harder_negatives(case: RunEvidence) -> str:
 
 
 def slower(case: RunEvidence) -> str:
-    """Return a learning rate divided by ten."""
+    """Return advice to divide the learning rate by ten."""
     rate = case.setting("learning-rate")
     if rate is None:
         return case.words.rate.format("RATE/10")
@@ -30,7 +30,7 @@ def slower(case: RunEvidence) -> str:
 
 
 def is_contrastive(case: RunEvidence) -> bool:
-    """Return whether the first loss with a name is the contrastive one of its trainer."""
+    """Return whether the first named loss is the contrastive loss of its trainer."""
     name = next((str(loss["name"]) for loss in case.losses if loss.get("name")), "")
     return bool(case.words.contrastive_name) and case.words.contrastive_name in name
 

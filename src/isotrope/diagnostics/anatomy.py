@@ -36,10 +36,10 @@ from isotrope.paradigm.softmax_fit import EQUAL, factor, normalised, radial
 COLUMNS = columns("doctor")
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
-_LEAST_PAIRS = 8  # on either side of the mean label
-_WHOLE = 1.001  # more than all of a gradient, rounding aside
+_LEAST_PAIRS = 8  # pairs on either side of the mean label
+_WHOLE = 1.001  # a share above all of the gradient, apart from rounding
 
-_LEFT_OUT = 0.02  # of the gradient: where pairs explain less, they are not judged
+_LEFT_OUT = 0.02  # of the gradient; pairs that leave out more are not judged
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
 
 Row = dict[str, float | None]
@@ -59,37 +59,38 @@ class Anatomy:
     Besides the columns of every run a row has
 
     - ``misfit``: the share of the gradient that the components do not explain;
-    - ``radial``: the share of the gradient that makes embeddings longer or shorter: 0 for a loss of
-      cosines. Above 5%, if embeddings are not normalised, the loss is one of dot products or
+    - ``radial``: the share of the gradient that changes the norms of embeddings: 0 for a loss of
+      cosines. If embeddings are not normalised, a share above 5% means a loss of dot products or
       distances, and the quantities of cosines are None;
-    - ``negatives``: the mean number of negatives of an anchor, 0 for a loss that compares an anchor
-      with its own pair only, and in a batch without other rows. GD, W and R are defined by
-      negatives: without any they are None, which differs from a GD of 0;
-    - ``temperature``: the softmax's, as the gradient shows it; if the loss gives hard negatives
-      more weight it is lower than the temperature of the loss;
-    - ``pulled``: of a loss of pairs, the share of the pairs that are pulled together, of those with
-      a gradient; the others are pushed apart;
-    - ``label_gap``: of a loss of pairs with labels, the mean angle of the pairs below the mean
+    - ``negatives``: the mean number of negatives of an anchor. It is 0 for a loss that compares an
+      anchor only with its own pair, and in a batch without other rows. GD, W and R are defined by
+      negatives; without any they are None, which differs from a GD of 0;
+    - ``temperature``: the temperature of the softmax, as the gradient shows it; it is lower than
+      that of the loss if the loss gives hard negatives more weight;
+    - ``pulled``: for a loss of pairs, the share of pairs pulled together among the pairs with a
+      gradient; the others are pushed apart;
+    - ``label_gap``: for a loss of pairs with labels, the mean angle of the pairs below the mean
       label minus that of the pairs above it, in standard deviations of either; None with fewer than
-      8 pairs on a side, and where all labels are equal.
+      8 pairs on a side or if all labels are equal.
 
     Args:
-        objective: the loss, if it is one of this library, or its name, for its default settings.
-        every: steps between two measured batches; step 0 is measured.
-        against: the views that hold the negatives of another loss: the other view, or both
+        objective: Objective of this library, or its name for the default settings; None for another
+            loss.
+        every: Steps between two measured batches; step 0 is measured.
+        against: Views that hold the negatives of a loss from elsewhere: the other view, or both
             (NT-Xent); None infers it.
-        reduction: how the loss reduces its n anchors to one number.
+        reduction: How the loss reduces its n anchors to one number.
         temperature: Temperature of the loss's softmax, if the gradient does not show it. The
             factor 1/temperature in the gradient is then not counted as dissipation, which lies
             between 0 and 1 as in the papers.
-        settings: known settings of the training, named as on the command line (hyphens).
+        settings: Known settings of the training, named as on the command line (hyphens).
 
     Attributes:
-        rows: one per measured batch, by the names in ``COLUMNS``; None if not measured.
-        kind: the kind of the loss of the last batch, as ``isotrope.paradigm.recognise`` names it;
-            ``known`` for an objective; ``single`` without positives, ``unseen`` without a gradient,
-            ``lengths`` where the gradient changes lengths, ``broken`` where something is NaN.
-        calls: how often :meth:`observe` was called, since the first step of the training.
+        rows: One row per measured batch, by the names in ``COLUMNS``; None if not measured.
+        kind: Kind of the loss of the last batch, as ``isotrope.paradigm.recognise`` names it;
+            ``known`` for an objective, ``single`` without positives, ``unseen`` without a gradient,
+            ``lengths`` if the gradient changes norms, ``broken`` if a value is NaN.
+        calls: Number of calls of :meth:`observe` since the first step of the training.
         words: Words of the trainer, for the changes that a diagnosis proposes.
         factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it;
             the dissipation is that of the loss without the factor. None if GD is nearly the same
@@ -139,8 +140,8 @@ class Anatomy:
         self.kind = "unseen"
         self.calls = 0
         self.factor: float | None = 1.0
-        self._near: float | None = None  # the temperature that was recognised last
-        self._even = False  # whether a batch was seen whose softmax may have any high temperature
+        self._near: float | None = None  # the last recognised temperature
+        self._even = False  # whether the softmax of a batch may have any high temperature
         self._looked: int | None = None
         self._evidence = SoftmaxEvidence()
         self.reason = ""
@@ -167,20 +168,20 @@ class Anatomy:
     ) -> Row | None:
         """Measure a batch, if its step is due, and return the new row.
 
-        Call it between the loss and its ``backward()``, with the very tensors that the loss was
-        computed from, before they are normalised. The graph is kept; gradients of parameters are
-        not touched.
+        Call it between the loss and its ``backward()``, with the tensors that the loss was computed
+        from, before they are normalised. The graph is kept; gradients of parameters are not
+        touched.
 
         Args:
             anchors: n x d embeddings.
-            positives: n x d, row i the positive of anchor i; None where there are none.
-            loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
+            positives: n x d embeddings, row i the positive of anchor i; None without positives.
+            loss: Scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d additional negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
-            gradient: n x d, of the loss on the anchors, where it is known already.
-            labels: n numbers, if the loss has labels as well, larger for pairs that belong
-                together: the rows of two columns need not be positives then.
-            step: number of the step; by default of the call, from 0.
+            gradient: n x d gradient of the loss on the anchors, if it is already known.
+            labels: n numbers if the loss has labels, larger for pairs that belong together; the
+                rows of two columns then need not be positives.
+            step: Number of the step; by default the number of the call, from 0.
         """
         at = self.calls if step is None else step
         due = self.due(at)
@@ -192,7 +193,7 @@ class Anatomy:
         numbers: Row = {} if loss is None else {"loss": _scalar(loss)}
         self.kind = "broken"
         if all(bool(x.isfinite().all()) for x in (anchors, positives, negatives) if x is not None):
-            # half precision is for encoders: what follows divides by temperatures
+            # half precision suits encoders only: the following steps divide by temperatures
             with torch.autocast(anchors.device.type, enabled=False):
                 if positives is not None and self._gives_components(views):
                     self.kind = "known"
@@ -211,7 +212,7 @@ class Anatomy:
     def _read(
         self, anchors: Tensor, loss: Tensor | None, gradient: Tensor | None, labels: Tensor | None
     ) -> Row | None:
-        """Return what the graph of the loss shows; None if it shows too little of its gradient."""
+        """Return the row that the graph of the loss gives; None if it explains too little."""
         if loss is None or loss.grad_fn is None or gradient is not None or labels is not None:
             return None
         reading = GraphReading(loss)
@@ -234,7 +235,7 @@ class Anatomy:
         }
 
     def _compared(self, tables: list[Compared], factor: float) -> Row:
-        """Return the measurements of what a loss compared, and note its kind."""
+        """Return the measurements of the compared pairs, and store the kind of the loss."""
         seen = measure_compared(
             tables, earlier=self._evidence, temperature=self.temperature, factor=factor
         )
@@ -250,14 +251,14 @@ class Anatomy:
         accumulated: int = 1,
         copies: float = 0.0,
     ) -> Row | None:
-        """Measure a batch by the pairs that its loss was seen to compare, and return its row.
+        """Measure a batch by the pairs that its loss compared, and return its row.
 
         Args:
-            readings: One reading a backward pass of the losses; a cached loss has several.
-            step: number of the step.
-            accumulated: number of batches whose gradients the trainer adds up, if it has divided
-                the loss by it.
-            copies: share of the anchors of which it is known that a copy is in the batch.
+            readings: One reading per backward pass of the losses; a cached loss has several.
+            step: Number of the step.
+            accumulated: Number of batches whose gradients the trainer adds up, if it divides the
+                loss by it.
+            copies: Share of the anchors that are known to have a copy in the batch.
         """
         every = list(readings)
         for reading in every:
@@ -285,10 +286,10 @@ class Anatomy:
             row.update(self._of_known(objective, views))
         else:
             numbers = self._compared(joined([t for r in some for t in r.compared]), factor)
-            # beside other terms the pairs alone say nothing of the training
+            # if there are other terms, the pairs alone do not describe the training
             kept = _LIE if left > _LEFT_OUT else numbers.keys()
             row.update({name: value for name, value in numbers.items() if name in kept})
-        # of other losses it is not known that each row pushes all others
+        # in other losses a row need not push all others
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
@@ -308,13 +309,13 @@ class Anatomy:
             return dict(measure(objective, views))
 
     def _gives_components(self, views: Views) -> bool:
-        """Return whether the objective gives the components: it may need more rows than these."""
+        """Return whether the objective gives the components; it may need more rows."""
         if self.objective is None:
             return False
         return len(views.anchors) >= self.objective.least_rows or views.negatives is not None
 
     def _row(self, step: int) -> Row:
-        """Return the row of a step, which is added if it is missing."""
+        """Return the row of a step; add it if it is missing."""
         for row in reversed(self.rows):
             if row["step"] == step:
                 return row
@@ -324,7 +325,7 @@ class Anatomy:
     def _seen(
         self, views: Views, gradient: Tensor | None, *, paired: bool, labels: Tensor | None
     ) -> Row:
-        """Return the measurements of a batch without NaN whose components are not known."""
+        """Return the measurements of a batch without NaN whose components are unknown."""
         labelled = labels is not None
         if gradient is None or not bool(gradient.isfinite().all()):
             paired_views, self.kind = paired and not labelled, "unseen"
@@ -352,7 +353,7 @@ class Anatomy:
             self.factor = 1.0 if unit is not None and abs(unit - 1) <= EQUAL else unit
             if unit is None:
                 unknown = {"dissipation": None, "dead": None}
-                # GD is then 1 on average, so that all anchors count in the other components
+                # this makes GD 1 on average, so that all anchors count in the other components
                 unit = tau * float(loss.dissipation.mean())
             recognised = recognised.in_units_of(unit)
         if temperature is not None:
@@ -401,15 +402,15 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Add numbers to the newest row, or to that of ``step``, which is added if missing.
+        """Add numbers to the newest row, or to the row of ``step``, which is added if missing.
 
         Args:
-            step: see :meth:`observe`.
-            epoch: the number of epochs so far.
+            step: See :meth:`observe`.
+            epoch: Number of epochs so far.
             loss: Value of the loss.
             learning_rate: Learning rate of the step.
             gradient_norm: Norm of the gradient of all parameters together.
-            dev: score on a development set, larger is better.
+            dev: Score on a development set; larger is better.
         """
         if step is None and not self.rows:
             raise ValueError("no row to add to: observe() a batch first, or pass step=")
@@ -426,8 +427,8 @@ class Anatomy:
     def resume(self, path: str | Path, step: int) -> None:
         """Resume at ``step`` with the rows saved in ``path``; a missing file is not an error.
 
-        The dev score of ``step`` itself is kept, because a trainer does not compute it again; the
-        rest is measured again.
+        The dev score of ``step`` itself is kept, because a trainer does not compute it again. All
+        other columns of that step are measured again.
         """
         if _file(Path(path)).is_file():
             before = self.load(path).rows
@@ -444,14 +445,14 @@ class Anatomy:
         learning_rate: float | None = None,
         kind: Literal["text", "images"] | None = None,
     ) -> Diagnosis:
-        """Return what is wrong with the training, as ``isotrope diagnose`` does.
+        """Return the diagnosis of the training, as ``isotrope diagnose`` does.
 
         Args:
-            batch_size: see :meth:`case`.
-            learning_rate: see :meth:`case`.
-            kind: see :meth:`case`.
+            batch_size: See :meth:`case`.
+            learning_rate: See :meth:`case`.
+            kind: See :meth:`case`.
         """
-        from isotrope.diagnostics.doctor import diagnose  # with all its rules: when it is called
+        from isotrope.diagnostics.doctor import diagnose  # loads all rules
 
         return diagnose(self.case(batch_size=batch_size, learning_rate=learning_rate, kind=kind))
 
@@ -463,13 +464,13 @@ class Anatomy:
         learning_rate: float | None = None,
         kind: Literal["text", "images"] | None = None,
     ) -> RunEvidence:
-        """Return the evidence of the training, from which the doctor makes its diagnosis.
+        """Return the evidence of the training for a diagnosis.
 
         A dissipation above 1 contains an unknown factor of the loss, such as the 1/temperature of a
-        softmax (``temperature``); it is then not judged.
+        softmax (``temperature``), and is not judged.
 
         Args:
-            losses: the recognised properties of each loss.
+            losses: Recognised properties of each loss.
             batch_size: Batch size of the training; overrides ``settings``.
             learning_rate: Peak learning rate; overrides ``settings``.
             kind: Kind of the inputs; overrides ``settings``; text by default.
@@ -528,14 +529,14 @@ class Anatomy:
 
     @classmethod
     def load(cls, path: str | Path, objective: Objective | None = None) -> "Anatomy":
-        """Return the anatomy that was saved; also of a run of ``isotrope train``.
+        """Return a saved anatomy; runs of ``isotrope train`` can be loaded too.
 
         Args:
             path: The file or its folder.
-            objective: the objective of the training.
+            objective: Objective of the training.
 
         Raises:
-            InputError: there is no such file, or it holds something else.
+            InputError: there is no such file, or it is not an anatomy.
         """
         file, anatomy = _file(Path(path)), cls(objective)
         for step, row in read_log(file, complete=True)[1].items():

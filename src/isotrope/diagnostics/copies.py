@@ -1,7 +1,7 @@
 """Counts the texts of a corpus that have a near-copy among the others.
 
-Two texts are copies if the sets of their words overlap by four fifths (Jaccard), digits left out:
-``Version 1.2 of the manual`` and ``Version 3.4 of the manual`` are.
+Two texts are copies if the sets of their words overlap by four fifths (Jaccard) without digits.
+``Version 1.2 of the manual`` and ``Version 3.4 of the manual`` are copies.
 """
 
 import re
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 OVERLAP = 0.8
-_FEWEST = 4  # words: below that, a shared few of them say little
+_FEWEST = 4  # words; a few shared words of a shorter text say little
 _WORD = re.compile(r"[^\W\d_]+")
 
 
@@ -19,8 +19,8 @@ def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> 
     """Return the share of texts that have a copy among the others.
 
     Args:
-        texts: n of them; time and memory grow with n^2, so give a sample.
-        groups: int64 (n); texts with the same number are not copies of each other, because
+        texts: n texts; time and memory grow with n^2, so pass a sample.
+        groups: n int64 numbers; texts with the same number are not copies of each other, because
             training does not push them apart.
 
     Example:

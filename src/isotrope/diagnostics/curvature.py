@@ -1,21 +1,21 @@
 """Computes exact products of a Hessian with vectors, by differentiating the gradient once more.
 
 :func:`extremes` finds the eigenvalues at both ends from some tens of products. SciPy's
-``LinearOperator`` takes ``hessian @ v`` wherever more of the spectrum is needed.
+``LinearOperator`` accepts ``hessian @ v`` if more of the spectrum is needed.
 
-The Hessian is that of one number, the objective of one fixed batch (or the mean over several), as a
-function of parameters or of embeddings. The whole batch's loss is differentiated, because losses
-that couple the rows of a batch would be another function if it were cut in pieces.
+The function is one number, the objective of one fixed batch (or the mean over several), and depends
+on parameters or on embeddings. The loss of the whole batch is differentiated, because a loss that
+couples the rows of a batch would be another function on parts of it.
 
 - Views, dropout masks and crops are fixed: every random number comes from a fixed seed.
-- Batch norms are in the mode the module is in: with batch statistics in training mode, whose
-  derivatives are part of the Hessian. Running statistics are left as they were.
-- What the objective or the method holds constant (stopped gradients, moving averages, a queue, the
-  detached parts of a composed objective) is constant here too. It is the second derivative of the
-  loss with these held where they are, which is symmetric; training moves them along.
-- Weight decay is no part of it unless ``decay`` is given, which is added to the diagonal.
-- The loss is computed by the eager backend and attention by torch's math backend: the fused forms
-  have no second derivatives.
+- Batch norms keep the mode of the module. In training mode the derivatives of the batch statistics
+  are part of the Hessian. Running statistics are not changed.
+- Values that the objective or the method holds constant (stopped gradients, moving averages, a
+  queue, the detached parts of a composed objective) are constant here too. The Hessian is the
+  second derivative of the loss at their present values and is symmetric; training changes them.
+- Weight decay is not included unless ``decay`` is given, which is added to the diagonal.
+- The eager backend computes the loss, and torch's math backend computes attention, because the
+  fused forms have no second derivatives.
 """
 
 import contextlib
@@ -30,30 +30,31 @@ from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.views import Views
 from isotrope.paradigm.objective import Objective
 
-# the terms of a loss, whose mean it is: one Views for most methods
+# terms whose mean is the loss; most methods have one Views
 Terms = Callable[[], Views | Sequence[Views]]
 
-_SAME = 1e-3  # relative distance of two values of one loss: an accelerator may add in any order
+_SAME = 1e-3  # relative distance of two values of one loss; an accelerator may add in any order
 
 
 class Hessian:
-    """The Hessian of a scalar by some tensors, as a linear operator: ``hessian @ v``.
+    """The Hessian of a scalar with respect to some tensors, as a linear operator: ``hessian @ v``.
 
     Args:
-        losses: functions that return a scalar with a graph, the same at every call; the Hessian is
+        losses: Functions that return a scalar with a graph, the same at every call; the Hessian is
             that of their mean.
-        parameters: the tensors by which to differentiate, in this order; N numbers in all.
-        decay: added to the diagonal; one number, or one for each parameter.
-        keep_graph: keep the graph of the gradient, so that a product is one backward pass through
-            it; otherwise every product recomputes the gradient, in the memory of a product.
+        parameters: Tensors to differentiate by, in this order; N numbers in all.
+        decay: Number added to the diagonal; one in all, or one for each parameter.
+        keep_graph: Whether to keep the graph of the gradient, so that a product is one backward
+            pass through it. Otherwise every product recomputes the gradient, which needs less
+            memory.
 
     Attributes:
         size: N.
-        loss: the mean, with the decay's share (half of it times the squared norm).
-        gradient: N, of the same.
+        loss: Mean of the losses plus half of ``decay`` times the squared norm.
+        gradient: Gradient of ``loss``, N numbers.
 
     Raises:
-        InputError: no parameters or no losses, a decay for each of another number of parameters,
+        InputError: no parameters or no losses, decays that do not match the number of parameters,
             or a loss that is not finite.
     """
 
@@ -89,12 +90,12 @@ class Hessian:
 
     @property
     def dtype(self) -> torch.dtype:
-        """The dtype of the parameters, and so of vectors."""
+        """The dtype of the parameters and of vectors."""
         return self.parameters[0].dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device of the parameters."""
         return self.parameters[0].device
 
     def __matmul__(self, vector: Tensor) -> Tensor:
@@ -110,7 +111,7 @@ class Hessian:
         return product
 
     def dense(self) -> Tensor:
-        """Return all N x N entries, by N products."""
+        """Return all N x N entries, computed by N products."""
         unit = torch.eye(self.size, dtype=self.dtype, device=self.device)
         return torch.stack([self @ row for row in unit])
 
@@ -181,21 +182,21 @@ def parameter_hessian(
     decay: float | Sequence[float] = 0.0,
     keep_graph: bool = True,
 ) -> Hessian:
-    """Return the Hessian of an objective by the parameters of a module.
+    """Return the Hessian of an objective with respect to the parameters of a module.
 
     Args:
         objective: Any objective that is not a surrogate.
-        views: returns the ``Views`` of a batch as raw embeddings, or several of them, over which
-            the loss is the mean; for the mean over several batches, one such function for each.
-        module: all that has parameters and buffers in ``views``; those that want a gradient are
-            meant. Modes are as they are.
-        seed: the seed of torch's random numbers in ``views``.
-        decay: see :class:`Hessian`.
-        keep_graph: see there.
+        views: Function that returns the raw embeddings of a batch as ``Views``, or several of them
+            whose mean is the loss. For the mean over several batches, one function for each.
+        module: Module with all parameters and buffers used by ``views``. The Hessian is with
+            respect to the parameters that require a gradient. Modes are not changed.
+        seed: Seed of torch's random numbers in ``views``.
+        decay: See :class:`Hessian`.
+        keep_graph: See :class:`Hessian`.
 
     Raises:
-        InputError: see :class:`Hessian`; or a surrogate, whose components are held constant, so
-            its Hessian is not the derivative of its gradient.
+        InputError: see :class:`Hessian`; or the objective is a surrogate, whose components are held
+            constant, so that its Hessian is not the derivative of its gradient.
     """
     batches = [views] if callable(views) else list(views)
     device = next((p.device for p in module.parameters()), torch.device("cpu"))
@@ -216,13 +217,13 @@ def parameter_hessian(
 def embedding_hessian(
     objective: Objective, views: Views | Sequence[Views], *, keep_graph: bool = True
 ) -> Hessian:
-    """Return the Hessian of an objective by its raw embeddings: anchors, positives, negatives.
+    """Return the Hessian with respect to raw embeddings: anchors, positives, negatives.
 
     Args:
         objective: Any objective that is not a surrogate.
-        views: raw embeddings, n x d, m x d and q x d, whose history is ignored; N = (n + m + q) d.
-            With several views the loss is their mean, and each has its own embeddings.
-        keep_graph: see :class:`Hessian`.
+        views: Raw embeddings, n x d, m x d and q x d, whose history is ignored; N = (n + m + q) d.
+            With several ``Views`` the loss is their mean, and each has its own embeddings.
+        keep_graph: See :class:`Hessian`.
     """
     several = [views] if isinstance(views, Views) else list(views)
     free = [batch.map(lambda x: x.detach().clone().requires_grad_()) for batch in several]
@@ -235,9 +236,9 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
     """Return the smallest and the largest eigenvalue, by SciPy's ``eigsh``.
 
     Args:
-        hessian: The operator; it needs at least three rows.
-        tolerance: The relative error of the eigenvalues.
-        seed: The seed of the vector that the iteration starts from.
+        hessian: Operator with at least three rows.
+        tolerance: Relative error of the eigenvalues.
+        seed: Seed of the vector that the iteration starts from.
 
     Raises:
         MissingExtra: SciPy is not installed.
@@ -269,7 +270,7 @@ def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
 
 @contextlib.contextmanager
 def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Draw from a fixed seed, and leave the random state as it was."""
+    """Draw from a fixed seed, then restore the random state."""
     devices = [] if device.type == "cpu" else [device]
     with torch.random.fork_rng(devices, device_type=device.type if devices else "cuda"):
         torch.manual_seed(seed)
@@ -278,9 +279,9 @@ def _seeded(seed: int, device: torch.device) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _undisturbed(module: nn.Module) -> Iterator[None]:
-    """Let forward passes write into copies of the buffers: running statistics stay as they are.
+    """Let forward passes write into copies of the buffers, so that running statistics stay.
 
-    The buffers are exchanged, not restored: writing into them would spoil a graph that holds them.
+    The buffers are exchanged, not restored, because writing would corrupt a graph that holds them.
     """
     owners = [(part, name) for part in module.modules() for name in part._buffers]
     before = [part._buffers[name] for part, name in owners]

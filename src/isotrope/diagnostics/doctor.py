@@ -20,7 +20,7 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 
 def diagnose(case: RunEvidence) -> Diagnosis:
-    """Return the findings, the root cause first, without those that an earlier one explains."""
+    """Return the findings, root cause first; a finding explained by an earlier one is omitted."""
     first = [v.finding(case, v.before_all) for v in VERDICTS.values() if v.before_all is not None]
     tried = (v.finding(case) for v in VERDICTS.values() if v.thresholds and not v.only_if_healthy)
     findings: list[Finding] = []
@@ -46,7 +46,7 @@ def diagnose(case: RunEvidence) -> Diagnosis:
 
 
 def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
-    """Return the measured numbers by which a run is called healthy."""
+    """Return the measured numbers that show a run to be healthy."""
     rank, most = case.end("effective_rank"), rank_limit(case)
     numbers = {
         "dead_early": dead_share_after_start(case),
@@ -54,7 +54,7 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
         "rank_share": None if rank is None or not most else rank / most,
         "above_bound": case.end("above_bound"),
     }
-    # a number beyond its threshold decided nothing here: its rule has further conditions
+    # a number beyond its threshold decides nothing if its rule has other conditions
     return tuple(
         compared(name, number)
         for name, number in numbers.items()
@@ -63,7 +63,7 @@ def _key_numbers(case: RunEvidence) -> tuple[Evidence, ...]:
 
 
 def together(parts: Mapping[str, Diagnosis]) -> Diagnosis:
-    """Return the diagnosis of a run on several data sets from that of each.
+    """Return the diagnosis of a run on several data sets from the diagnosis of each.
 
     A finding that all of them share, such as one on the dev score, is reported once; any other
     finding names its data set.

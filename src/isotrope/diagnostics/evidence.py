@@ -40,25 +40,25 @@ def sane(value: float) -> bool:
 
 @dataclass(frozen=True)
 class Words:
-    """How a trainer calls what a change is about; by default in plain words, ``{}`` for a number.
+    """A trainer's words for its settings, with ``{}`` for a number; by default plain words.
 
     Attributes:
-        temperature: The temperature of the loss.
-        inverse: Whether the trainer has 1 over the temperature instead.
-        rate: The learning rate.
-        batch: The rows of a batch.
-        cached: What spares memory where the loss is contrastive.
-        negatives: How an anchor gets more negatives.
-        harder: How negatives become harder.
-        margin: The margin of a triplet loss.
+        temperature: Temperature of the loss.
+        inverse: Whether the trainer takes 1 over the temperature instead.
+        rate: Learning rate.
+        batch: Number of rows in a batch.
+        cached: Way to save memory with a contrastive loss.
+        negatives: Way to give an anchor more negatives.
+        harder: Way to make negatives harder.
+        margin: Margin of a triplet loss.
         contrastive: A loss with in-batch negatives.
-        contrastive_name: Part of the name of such a loss, by which it is known.
-        without_labels: How it is used where labels are.
-        copies: How copies stay out of a batch.
-        views: How two views of an input become different.
-        related: How rows are made whose inputs belong together.
-        shorter: How embeddings become shorter.
-        best: How the best checkpoint is kept.
+        contrastive_name: Part of the name of such a loss that identifies it.
+        without_labels: Way to use such a loss on data with labels.
+        copies: Way to keep copies out of a batch.
+        views: Way to make the two views of an input different.
+        related: Way to form rows of inputs that belong together.
+        shorter: Way to make embeddings shorter.
+        best: Way to keep the best checkpoint.
     """
 
     temperature: str = "a temperature of {}"
@@ -79,12 +79,12 @@ class Words:
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:
-        """Return a temperature, with the present one."""
+        """Return the words for a better temperature, with the present value."""
         values = [None if x is None else 1 / x if self.inverse else x for x in (better, now)]
         return self.instead(self.temperature, *values)
 
     def instead(self, words: str, better: float | None, now: float | None) -> str:
-        """Return a value in the words of the trainer, with the present one."""
+        """Return the words for a better value, with the present value."""
         return words.format(f"{better:.3g}") + ("" if now is None else f" (now {now:.3g})")
 
 
@@ -94,20 +94,21 @@ class RunEvidence:
 
     Attributes:
         kind: Kind of the inputs; ``""`` if unknown.
-        rows: one per logged step, by column of metrics.csv, in the order of steps.
+        rows: One row per logged step, by column of metrics.csv, in the order of steps.
         scores: (step, dev score or kNN accuracy), on a scale of 100; larger is better.
         settings: Settings of the run, as config.yaml spells them (hyphens); empty without a run.
-        details: The details in result.json; empty without one.
-        objective: the objective of the training; None if unknown.
-        probe: measurements of the saved encoder on data, by column, and those that only a probe
-            has (``mean_cosine``, ``copies``, ``count``, ``dimension``); None without a probe.
-        start: the same for the encoder at the start of training.
-        judgement: whether training helped; None if the run kept no scores to judge by.
-        losses: for a user's own training, the recognised properties of each loss: ``name``,
-            ``family``, ``temperature``, ``misfit``, ``negatives``.
-        model: The statistics of ``model_geometry``, for a model and data without a run.
-        notes: the evidence that was examined, and that could not be.
-        words: of the trainer.
+        details: Details in result.json; empty without this file.
+        objective: Objective of the training; None if unknown.
+        probe: Measurements of the saved encoder on data, by column, and the measurements that only
+            a probe has (``mean_cosine``, ``copies``, ``count``, ``dimension``); None without a
+            probe.
+        start: Same measurements of the encoder at the start of training.
+        judgement: Whether training helped; None if the run has no scores.
+        losses: Recognised properties of each loss in a user's own training: ``name``, ``family``,
+            ``temperature``, ``misfit``, ``negatives``.
+        model: Statistics of ``model_geometry``, for a model and data without a run.
+        notes: Evidence that was examined, and evidence that could not be.
+        words: Words of the trainer.
     """
 
     kind: Kind = ""
@@ -130,7 +131,7 @@ class RunEvidence:
         return [value for value in values if value is not None and sane(value)]
 
     def first(self, column: str) -> float | None:
-        """Return the value of the first logged step, before any update; else the first probe's."""
+        """Return the value of the first step, before any update, or else of the first probe."""
         values = self.series(column)
         return values[0] if values else _of(self.start, column)
 
@@ -140,7 +141,7 @@ class RunEvidence:
         return statistics.median(values[1 : 1 + max(1, len(values) // 3)]) if values[1:] else None
 
     def end(self, column: str) -> float | None:
-        """Return the median of the last third of the steps; without any, the probe's value."""
+        """Return the median of the last third of the steps; without steps, the probe's value."""
         values = self.series(column)
         if not values:
             return _of(self.probe, column)
@@ -170,11 +171,11 @@ def of_rows(
 
     Args:
         rows: See :class:`RunEvidence`; a missing column was not measured.
-        objective: the objective of the training, if it is one of this library.
-        settings: known settings of the loop, named as on the command line:
+        objective: Objective of the training, if it belongs to this library.
+        settings: Known settings of the loop, named as on the command line:
             ``{"batch-size": 64, "learning-rate": 3e-5}``.
-        kind: ``text`` or ``images``. If neither this nor ``settings["kind"]`` says, inputs are
-            taken for text, whose copies count as false negatives; images may look alike.
+        kind: ``text`` or ``images``; by default ``settings["kind"]``, else text. Copies of texts
+            count as false negatives; images may look alike.
     """
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
     settings_by_flag = dict(settings or {})
@@ -256,7 +257,7 @@ def _objective(
 
 
 def datasets_of(folder: Path) -> list[str]:
-    """Return the names of the data sets of a run on text; none where there is one alone."""
+    """Return the names of the data sets of a run on text; none if there is only one."""
     names = by_dataset(_files(read_yaml(RunFolder(folder).config)))
     return [name for name in names if name]
 

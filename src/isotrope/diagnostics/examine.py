@@ -1,8 +1,7 @@
 """Collects the evidence on a run or a model, given by its name or folder.
 
-From a run it reads the log, the scores and the settings, and it probes the saved encoder with the
-data of the training; if the data are gone, the rest decides. For a model there is only the
-probe.
+For a run it reads the log, the scores and the settings, and probes the saved encoder with the
+training data; if the data are gone, the other evidence decides. For a model it only probes.
 """
 
 import ast
@@ -53,11 +52,11 @@ def examine(
     """Return the evidence on a run folder, on a training that the Doctor watched, or on a model.
 
     Args:
-        target: a run folder, the output folder of a training that ``isotrope.Doctor`` has watched,
-            or whatever names an encoder (:func:`isotrope.load`).
+        target: Run folder, output folder of a training that ``isotrope.Doctor`` has watched, or
+            name of an encoder (:func:`isotrope.load`).
         data: Text, pairs or images to embed instead of the run's own data.
-        columns: the columns to read from tables of text.
-        objective: for a model, the objective whose components are measured; a run has its own.
+        columns: Columns to read from tables of text.
+        objective: Objective whose components are measured for a model; a run has its own.
         dataset: Data set to examine, if the run has several.
     """
     folder = Path(target)
@@ -111,7 +110,7 @@ def _of_model(
 
 
 def _docstrings() -> Texts:
-    """Return pairs from Python's own library: the first sentence of a docstring and the rest."""
+    """Return pairs from Python's own library: first sentence and rest of a docstring."""
     pairs: dict[str, str] = {}
     for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
         tree = ast.parse(path.read_bytes())
@@ -133,7 +132,7 @@ def _texts_of_run(
     columns: Sequence[str] | None,
     dataset: str,
 ) -> RunEvidence:
-    """Probe the saved encoder, and where positives are texts of their own the one before it."""
+    """Probe the saved encoder and, if positives are separate texts, the initial encoder."""
     settings = case.settings
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
     if data is not None:
@@ -183,7 +182,7 @@ def _crops(
     details: Mapping[str, Any],
     objective: Objective | None,
 ) -> Row:
-    """Probe an encoder of images with crops as training made them."""
+    """Probe an encoder of images with the crops of the training."""
     import numpy as np
     import torch
 
@@ -203,7 +202,7 @@ def _crops(
 
 
 def _crop(values: Mapping[str, Any]) -> "Augment":
-    """Return an augmentation from its record in result.json, which has lists for tuples."""
+    """Return an augmentation from its record in result.json, which stores tuples as lists."""
     from isotrope.data.images.augment import Augment
 
     settings: dict[str, Any] = {

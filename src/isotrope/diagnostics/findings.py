@@ -19,11 +19,11 @@ class Evidence:
 
     Attributes:
         name: Name of a threshold (isotrope.diagnostics.verdict), or of a number that explains.
-        number: the measured value.
-        threshold: the limit; None if the number only explains.
+        number: Measured value.
+        threshold: Limit; None if the number only explains.
         unit: Unit of both.
-        side: where a number is a fault: ``above`` the threshold or ``below`` it.
-        label: The number in plain words; empty if the name says it.
+        side: Side of the threshold on which a number is a fault: ``above`` or ``below``.
+        label: The number in plain words; empty if the name is plain enough.
     """
 
     name: str
@@ -49,12 +49,12 @@ class Finding:
     """One fault of a run or a model.
 
     Attributes:
-        verdict: the slug of a :class:`~isotrope.diagnostics.verdict.Verdict`.
-        evidence: the numbers, the deciding ones first.
-        source: paper and figure, or how the threshold was set.
-        change: one concrete change, as a flag of the command line.
-        detail: one or two sentences on the fault and why the change helps.
-        title: the verdict in one line.
+        verdict: Slug of a :class:`~isotrope.diagnostics.verdict.Verdict`.
+        evidence: Numbers, the deciding ones first.
+        source: Paper and figure, or how the threshold was set.
+        change: One concrete change, as a flag of the command line.
+        detail: One or two sentences on the fault and why the change helps.
+        title: The verdict in one line.
     """
 
     verdict: str
@@ -70,12 +70,12 @@ class Diagnosis:
     """The result of a diagnosis.
 
     Attributes:
-        findings: the root cause first; empty if the run is healthy.
-        notes: the evidence that was examined, and that could not be; not part of the JSON.
-        numbers: the key numbers of a healthy run, with the thresholds that they have not crossed.
-        judgement: whether training helped, by the dev set; None if that is unknown.
+        findings: Findings, root cause first; empty if the run is healthy.
+        notes: Evidence that was examined, and evidence that could not be; not part of the JSON.
+        numbers: Key numbers of a healthy run, with the thresholds that they have not crossed.
+        judgement: Whether training helped, by the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.
-        losses: for a user's own training, the recognised properties of each loss.
+        losses: Recognised properties of each loss in a user's own training.
         model: For a model and data, the statistics of ``isotrope.diagnostics.model_geometry`` and,
             under ``uncovered``, the gain from whitening; otherwise empty.
     """
@@ -90,7 +90,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> tuple[str, ...]:
-        """The findings' words in their order; or ``("healthy",)``, and what is remarkable."""
+        """The verdicts of the findings in order, or ``("healthy",)`` followed by the remarks."""
         remarks = (remark.verdict for remark in self.remarks)
         words = dict.fromkeys(finding.verdict for finding in self.findings)
         return tuple(words) or (HEALTHY, *dict.fromkeys(remarks))
@@ -102,15 +102,16 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing was found."""
+        """Whether there are no findings."""
         return not self.findings
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Return the diagnosis that :meth:`to_json` wrote; a number that is null is NaN.
+        """Return the diagnosis that :meth:`to_json` wrote; null numbers become NaN.
 
         Raises:
-            ValueError, KeyError, TypeError, AttributeError, RecursionError: The text is another.
+            ValueError, KeyError, TypeError, AttributeError, RecursionError: the text is not a
+                diagnosis.
         """
         record = json.loads(text)
         if not isinstance(record["verdict"], list):
@@ -211,7 +212,7 @@ def _plain(value: object) -> object:
 
 
 def _geometry(found: Mapping[str, Any]) -> Sequence[str]:
-    """Return the statistics of a model for a reader, a line each."""
+    """Return the statistics of a model in words, a line each."""
     lines = []
     for side, assumed in (("positive", 0.05), ("negative", 0.10)):
         (mean, std), cosines = found[f"{side}_angle"], found[f"{side}_cosine"]

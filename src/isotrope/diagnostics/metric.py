@@ -1,4 +1,4 @@
-"""The record of a metric: what it is, which logs have it, how it is drawn and compared."""
+"""The record of a metric: its definition, the logs that have it, its picture and comparison."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -9,23 +9,23 @@ EVERY: tuple[Log, ...] = ("text", "images", "doctor")
 
 @dataclass(frozen=True)
 class Panel:
-    """How a metric is drawn.
+    """The picture of a metric.
 
     Attributes:
-        section: The key of the section of a report.
-        note: How to read it, in one line.
-        title: The heading; empty for the title of the metric.
-        key: The name on the page and of the files; empty for the column.
+        section: Key of the section of a report.
+        note: How to read the picture, in one line.
+        title: Heading; empty for the title of the metric.
+        key: Name on the page and of the files; empty for the column.
         kind: ``course`` over the steps, drawn as running means; ``score`` over the steps, with its
             start and the saved model; ``path`` over another column, in the order of the steps.
-        across: The column of the horizontal axis.
-        floor: A value that the vertical axis always shows (0 of a share).
-        least: No value is below it (0 of a length), so the vertical axis does not go there.
-        most: No value is above it (1 of a share).
-        mark: A value with a dashed line of its own.
+        across: Column of the horizontal axis.
+        floor: Value that the vertical axis always shows (0 for a share).
+        least: Lowest possible value (0 for a length); the vertical axis does not go below it.
+        most: Highest possible value (1 for a share).
+        mark: Value marked by a dashed line.
         logarithmic: Whether values that span decades get a logarithmic axis.
         angular: Whether values are angles, with ticks in multiples of pi.
-        place: Orders the pictures of a section; those with the same keep the table's order.
+        place: Position within a section; equal positions keep the table's order.
     """
 
     section: str
@@ -48,20 +48,20 @@ class Metric:
     """One number of a log or of a result.
 
     Attributes:
-        column: The column of metrics.csv, or the key in the metrics of a result.
-        title: The name.
-        definition: What it is, in one line, for tables.
-        meaning: The paragraph of the glossary; empty if a picture needs none.
-        symbol: The symbol in the papers.
-        unit: The unit.
-        logs: The kinds of log that have the column; none for a number of a result.
-        of_step: Whether the training loop knows it, where ``observe.measure`` measures the others.
-        panel: How it is drawn, if it has a picture of its own.
-        beside: The column in whose picture it is drawn, or whose axis it is.
-        line: The name of its line, where a picture has several.
-        spread: The column of its standard deviation, drawn as a band.
-        heading: The heading in the comparison of runs; empty if it is not compared.
-        only: The kind of run whose comparison has it; empty for both.
+        column: Column of metrics.csv, or key in the metrics of a result.
+        title: Name.
+        definition: Definition in one line, for tables.
+        meaning: Paragraph of the glossary; empty if a picture needs none.
+        symbol: Symbol in the papers.
+        unit: Unit.
+        logs: Kinds of log that have the column; none for a number of a result.
+        of_step: Whether the training loop supplies it; ``observe.measure`` measures the others.
+        panel: Picture of the metric, if it has its own.
+        beside: Column in whose picture it is drawn, or whose axis it is.
+        line: Name of its line in a picture with several.
+        spread: Column of its standard deviation, drawn as a band.
+        heading: Heading in the comparison of runs; empty if it is not compared.
+        only: Kind of run whose comparison has it; empty for both.
         digits: Decimals in the comparison; None for as many as the values need.
     """
 

@@ -1,7 +1,7 @@
 """The table of metrics: each number of a log, described once.
 
-From these records (:mod:`isotrope.diagnostics.metric`) come metrics.csv, the pictures of a report,
-its glossary and its comparison of runs, and the table in docs/guide/anatomy.md. A new metric is one
+These records (:mod:`isotrope.diagnostics.metric`) define metrics.csv, the pictures, the glossary
+and the comparison of runs in a report, and the table in docs/guide/anatomy.md. A new metric is one
 record here and the code that measures it.
 """
 
@@ -478,5 +478,5 @@ MEASURED = tuple(metric.column for metric in METRICS if metric.logs == EVERY and
 
 
 def columns(log: Log) -> tuple[str, ...]:
-    """Return the columns of the metrics.csv of a run on text or images, or of the Doctor."""
+    """Return the columns of metrics.csv for a run on text or images, or for the Doctor."""
     return tuple(metric.column for metric in METRICS if log in metric.logs)

@@ -1,4 +1,4 @@
-"""Computes the statistics that Li et al. (2024) measure of a model, on the user's texts."""
+"""Computes the statistics that Li et al. (2024) report for a model, on the user's texts."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ def model_geometry(views: Views) -> dict[str, Any]:
     """Return angles, cosines, the hardest negative's share, Lemma 1 and dynamic ratios.
 
     Args:
-        views: raw embeddings of both views, n x d.
+        views: Raw embeddings of both views, n x d.
 
     Returns:
         ``positive_angle`` and ``negative_angle`` with mean and standard deviation in radians
@@ -26,7 +26,7 @@ def model_geometry(views: Views) -> dict[str, Any]:
         ``negative_cosine`` with the 5%, 50% and 95% quantiles (figure 5), ``hardest_share`` of the
         push of InfoNCE at temperature 0.05 (figure 7), ``lemma_share`` of the anchors for which a
         ratio of 1 is above the bound of Lemma 1 (figure 8a), ``ratios`` of ArcCon and MET
-        (figure 8b). None where it cannot be measured.
+        (figure 8b). A statistic that cannot be measured is None.
     """
     measured = {name: measure(registry.build(name), views) for name in ("infonce", *_DYNAMIC)}
     own, unit = measured["infonce"], views.unit()

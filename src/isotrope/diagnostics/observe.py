@@ -23,13 +23,13 @@ from isotrope.paradigm.objective import Objective
 
 
 def loss_column(dataset: str) -> str:
-    """Return the column of metrics.csv with the loss of a data set; ``""`` is all of them."""
+    """Return the column of metrics.csv with the loss of a data set; ``""`` means all of them."""
     return f"loss_{dataset}" if dataset else "loss"
 
 
 SAME = 0.999  # cosine from which two embeddings count as equal
-_COPY = 0.1  # of the mean distance of the own positive: a nearer negative is a copy of it
-_NEAR = 0.25  # of the negatives' mean distance: a nearer negative is suspicious
+_COPY = 0.1  # share of the mean distance of the own positive; a nearer negative is its copy
+_NEAR = 0.25  # share of the negatives' mean distance; a nearer negative is suspicious
 
 
 @torch.no_grad()
@@ -38,28 +38,29 @@ def measure(
 ) -> dict[str, float | None]:
     """Return the measurements of one batch: a number or None for each name in ``MEASURED``.
 
-    Measures that compare rows with each other use the first 4,096. Negatives are those of the other
-    view that the objective sees: neither an anchor's positive nor a row of its group. Angles are
-    in radians, standard deviations divide by the number of values.
+    Measures that compare rows with each other use the first 4,096 rows. Negatives are the rows of
+    the other view that the objective sees, without the anchor's positive and the rows of its group.
+    Angles are in radians, and standard deviations divide by the number of values.
 
     Args:
-        objective: the objective of the training. Without one, or if it has no components (not on
-            the sphere), all quantities of components are None; for logits (DINO) there are norm,
-            rank and gradient only.
-        views: raw embeddings, n x d.
-        terms: the components, if they do not come from ``objective``.
+        objective: Objective of the training. Without an objective, or if it has no components (not
+            on the sphere), all quantities of components are None; for logits (DINO) only norm, rank
+            and gradient are measured.
+        views: Raw embeddings, n x d.
+        terms: Components, if they do not come from ``objective``.
 
     Returns:
         The metrics of a batch in :mod:`isotrope.diagnostics.metrics`. ``dissipation`` and ``dead``
-        are None where no anchor has negatives. ``above_bound`` is for small steps and the hardest
-        negative; ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to 22 of Nie et al.
-        (2023) without 1/||h||; ``embedding_gradient`` is the mean length of n dL/dz_i (Draganov et
-        al., 2024, Prop. 3.1); ``negatives`` counts all views that the objective compares an anchor
-        with, and all candidates where it takes the hardest. Angles are pi/2 where a row is zero. A
-        negative looks like a positive (``false_negatives``) if it is as near as the anchor's own
-        positive or at cosine 0.999 and, so that a batch that has collapsed has none, within a
-        quarter of 1 - cos of the average negative; or if it is a copy of the own positive, within
-        a tenth of its 1 - cos to the average negative.
+        are None if no anchor has negatives. ``above_bound`` holds for small steps and the hardest
+        negative. ``gradient_alignment`` and ``gradient_uniformity`` are eq. 7 to 22 of Nie et al.
+        (2023) without 1/||h||. ``embedding_gradient`` is the mean length of n dL/dz_i (Draganov et
+        al., 2024, Prop. 3.1). ``negatives`` counts the vectors of all views that the objective
+        compares an anchor with, including all candidates for the hardest. Angles to a zero row are
+        pi/2. ``false_negatives`` counts anchors with a negative that looks like a positive. Such a
+        negative is as near as the anchor's own positive or at cosine 0.999; it must also be within
+        a quarter of 1 - cos of the average negative, so that a collapsed batch has none. A copy of
+        the own positive counts too: it is within a tenth of the positive's 1 - cos to the average
+        negative.
     """
     views = views.detached().map(_wide)
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -89,15 +90,15 @@ def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | 
 
     Args:
         pairs: Pairs of unit rows.
-        terms: the components.
-        raw: n x d, the anchors before they were normalised.
+        terms: Components.
+        raw: Anchors before normalisation, n x d.
     """
     numbers = _components(terms, pairs, raw)
     return numbers | {"negatives": _weighed(terms, pairs)} | _spread(pairs.views) | _angles(pairs)
 
 
 def _weighed(terms: Terms | None, pairs: Pairs) -> float:
-    """Return the mean number of negatives; a loss of pairs alone weighs nothing."""
+    """Return the mean number of negatives, 0 for a loss of pairs alone."""
     if terms is not None and not bool(terms.weight.any()):
         return 0.0
     return _mean_count(pairs, "cross" if terms is None else terms.against)
@@ -108,9 +109,9 @@ def measure_unpaired(embeddings: Tensor, *, cosines: bool = True) -> dict[str, f
     """Return the measurements of embeddings whose positives are unknown, keyed as :func:`measure`.
 
     Args:
-        embeddings: n x d, raw.
-        cosines: False for embeddings that are compared by dot products or distances: measures of
-            normalised rows mean nothing for them, and there are norm and rank only.
+        embeddings: Raw embeddings, n x d.
+        cosines: False for embeddings compared by dot products or distances. Measures of normalised
+            rows have no meaning for them, so only norm and rank are measured.
     """
     raw = _wide(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
@@ -137,7 +138,7 @@ def _wide(x: Tensor) -> Tensor:
 
 
 def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | None]:
-    """Return the components, and the mean lengths of the gradient, its pull and its push."""
+    """Return the components and the mean lengths of the gradient, its pull and its push."""
     views = pairs.views
     size = len(views.anchors) * terms.scale
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
@@ -150,7 +151,7 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
     if terms.residual is not None:
         whole = whole + tangent(terms.residual, views.anchors)
     norm = torch.linalg.vector_norm(raw, dim=1, keepdim=True)
-    # a row of (nearly) zero norm has a unit vector of zeros, and no gradient
+    # a row of (nearly) zero norm has a zero unit vector and no gradient
     reached = whole / norm.masked_fill(~views.anchors.any(dim=1, keepdim=True), torch.inf)
     return {
         **summary(terms, pairs),
@@ -235,7 +236,7 @@ def _angles(pairs: Pairs) -> dict[str, float | None]:
 
 
 def _false_negative(pairs: Pairs) -> Tensor:
-    """Return n booleans: whether a negative looks like a positive; see :func:`measure`."""
+    """Return whether a negative looks like a positive, n booleans; see :func:`measure`."""
     negative, similarity, columns = pairs.negative(), pairs.similarity(), pairs.columns()
     of_positive = pairs.views.own @ columns.T
     looks_like_anchor = _nearest(similarity, negative, _NEAR)
@@ -245,7 +246,7 @@ def _false_negative(pairs: Pairs) -> Tensor:
 
 
 def _nearest(similarity: Tensor, negative: Tensor, share: float) -> Tensor:
-    """Return n booleans: the nearest negative is within a share of the mean distance."""
+    """Return whether the nearest negative is within a share of the mean distance, n booleans."""
     nearest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
     mean = similarity.masked_fill(~negative, 0).sum(dim=1) / negative.sum(dim=1)
     return 1 - nearest <= share * (1 - mean)

@@ -1,11 +1,11 @@
 """Measures an encoder on the user's texts or pictures, with both views formed as in training.
 
-The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), but of the
-encoder's own embeddings, since the head of a run is dropped when it ends. Besides them a probe has
+The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.measure`), measured on
+the encoder's own embeddings, because the head is dropped at the end of a run. A probe also has
 
-- ``mean_cosine``: of different inputs;
+- ``mean_cosine``: mean cosine of different inputs;
 - ``copies``: share of the texts that have a copy in the data (isotrope.diagnostics.copies);
-- ``count`` and ``dimension``: rows and columns of the embeddings.
+- ``count`` and ``dimension``: numbers of rows and columns of the embeddings.
 """
 
 from collections.abc import Mapping, Sequence
@@ -48,12 +48,12 @@ class Texts:
 
     Attributes:
         records: (text,) or (anchor, positive), at most ``ROWS``.
-        views: how a positive is made: ``dropout``, ``adjacent`` or ``pairs``.
-        copies: see the module.
-        groups: int64 (n), equal for records that training does not push apart; None where they
-            are negatives of each other in any case.
-        read: records that they were drawn from.
-        name: the name of where they come from.
+        views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
+        copies: Share of texts with a copy, see the module.
+        groups: n int64 numbers, equal for records that training does not push apart; None if all
+            records are negatives of each other.
+        read: Number of records that these were drawn from.
+        name: Name of the source.
     """
 
     records: Sequence[tuple[str, ...]]
@@ -78,13 +78,13 @@ def read_texts(
 
     Args:
         files: Files, see ``isotrope train``.
-        columns: the columns to read from tables.
-        groups: a column of groups; only ``guarded`` texts have groups.
+        columns: Columns to read from tables.
+        groups: Column of groups; only ``guarded`` texts have groups.
         views: Kind of views, see ``isotrope train``.
-        prompts: put before anchors and positives.
-        guarded: texts that are near-identical, or of one group, are neither copies nor negatives of
-            each other, as in our training.
-        streaming: keep no copy of a data set of the hub.
+        prompts: Prompts before anchors and positives.
+        guarded: Whether texts that are near-identical or of one group are neither copies nor
+            negatives of each other, as in ``isotrope train``.
+        streaming: Whether to keep no copy of a data set of the hub.
     """
     reading = read(files, columns=columns, groups=groups, streaming=streaming)
     records = list(islice(reading, _READ))
@@ -110,12 +110,12 @@ def texts_of(
     """Draw texts evenly from records of one or two texts.
 
     Args:
-        drawn: the records.
-        views: how a positive is made of them.
-        name: the name of where they come from.
-        prompts: put before anchors and positives.
-        labels: the group of each record, empty if it has none; None where training knows of no
-            groups and of no near-identical texts.
+        drawn: Records to draw from.
+        views: Source of the positives.
+        name: Name of the source of the records.
+        prompts: Prompts before anchors and positives.
+        labels: Group of each record, empty without a group; None if training ignores groups and
+            near-identical texts.
     """
     if len(drawn) < 2:
         raise InputError(f"{name}: {len(drawn)} text is too few to compare; give at least 2")
@@ -130,14 +130,14 @@ def texts_of(
 
 
 def _evenly(records: Sequence[T], most: int) -> Sequence[T]:
-    """Return at most so many of the records, evenly from first to last."""
+    """Return at most ``most`` records, spaced evenly from first to last."""
     return records[:: -(-len(records) // most)]
 
 
 def _groups(
     records: Sequence[tuple[str, ...]], labels: Sequence[str] | None, most: int
 ) -> NDArray[np.int64] | None:
-    """Return the groups of at most so many of the records, as training joins them."""
+    """Return the groups of at most ``most`` records, as training joins them."""
     if labels is None:
         return None
     drawn = zip(_evenly(records, most), _evenly(labels, most), strict=True)
@@ -162,11 +162,11 @@ def probe_texts(
     """Return the numbers of an encoder on texts; its modes and weights are restored afterwards.
 
     Args:
-        encoder: the encoder whose embeddings, before any normalisation, are measured.
-        texts: the texts to embed.
+        encoder: Encoder whose embeddings, before any normalisation, are measured.
+        texts: Texts to embed.
         objective: Objective whose components to measure as well.
-        dropout: see :func:`embed_views`.
-        max_length: see there.
+        dropout: See :func:`embed_views`.
+        max_length: See :func:`embed_views`.
     """
     views, plain = embed_views(encoder, texts, dropout=dropout, max_length=max_length)
     return measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
@@ -182,10 +182,10 @@ def embed_views(
     """Return both views of texts, and the anchors without dropout.
 
     Args:
-        encoder: The encoder; its modes and weights are restored afterwards.
-        texts: the texts to embed.
-        dropout: rate that training put in place of the encoder's own; 0 makes equal views.
-        max_length: the most tokens of a text; None is the encoder's own.
+        encoder: Encoder whose modes and weights are restored afterwards.
+        texts: Texts to embed.
+        dropout: Rate that training used in place of the encoder's own; 0 makes equal views.
+        max_length: Largest number of tokens of a text; None for the encoder's own limit.
     """
     ids, _ = encoder.tokenize(
         [encoder.prompt + text for record in texts.records for text in record],
@@ -217,12 +217,12 @@ def probe_images(
     *,
     objective: Objective | None = None,
 ) -> Mapping[str, float | None]:
-    """Return the numbers of an encoder's features of two random crops of each picture.
+    """Return the numbers of an encoder on two random crops of each picture.
 
     Args:
-        encoder: an ImageEncoder; it is put into evaluation mode.
-        images: uint8, n x 3 x side x side.
-        augments: two of isotrope.data.images.augment, one for each view.
+        encoder: ImageEncoder, which is put into evaluation mode.
+        images: n x 3 x side x side uint8 numbers.
+        augments: Two augmentations of isotrope.data.images.augment, one for each view.
         objective: Objective whose components to measure as well.
     """
     generator = torch.Generator().manual_seed(_SEED)
@@ -243,7 +243,7 @@ def _embedded(encoder: SentenceEncoder, ids: Sequence[Sequence[int]]) -> Tensor:
 
 
 def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the numbers that only a probe has, of embeddings without dropout."""
+    """Return the numbers that only a probe has, for embeddings without dropout."""
     return {
         "mean_cosine": float(mean_cosine(embeddings)),
         "count": float(len(embeddings)),

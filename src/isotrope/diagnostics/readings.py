@@ -1,4 +1,4 @@
-"""Derives from the evidence the quantities that several rules need."""
+"""Derives quantities that several rules need from the evidence."""
 
 import statistics
 from dataclasses import replace
@@ -11,7 +11,7 @@ from isotrope.diagnostics.verdict import crosses
 from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.objective import Objective
 
-_IDEAL = 64  # anchors of the ideal batch: each is its own positive, orthogonal to all others
+_IDEAL = 64  # anchors of the ideal batch: each equals its positive and is orthogonal to all others
 
 
 def further_evidence(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
@@ -32,7 +32,7 @@ def dead_share_after_start(case: RunEvidence) -> float | None:
 
 
 def collapsed_at_start(case: RunEvidence) -> bool:
-    """Return whether all embeddings were one point before the first update."""
+    """Return whether all embeddings were equal before the first update."""
     by_uniformity = crosses("collapse_uniformity", case.first("uniformity"))
     return by_uniformity or crosses("collapse_std", case.first("std"))
 
@@ -64,7 +64,7 @@ def lower_rate_flag(case: RunEvidence, divisor: float) -> str:
 
 
 def rank_limit(case: RunEvidence) -> int | None:
-    """Return the largest possible effective rank of a batch, from n and d as far as known."""
+    """Return the largest possible effective rank of a batch, from n and d if known."""
     size = case.batch_size
     d = (case.details.get("method") or {}).get("options", {}).get("dimension")
     if d is None and case.probe is not None:
@@ -76,8 +76,8 @@ def rank_limit(case: RunEvidence) -> int | None:
 def negatives(case: RunEvidence) -> int | None:
     """Return the mean number of negatives of an anchor: as measured, from a queue, or the batch.
 
-    It is that of the steps in which negatives were pushed: other losses may take turns with that of
-    the negatives. A user's own loss is assumed to use those of the batch.
+    Only steps in which negatives were pushed count, because losses with and without negatives may
+    alternate. A user's own loss is assumed to use in-batch negatives.
     """
     queue = (case.details.get("method") or {}).get("options", {}).get("queue")
     if queue is not None:
@@ -93,23 +93,23 @@ def negatives(case: RunEvidence) -> int | None:
 
 
 def hardest_over_even(case: RunEvidence) -> float | None:
-    """Return the hardest negative's share of the push over an even one; None with one negative."""
+    """Return the hardest negative's share of the push over an even share; None with one."""
     share, count = case.end("hardest_share"), negatives(case)
     return None if share is None or count is None or count < 2 else share * count
 
 
 def pushing(objective: Objective) -> bool:
-    """Return whether an objective pushes embeddings apart; assumed where it has no components."""
+    """Return whether an objective pushes embeddings apart; True without components."""
     return not objective.has_terms or pushes(objective)
 
 
 def dissipation_on_ideal(objective: Objective) -> float:
-    """Return the mean GD (0: done) where positives coincide and negatives are orthogonal."""
+    """Return the mean GD on equal positives and orthogonal negatives; 0 means finished."""
     return float(objective.terms(*_ideal(_IDEAL)).dissipation.mean())
 
 
 def parameters(case: RunEvidence) -> dict[str, object]:
-    """Return the hyperparameters and exchanged components, with those of what was modified."""
+    """Return the hyperparameters and exchanged components, including those of the parent."""
     if case.objective is None:
         return {}
     of_objective = case.objective.hyperparameters()
@@ -119,7 +119,7 @@ def parameters(case: RunEvidence) -> dict[str, object]:
 
 
 def temperature(case: RunEvidence) -> float | None:
-    """Return the temperature of the weights; None if they have none."""
+    """Return the temperature of the weights, or None."""
     values = parameters(case)
     name, _, value = str(values.get("weight", "")).partition(":")
     if name == "softmax":

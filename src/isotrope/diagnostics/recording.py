@@ -1,7 +1,7 @@
 """Writes and reads the folder in which the doctor records a training outside isotrope.
 
-``metrics.csv`` has the rows, ``diagnosis.json`` what ``isotrope diagnose --json`` prints, and the
-settings that were read from the trainer, so that the diagnosis can be made again.
+``metrics.csv`` has the rows. ``diagnosis.json`` has the output of ``isotrope diagnose --json`` and
+the settings read from the trainer, so that the diagnosis can be repeated.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Measures a batch by the pairs that its loss was seen to compare."""
+"""Measures a batch by the pairs that its loss compared."""
 
 from dataclasses import dataclass
 
@@ -14,20 +14,20 @@ from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import summary
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, stacked
 
-_ENOUGH = 24  # pairs, of which one batch shows the temperature by itself
-_EQUAL = 0.05  # by which the dissipation of a softmax may differ from that of InfoNCE
-_ONE = 0.02  # a factor of the loss that is nearer to 1 is taken for 1
-_LEAST_PAIRS = 8  # on either side, of which a gap between pulled and pushed pairs is measured
+_ENOUGH = 24  # pairs that suffice to find the temperature from one batch
+_EQUAL = 0.05  # difference allowed between the dissipation of a softmax and that of InfoNCE
+_ONE = 0.02  # a factor of the loss closer to 1 counts as 1
+_LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
 
 @dataclass(frozen=True)
 class SeenBatch:
-    """The numbers that the compared pairs of a batch show.
+    """The measurements of the compared pairs of a batch.
 
     Attributes:
         kind: ``softmax``, ``other``, ``pairs`` or ``nothing`` (no gradient).
-        numbers: the measurements, by column of metrics.csv.
-        evidence: Evidence of its temperature.
+        numbers: Measurements, by column of metrics.csv.
+        evidence: Evidence of the temperature.
         factor: Factor of the gradient of InfoNCE; 1 for any other loss.
     """
 
@@ -38,7 +38,7 @@ class SeenBatch:
 
 
 class _ComparedPairs(EagerPairs):
-    """The similarities and negatives of a table, where an objective would ask for them."""
+    """The similarities and negatives of a table, in the interface of an objective."""
 
     def __init__(self, table: Compared, own: Tensor) -> None:
         unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
@@ -99,14 +99,14 @@ def measure_compared(
         table.scores.masked_fill(~_others(table), -torch.inf).argmax(dim=1),
     )
     if table.blocks and not _of_one_column(table, own, pull > 0):
-        # who is pulled changes from row to row, as by labels or a teacher
+        # the pulled candidate changes from row to row, as with labels or a teacher
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
     unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
     force, times = unit * push.sum(dim=1), 1.0
     if kind == "softmax" and tau is not None:
         force, times = _of_infonce(table, own, pairs.negative(), tau, force)
-        # a cosine that is rounded, over tau, is an exponent
+        # the exponent is a rounded cosine divided by tau
         near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.rounded else 0.0)
         times = 1.0 if abs(times - 1) < near else times
     some = push.sum(dim=1) > 0
@@ -132,10 +132,11 @@ def measure_compared(
 def _of_labels(
     table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor
 ) -> dict[str, float | None]:
-    """Return what replaces the measurements of positives where an anchor has not one of its own.
+    """Return measurements that replace those of positives if anchors have no positive of their own.
 
-    Rows of one label are pulled together: each to several, whose angles count alike, or to one that
-    the loss has chosen, whose angle says nothing of the others. Neither are copies pushed apart.
+    Rows of one label are pulled together. A row is pulled to several others, whose angles count
+    equally, or to one chosen by the loss, whose angle does not represent the others. Copies are not
+    pushed apart either.
     """
     several = bool((table.pulled.sum(dim=1) > 1).any())
     chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
@@ -153,14 +154,14 @@ def _of_labels(
 
 
 def _others(table: Compared) -> Tensor:
-    """N x m, the candidates that are neither pushed nor pulled: an unpulled positive is one."""
+    """The candidates that are not pushed, n x m; an unpulled positive is among them."""
     rest = ~table.pushed & (table.scores > -torch.inf)
     some = rest.any(dim=1, keepdim=True) & table.pushed.any(dim=1, keepdim=True)
     return torch.where(some, rest & _within(table), table.mask)
 
 
 def _within(table: Compared) -> Tensor:
-    """N x m, the columns of a row's own block, or all columns."""
+    """The columns of a row's own block, or all columns, n x m."""
     return table.mask if table.blocks else torch.ones_like(table.mask)
 
 
@@ -173,9 +174,9 @@ def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
 def _of_infonce(
     table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
 ) -> tuple[Tensor, float]:
-    """Return GD and the multiple: that of InfoNCE, if the measured one is one, else as measured.
+    """Return GD and the factor of the loss: those of InfoNCE if GD fits, else GD as measured.
 
-    It follows from the similarities alone, so that an unknown factor of the loss is left out.
+    InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss.
     """
     scores = table.scores.double() / tau
     other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)
@@ -188,7 +189,7 @@ def _of_infonce(
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:
-    """Return how the anchors lie; those of the other direction of a loss are its candidates."""
+    """Return measures of the anchors; candidates in the other direction are not repeated."""
     if not tables[0].vectors:
         return {}
     first = [t for i, t in enumerate(tables) if not i or not t.mirrors(tables[:i])]
@@ -201,7 +202,7 @@ def _geometry(tables: list[Compared]) -> dict[str, float | None]:
 
 
 def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
-    """Return the gradient that reaches an anchor, and the share that makes it longer or shorter."""
+    """Return the gradient that reaches an anchor, and the share that changes its norm."""
     if table.distance or not table.vectors:
         return {}
     whole = gradient @ table.columns
@@ -219,7 +220,7 @@ def _reached(table: Compared, gradient: Tensor) -> dict[str, float | None]:
 
 
 def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict[str, float | None]:
-    """Return the measurements of a loss that compares an anchor with one other at most."""
+    """Return the measurements of a loss that compares an anchor with at most one candidate."""
     numbers: dict[str, float | None] = {"negatives": 0.0}
     pushed = push.sum(dim=1) > 0
     if bool(live.any()):

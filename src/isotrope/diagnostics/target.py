@@ -73,7 +73,7 @@ def diagnose(
 
 
 def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncovered:
-    """Return the gain that whitening the model has on some data."""
+    """Return the gain from whitening the model on some data."""
     rows = read_rows(data, columns=columns, views="auto")
     encoder = SentenceEncoder.load(model)
     prompts = saved_prompts(encoder.model) if rows.views == "pairs" else ("", "")
@@ -82,7 +82,7 @@ def _uncovered(model: str, data: Path, columns: Sequence[str] | None) -> Uncover
 
 
 def _keep(diagnosis: Diagnosis, path: Path) -> None:
-    """Write the diagnosis beside the run; a folder that cannot be written is not a obstacle."""
+    """Write the diagnosis to the run's folder; skip a folder that cannot be written."""
     try:
         with atomic_replace(path) as temporary:
             temporary.write_text(diagnosis.to_json(), encoding="utf-8")

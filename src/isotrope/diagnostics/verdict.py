@@ -1,9 +1,8 @@
-"""The record of a verdict: what it means, which thresholds decide it, and what to change.
+"""The record of a verdict: its meaning, the thresholds that decide it, and the change to make.
 
-The verdicts themselves are in :mod:`isotrope.diagnostics.verdicts`, one record each, from which
-diagnoses, messages, model cards and the pages in docs/diagnoses are made. The eight whose rule is
-"these thresholds, this sentence, this change" have no code; a rule that needs more is the function
-``when``.
+:mod:`isotrope.diagnostics.verdicts` has one record for each verdict. Diagnoses, messages, model
+cards and the pages in docs/diagnoses are made from these records. Eight verdicts need no code: they
+are thresholds, a sentence and a change. A rule that needs more is the function ``when``.
 """
 
 from collections.abc import Callable
@@ -27,15 +26,15 @@ class Threshold:
     """One number that decides about a verdict. A measured number equal to it is healthy.
 
     Attributes:
-        name: The name.
-        label: What is measured, in a few words, as a diagnosis prints it.
-        measured: What is measured and when it counts, in full, for the documentation.
+        name: Name of the threshold.
+        label: Measured quantity in a few words, as a diagnosis prints it.
+        measured: Measured quantity and when it counts, in full, for the documentation.
         source: Paper and figure, or how the value was set.
-        above: The value, if numbers above it count.
-        below: The value, if numbers below it count.
-        unit: The unit of the value.
-        measure: Measures the number; needed where the verdict has no function ``when``.
-        optional: Whether a number that was not measured leaves the decision to the others.
+        above: Value, if numbers above it count.
+        below: Value, if numbers below it count.
+        unit: Unit of the value.
+        measure: Function that measures the number; needed if the verdict has no ``when``.
+        optional: Whether the other thresholds decide if the number was not measured.
     """
 
     name: str
@@ -66,30 +65,30 @@ class Threshold:
         return value
 
     def crossed_by(self, number: float | None) -> bool:
-        """Return whether a number lies beyond the threshold; None, not measured, does not."""
+        """Return whether a number is beyond the threshold; False for None (not measured)."""
         if number is None:
             return False
         return number > self.value if self.side == "above" else number < self.value
 
 
 def crosses(name: str, number: float | None) -> bool:
-    """Return whether a number is beyond the threshold of that name."""
+    """Return whether a number is beyond the named threshold."""
     return THRESHOLDS[name].crossed_by(number)
 
 
 def compared(name: str, number: float) -> Evidence:
-    """Return the evidence that a number gives against the threshold of that name."""
+    """Return the evidence from comparing a number with the named threshold."""
     threshold = THRESHOLDS[name]
     return Evidence(name, number, threshold.value, threshold.unit, threshold.side, threshold.label)
 
 
 @dataclass(frozen=True)
 class Change:
-    """The change that a verdict proposes, in the words of the trainer that was used.
+    """The change that a verdict proposes, in the words of the user's trainer.
 
     Attributes:
         train: Flags of ``isotrope train``; a function ``when`` may give others.
-        loop: The same in the words of another trainer.
+        loop: Same change in the words of another trainer.
     """
 
     train: Text = ""
@@ -99,8 +98,8 @@ class Change:
         """Return the change for the trainer of some evidence.
 
         Args:
-            case: The evidence.
-            train: Flags that take the place of ``self.train``.
+            case: Evidence of the training.
+            train: Flags that replace ``self.train``.
         """
         text: Text = train or self.train
         if case.setting("trainer") is not None and self.loop is not None:
@@ -113,10 +112,10 @@ class Found:
     """Result of a function ``when``; an empty text means the text of the record.
 
     Attributes:
-        evidence: The numbers, the deciding ones first.
+        evidence: Numbers, the deciding ones first.
         detail: One or two sentences on the fault and why the change helps.
         change: Flags of ``isotrope train``.
-        decided_by: The threshold whose source counts; empty for that of the first number.
+        decided_by: Threshold whose source is cited; empty for that of the first number.
     """
 
     evidence: tuple[Evidence, ...]
@@ -133,22 +132,23 @@ class Verdict:
     """One verdict of the Doctor.
 
     Attributes:
-        slug: The public name, as it is printed.
+        slug: Public name, as printed.
         title: The verdict in one line.
-        meaning: What is wrong, in a sentence or two without a formula, for a reader.
-        decides: How the thresholds decide, for a reader.
+        meaning: The fault in a sentence or two without a formula, for readers.
+        decides: How the thresholds decide, for readers.
         detail: One or two sentences on the fault and why the change helps, for a finding.
-        thresholds: The numbers that decide.
-        change: The change that is proposed.
-        explains: Verdicts that follow from this one and are not reported beside it.
+        thresholds: Numbers that decide.
+        change: Proposed change.
+        explains: Verdicts that follow from this verdict and are not reported beside it.
         texts_only: Whether images are exempt.
-        any_of: Whether one of the thresholds is enough, where all are needed otherwise.
-        unless: Each returns whether some evidence acquits.
+        any_of: Whether one of the thresholds is enough; otherwise all are needed.
+        unless: Functions, each of which returns whether some evidence acquits.
         shows: Columns whose final values explain the finding, or functions that return evidence.
-        when: Decides instead of the thresholds' ``measure``, ``any_of`` and ``unless``.
-        before_all: A function like ``when`` that is tried before all other verdicts.
-        only_if_healthy: Whether it is tried only where nothing else was found.
-        is_fault: Whether a diagnosis with it is not healthy.
+        when: Function that decides instead of the thresholds' ``measure``, ``any_of`` and
+            ``unless``.
+        before_all: Function like ``when`` that is tried before all other verdicts.
+        only_if_healthy: Whether it is tried only if nothing else was found.
+        is_fault: Whether a diagnosis with this verdict is not healthy.
     """
 
     slug: str
@@ -172,8 +172,8 @@ class Verdict:
         """Return the finding of this verdict; None if the evidence does not show it.
 
         Args:
-            case: The evidence.
-            when: The rule; None for the record's own.
+            case: Evidence of the training.
+            when: Rule to apply; None for that of the record.
         """
         found = (when or self.when or self._by_thresholds)(case)
         if found is None:
@@ -189,7 +189,7 @@ class Verdict:
         )
 
     def _by_thresholds(self, case: RunEvidence) -> Found | None:
-        """Return what the thresholds say alone."""
+        """Return the result of the thresholds alone."""
         if self.texts_only and case.kind == "images":
             return None
         numbers = [(t, t.measure(case)) for t in self.thresholds if t.measure is not None]

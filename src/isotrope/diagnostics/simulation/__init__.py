@@ -1,1 +1,1 @@
-"""Simulations without a model, on random or given angles."""
+"""Simulations on random or given angles, without a model."""

@@ -1,7 +1,7 @@
 """Draws angles from normal distributions and averages a component over the drawn batches.
 
-A batch is one anchor with a positive and k negatives. Drawn angles are not clipped: they enter
-through their cosines, so that one beyond 0 or pi is reflected.
+A batch is one anchor with a positive and k negatives. Drawn angles are not clipped: only their
+cosines are used, so an angle beyond 0 or pi is reflected.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,17 +18,17 @@ from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
-_MOST = 10_000_000  # negatives, or batches: more would take days
+_MOST = 10_000_000  # negatives or batches; more would take days
 
-# similarities that one thread holds at once: the second-level cache; 1,000 x 127 fit
+# similarities that one thread holds at once, which fit the second-level cache; 1,000 x 127 fit
 _CHUNK = 2**17
 # anchors at once: an objective may answer with as many columns
 _ANCHORS = 4096
 
 Floats = NDArray[np.float64]
-# n values of a batch's anchors, and which of them count
+# n values of a batch's anchors, and n booleans for those that count
 Measure = Callable[[Objective, Pairs], tuple[Tensor, Tensor]]
-# is told the number of cells (pairs of means) done since the last time
+# called with the number of cells (pairs of means) done since the last call
 Progress = Callable[[float], object]
 
 
@@ -39,10 +39,10 @@ class Angles:
     Attributes:
         positive: p values of mu_pos: 100 from pi/20 to pi/2, both included.
         negative: q values of mu_neg: 100 from pi/20 to pi, both included.
-        spread_positive: standard deviation of the angle to the positive.
-        spread_negative: standard deviation of the angles to the negatives.
-        negatives: the number of negatives in a batch.
-        batches: the number of batches drawn for every pair of means.
+        spread_positive: Standard deviation of the angle to the positive.
+        spread_negative: Standard deviation of the angles to the negatives.
+        negatives: Number of negatives in a batch.
+        batches: Number of batches drawn for every pair of means.
     """
 
     positive: Floats = field(default_factory=lambda: np.linspace(0.05, 0.5, 100) * np.pi)
@@ -53,7 +53,7 @@ class Angles:
     batches: int = 1000
 
     def __post_init__(self) -> None:
-        """Make arrays of the means, and check the numbers.
+        """Turn the means into arrays and check the numbers.
 
         Raises:
             InputError: means that are not a list of finite numbers, a negative spread, no
@@ -97,7 +97,7 @@ class _Sums:
         self.second[where] += value.square().sum(dim=-1).numpy()
 
     def mean_and_error(self) -> tuple[Floats, Floats]:
-        """Return mean and standard error of every cell; 1 and 0 where nothing counts."""
+        """Return mean and standard error of every cell; 1 and 0 for a cell without values."""
         mean = np.where(self.count > 0, self.first / np.maximum(self.count, 1), 1.0)
         variance = np.maximum(self.second / np.maximum(self.count, 1) - mean**2, 0)
         error = np.sqrt(variance / np.maximum(self.count - 1, 1))
@@ -117,15 +117,15 @@ def means(
     """Return mean and standard error of a measure over the batches, each objectives x p x q.
 
     Args:
-        measure: the function to average.
-        objectives: the objectives it is evaluated on; all of them see the same draws.
-        of_rows: for each objective, whether the measure is a function of the row statistics of the
-            negatives. Then the objective sees nothing else, and weighs no negatives; with
-            ``common`` the statistics are computed once for each mu_neg.
-        angles: distributions.
-        seed: the same seed gives the same numbers, on any number of threads.
-        common: one set of batches is drawn and shifted to every pair of means; otherwise every
-            pair of means has batches of its own.
+        measure: Function to average.
+        objectives: Objectives that it is evaluated on; all see the same draws.
+        of_rows: For each objective, whether the measure depends only on the row statistics of the
+            negatives. The objective then sees only these statistics and gives no weights; with
+            ``common`` they are computed once for each mu_neg.
+        angles: Distributions of the angles.
+        seed: Seed; equal seeds give equal numbers on any number of threads.
+        common: Whether one set of batches is drawn and shifted to every pair of means; otherwise
+            every pair of means has its own batches.
         progress: Called with the number of pairs of means done since the last call.
     """
     if seed < 0:
@@ -203,7 +203,7 @@ def _independent(
                     sums.add((o, i, j), *measure(objective, alone if of_rows[o] else pairs))
 
     threads = torch.get_num_threads()
-    # each thread takes rows of the grid: one cell is too little work for two of torch's threads
+    # each thread takes rows of the grid, because one cell is too little work for torch's threads
     torch.set_num_threads(1)
     try:
         with ThreadPoolExecutor(threads) as pool:

@@ -1,4 +1,4 @@
-"""The Pairs interface on given angles, for objectives without any embeddings."""
+"""The Pairs interface on given angles, without embeddings."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -20,14 +20,14 @@ _NO_EMBEDDINGS = (
 
 
 class _Unknown(Tensor):
-    """Stands where embeddings would be; whatever is computed from it is as unknown.
+    """Placeholder for embeddings; every result computed from it is unknown too.
 
-    So an objective may also work out what has no place here (what an anchor receives in other
-    roles), as long as GD, W and the pull come from similarities alone. It lives on the device
-    ``meta``, where no numbers are. Asking for a number is an error.
+    An objective may therefore compute quantities that do not exist here (the gradient of an anchor
+    in other roles), as long as GD, W and the pull come from similarities alone. The placeholder is
+    on the device ``meta``, which holds no numbers.
 
     Raises:
-        InputError: where a number is asked for.
+        InputError: a number is requested.
     """
 
     _SHAPES = (
@@ -53,7 +53,7 @@ class _Unknown(Tensor):
             return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
         if func in cls._NUMBERS:
             raise InputError(_NO_EMBEDDINGS)
-        # as many rows as went in, of the same dtype: it may have to fit other views
+        # the same number of rows and dtype, because it may have to fit other views
         same_rows = next((x for x in args if isinstance(x, cls)), None)
         rows, dtype = (1, None) if same_rows is None else (len(same_rows), same_rows.dtype)
         return torch.empty(rows, 1, dtype=dtype, device="meta").as_subclass(cls)
@@ -70,12 +70,12 @@ def _embeddings(rows: int, like: Tensor) -> Views:
 class AnglePairs(Pairs):
     """Given similarities: every row has its own positive and its own k negatives.
 
-    Unlike in a batch, no row is another row's negative. The k negatives are the same whichever
-    view an objective takes them from, so ``against`` makes no difference.
+    Unlike in a batch, no row is another row's negative. The k negatives are the same in each view,
+    so ``against`` makes no difference.
 
     Args:
-        positive: b, cosines of the angles between anchors and positives.
-        negatives: b x k, cosines of the angles between anchors and negatives, k >= 1.
+        positive: b cosines of the angles between anchors and positives.
+        negatives: b x k cosines of the angles between anchors and negatives, k >= 1.
 
     Raises:
         ValueError: shapes that do not fit.
@@ -97,7 +97,7 @@ class AnglePairs(Pairs):
         super().__init__(_embeddings(len(positive), positive))
         self._positive = positive
         self._negatives = negatives
-        # several objectives of one temperature share it
+        # objectives with the same temperature share it
         self._sums: dict[float | Tensor, Tensor] = {}
         self._largest: Tensor | None = None
 
@@ -138,9 +138,9 @@ class AnglePairs(Pairs):
 class RowPairs(Pairs):
     """Row statistics alone: p positives for every row of ``rows``, which keep their negatives.
 
-    With p positives to each of b rows there are p b anchors, and never p b k similarities: the
-    hardest negative stands for all of them. A dissipation that is a function of the row
-    statistics is therefore exact; the weights are not to be looked at.
+    With p positives for each of b rows there are p b anchors, but never p b k similarities: the
+    hardest negative represents all of them. A dissipation that depends only on the row statistics
+    is therefore exact; the weights are not meaningful.
 
     Args:
         positive: p x b cosines.
@@ -187,13 +187,13 @@ class RowPairs(Pairs):
 
 
 def check_computable(*computed: Tensor) -> None:
-    """Check that none of these tensors was computed from embeddings, which are unknown here."""
+    """Check that no tensor was computed from embeddings, which are unknown here."""
     if any(x.device.type == "meta" for x in computed):
         raise InputError(_NO_EMBEDDINGS)
 
 
 def probe() -> tuple[AnglePairs, AnglePairs]:
-    """Return 256 anchors with angles of all sizes, and the same with their negatives reversed."""
+    """Return 256 anchors with angles of all sizes, and a copy with reversed negatives."""
     random = torch.Generator().manual_seed(0)
     positive, mean = torch.rand(2, 256, generator=random, dtype=torch.float64) * torch.pi
     spread = 0.1 * torch.randn(256, 16, generator=random, dtype=torch.float64)

@@ -1,9 +1,9 @@
 """Averages GD and weights over drawn angles (Li et al., 2024, section 3.1).
 
-The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), those between the
-anchor and its 127 negatives from N(mu_neg, 0.10^2), and a component is averaged over 1,000 such
+The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), and the angles between
+the anchor and its 127 negatives from N(mu_neg, 0.10^2). A component is averaged over 1,000 such
 batches for every pair of means. The objective's own ``components`` are evaluated, so every
-objective that needs no more than angles can be simulated.
+objective that needs only angles can be simulated.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,13 @@ def dissipation(
     """Return the mean gradient dissipation (Li et al., 2024, figures 2 and 10).
 
     Args:
-        objectives: all of them see the same draws.
-        angles: distributions; by default those of the paper.
-        seed: the same seed gives the same numbers, on any number of threads.
-        common: draw one set of batches and shift it to every pair of means. A value then has the
-            same distribution, and error, as with batches of its own (False, as in the paper), but
-            neighbours err alike, which leaves the landscape smooth, and the statistics of the
-            negatives are computed once for each mu_neg instead of once for each pair.
+        objectives: Objectives, which all see the same draws.
+        angles: Distributions; by default those of the paper.
+        seed: Seed; equal seeds give equal numbers on any number of threads.
+        common: Whether to draw one set of batches and shift it to every pair of means. A value has
+            the same distribution and error as with separate batches (False, as in the paper).
+            Neighbouring errors are alike, which keeps the landscape smooth, and the statistics of
+            the negatives are computed once for each mu_neg instead of once for each pair.
         progress: Called with the number of pairs of means done since the last call.
 
     Raises:
@@ -72,18 +72,18 @@ def hardest_share(
 ) -> list[Landscape]:
     """Return the mean share of the hardest negative in the weights (Li et al., 2024, figure 3).
 
-    A batch that pushes none (in MET and MAT a hardest negative closer than 0.01) does not count;
-    where no batch pushes any the share is undefined.
+    A batch without a push (in MET and MAT the hardest negative is closer than 0.01) does not count;
+    if no batch pushes, the share is undefined.
 
     Args:
-        objectives: all of them see the same draws.
-        angles: distributions; by default mu_pos = 0.5 as in the paper's released code (its text
+        objectives: Objectives, which all see the same draws.
+        angles: Distributions; by default mu_pos = 0.5 as in the paper's released code (its text
             says pi/6). Without the gate the positive makes no difference to a softmax.
-        gated: leave out batches in which the objective's own GD is below 0.01; where none is left
-            the value is 1 and its error 0. The shape of the printed figure comes from this gate
-            of the released code, which the text does not mention.
-        seed: see :func:`dissipation`.
-        common: see :func:`dissipation`; here it saves only the drawing.
+        gated: Whether to leave out batches in which the objective's own GD is below 0.01; if no
+            batch is left, the value is 1 and its error 0. The shape of the printed figure comes
+            from this gate of the released code, which the text does not mention.
+        seed: See :func:`dissipation`.
+        common: See :func:`dissipation`; here it saves only the drawing.
         progress: Called with the number of pairs of means done since the last call.
 
     Raises:
@@ -94,11 +94,11 @@ def hardest_share(
         terms = components(objective, pairs)
         weight = terms.weight.abs()
         hardest = pairs.similarity(terms.against).argmax(dim=1, keepdim=True)
-        if not weight.any():  # nothing is pushed, whatever the columns
+        if not weight.any():  # no column is pushed
             hardest = torch.zeros_like(hardest)
         mass = weight.sum(dim=1)
         share = weight.gather(1, hardest).squeeze(1) / mass
-        # a clamped negative is not pushed: 0/0, which is left out, unless there is nothing else
+        # a clamped negative is not pushed: 0/0 is left out unless all values are
         pushed = (mass != 0) | (mass == 0).all()
         return share, pushed & (terms.dissipation >= (DEAD if gated else -torch.inf))
 
@@ -111,7 +111,7 @@ def hardest_share(
 
 
 def _dissipation(objective: Objective, pairs: Pairs) -> Tensor:
-    """Return GD; in a composition it is a part, for which no weights need be computed."""
+    """Return GD; a composition has it as a part and needs no weights for it."""
     part = _part(objective)
     if part is None:
         return components(objective, pairs).dissipation
@@ -125,13 +125,12 @@ def _part(objective: Objective) -> Dissipation | None:
 
 
 def _is_of_rows(objective: Objective) -> bool:
-    """Return whether the dissipation is a function of the row statistics, tried on many angles.
+    """Return whether the dissipation depends only on row statistics, tested on many angles.
 
-    Its ``coupling`` does not say so: the components of an anchor that depends on no other may still
-    be computed from each of its similarities.
+    ``coupling`` does not declare this: an uncoupled anchor may still use each of its similarities.
     """
     rows, _ = probe()
     alone = RowPairs(rows.positive[None], rows)
     if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:
-        return False  # its weights are of other columns, as many as there are anchors
+        return False  # its weights belong to other columns, as many as there are anchors
     return same(_dissipation(objective, rows), _dissipation(objective, alone))

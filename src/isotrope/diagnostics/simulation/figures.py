@@ -19,13 +19,13 @@ Kind = Literal["dissipation", "weight", "ratio", "norm"]
 
 @dataclass(frozen=True)
 class FigurePanel:
-    """An objective as a figure shows it.
+    """One objective in a figure.
 
     Attributes:
-        title: the title in the picture.
-        name: the name of the objective in the registry.
-        settings: the settings of the objective.
-        negatives: the number of negatives of an anchor, where the panels differ in it.
+        title: Title in the picture.
+        name: Name of the objective in the registry.
+        settings: Settings of the objective.
+        negatives: Number of negatives of an anchor, if the panels differ in it.
     """
 
     title: str
@@ -78,18 +78,19 @@ def figure(
     part: Literal["alignment", "uniformity"] = "alignment",
     progress: Progress | None = None,
 ) -> list[Landscape]:
-    """Return what a figure shows, one landscape for each panel.
+    """Return the landscapes of a figure, one for each panel.
 
     Args:
-        kind: the kind of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
-        panels: the panels; by default those of the paper.
-        grid: values of mu_pos and of mu_neg, over the paper's ranges; the share has one mu_pos.
-        negatives: the number of negatives of an anchor; by default the paper's.
-        batches: drawn for every pair of means (``dissipation`` and ``weight``).
-        seed: the seed of the draws.
-        common: see :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
-        gated: see :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
-        part: see :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
+        kind: Kind of figure: GD, the hardest negative's share of W, R, or the norm of ``part``.
+        panels: Panels; by default those of the paper.
+        grid: Number of values of mu_pos and of mu_neg over the paper's ranges; the share has one
+            mu_pos.
+        negatives: Number of negatives of an anchor; by default the paper's.
+        batches: Number of batches for every pair of means (``dissipation`` and ``weight``).
+        seed: Seed of the draws.
+        common: See :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
+        gated: See :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
+        part: See :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
         progress: Called with the number of pairs of means done since the last call.
     """
     if grid < 2:
@@ -122,11 +123,12 @@ def figure(
 
 
 def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
-    """Return what a table says of one panel, by the heading of its column.
+    """Return the numbers of one panel in a table, by the heading of the column.
 
     GD: the mu_neg at which it falls below 0.5 for mu_pos = pi/6, and the largest standard error.
     W: the share at four mu_neg. R: its range, and the part of its values from 1 to 2. Norm: its
-    range, and the part of its values under a hundredth of the largest. None where it is undefined.
+    range, and the part of its values under a hundredth of the largest. Undefined numbers are
+    None.
     """
     inside = landscape.value[landscape.defined]
     if kind == "dissipation":

@@ -24,12 +24,12 @@ class Landscape:
     """One quantity of one objective over all pairs of mean angles.
 
     Attributes:
-        objective: The objective of the landscape.
-        positive: p values of mu_pos, radians.
-        negative: q values of mu_neg, radians.
-        value: p x q.
-        error: p x q, standard error of ``value``; 0 where nothing was drawn.
-        defined: p x q, False where the value means nothing.
+        objective: Objective of the landscape.
+        positive: p values of mu_pos in radians.
+        negative: q values of mu_neg in radians.
+        value: p x q values.
+        error: p x q standard errors of ``value``; 0 without random draws.
+        defined: p x q booleans, False for a value without meaning.
     """
 
     objective: Objective
@@ -43,8 +43,8 @@ class Landscape:
         """Return the mu_neg (radians) at which the value first falls below ``level``, or None.
 
         Args:
-            positive: mu_pos in radians; between rows and columns the value is interpolated.
-            level: The level to fall below.
+            positive: mu_pos in radians; values between rows and columns are interpolated.
+            level: Level to fall below.
         """
         row = np.array([np.interp(positive, self.positive, column) for column in self.value.T])
         below = np.flatnonzero(row < level)
@@ -114,9 +114,9 @@ def components(objective: Objective, pairs: Pairs) -> Terms:
 
 
 def check(objective: Objective) -> None:
-    """Check that an objective looks at nothing but the angles of an anchor.
+    """Check that an objective uses only the angles of an anchor.
 
-    Its negatives are reordered: the effect on the positive, and on each of them, must not change.
+    The negatives are reordered; the effects on the positive and on each negative must not change.
     """
     rows, other = probe()
     terms, other_terms = (components(objective, pairs) for pairs in (rows, other))

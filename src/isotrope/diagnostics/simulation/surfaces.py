@@ -1,4 +1,4 @@
-"""Evaluates ratio and norm of the gradient at given angles, without random draws."""
+"""Evaluates the ratio and the norm of the gradient at given angles, without random draws."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,18 +14,18 @@ from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.objective import Objective
 
 _CHUNK = 2**20  # similarities held at once
-_ANCHORS = 2048  # and anchors: an objective may answer with as many columns
+_ANCHORS = 2048  # anchors held at once, because an objective may return as many columns
 
 
 def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
-    """Return the ratio R where every angle is at its mean (Li et al., 2024, figure 4).
+    """Return the ratio R with every angle at its mean (Li et al., 2024, figure 4).
 
-    Nothing is drawn, although the paper's caption speaks of averages: its figure shows the
-    formula. Undefined where training does not go: mu_pos > mu_neg, or GD < 0.01.
+    No angle is drawn: the paper's caption speaks of averages, but its figure shows the formula. The
+    ratio is undefined where training does not go: mu_pos > mu_neg, or GD < 0.01.
 
     Args:
-        objectives: any with one ratio for an anchor.
-        angles: means and number of negatives; the spreads are not used.
+        objectives: Objectives with one ratio for an anchor.
+        angles: Means and number of negatives; the spreads are not used.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -48,16 +48,16 @@ def gradient_norm(
 ) -> list[Landscape]:
     """Return the norm of a part of the gradient at the mean angles (Nie et al., 2023, fig. 2, 4).
 
-    ``alignment`` is what the positive contributes, GD pull sin(theta_ii'); ``uniformity`` what one
-    negative does, GD W_ij sin(theta_ij'), the hardest where only that one counts. The sines are
-    the lengths of h'_i and h'_j in the tangent space of the anchor, of length 1 (Nie et al., 2023,
-    eq. 7-9, 11, 16-22). An objective that is one number for a batch is evaluated on a batch of as
-    many equal anchors as they need to be each other's negatives, and holds the 1/n.
+    ``alignment`` is the contribution of the positive, GD pull sin(theta_ii'). ``uniformity`` is the
+    contribution of one negative, GD W_ij sin(theta_ij'), or of the hardest if only it counts. The
+    sines are the lengths of h'_i and h'_j in the tangent space of the unit anchor (Nie et al.,
+    2023, eq. 7-9, 11, 16-22). An objective with one number for a batch is evaluated on enough equal
+    anchors to be each other's negatives, and its components include the 1/n.
 
     Args:
-        objectives: any whose positive pulls with one number for an anchor.
-        angles: means and number of negatives; the spreads are not used.
-        part: the part of the gradient.
+        objectives: Objectives whose positive pulls with one number for an anchor.
+        angles: Means and number of negatives; the spreads are not used.
+        part: Part of the gradient.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -74,14 +74,14 @@ def gradient_norm(
 
 
 def _at_means(objective: Objective, angles: Angles) -> Floats:
-    """GD, pull, sum of the weights and weight of the first negative, with all angles at their mean.
+    """GD, pull, sum of the weights and weight of the first negative at the mean angles.
 
-    Each p x q; the negatives of an anchor are equal, so the first is also the hardest.
+    Each is p x q. The negatives of an anchor are equal, so the first is also the hardest.
     """
     check(objective)
     grid = np.meshgrid(np.cos(angles.positive), np.cos(angles.negative), indexing="ij")
     positive, negative = (torch.from_numpy(x.ravel()) for x in grid)
-    # a statistic of the batch sees one cell at a time, as that many equal anchors
+    # a statistic of the batch takes one cell at a time, as that many equal anchors
     by_batch = objective.batch_level or objective.reduction == "sum"
     anchors = angles.negatives + 1 if by_batch else 1
     step = 1 if by_batch else min(_ANCHORS, max(1, _CHUNK // angles.negatives))

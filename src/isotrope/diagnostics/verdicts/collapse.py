@@ -1,4 +1,4 @@
-"""Verdicts on embeddings that come together or grow: divergence, collapse, too long norms."""
+"""Verdicts on embeddings that collapse or grow: divergence, collapse, norms too large."""
 
 import statistics
 
@@ -32,7 +32,7 @@ _DONE = ("nothing-left-to-learn", "dissipated-early")
 
 
 def _labels_differ(case: RunEvidence) -> bool:
-    """Where labels differ, pairs that belong apart may be done, and none is pushed either."""
+    """Whether labels differ; pairs that belong apart may be finished and not pushed."""
     return bool(case.series("label_gap"))
 
 
@@ -135,22 +135,22 @@ def _exploding(case: RunEvidence, jump: float | None) -> bool:
 
 
 def _over_first(case: RunEvidence, column: str) -> float | None:
-    """Return a column in the first third of the run over its value before the first update."""
+    """Return a column in the first third of the run divided by its value before training."""
     first, early = case.first(column), case.early(column)
     return early / first if first and early is not None else None
 
 
 def _end_over_first(case: RunEvidence, column: str) -> float | None:
-    """Return a column in the last third of the run over its value before the first update."""
+    """Return a column in the last third of the run divided by its value before training."""
     first, end = case.first(column), case.end(column)
     return end / first if first and end is not None and case.rows else None
 
 
 def _unlearnt(case: RunEvidence) -> float | None:
-    """Return how well pairs are separated at the end, divided by how well at the start.
+    """Return the separation of pairs at the end divided by that at the start.
 
-    Pairs by their labels, if they have some, else positives from negatives. Not after fewer than
-    six measured steps: that of one batch is a small sample.
+    Pairs with labels are separated by label, others into positives and negatives. The result is
+    None with fewer than six measured steps, because one batch is a small sample.
     """
     gaps = case.series("label_gap") or [
         gap for row in case.rows if (gap := separation(row)) is not None
@@ -161,7 +161,7 @@ def _unlearnt(case: RunEvidence) -> float | None:
 
 
 def _rise(case: RunEvidence) -> float | None:
-    """Return the final loss over that of step 0; None if the latter is not positive."""
+    """Return the final loss divided by that of step 0; None if the latter is not positive."""
     first, end = case.first("loss"), case.end("loss")
     return end / first if first is not None and first > 0 and end is not None else None
 
@@ -297,7 +297,7 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
 
 
 def _decayed(case: RunEvidence) -> bool:
-    """Return whether the weight decay is so high that encoders of images collapse."""
+    """Return whether the weight decay is high enough to collapse encoders of images."""
     return case.kind == "images" and crosses("decay_that_kills", weight_decay(case))
 
 

@@ -1,4 +1,4 @@
-"""Verdicts on forces: negatives that are too easy or copies, temperatures, GD that never falls."""
+"""Verdicts on forces: easy negatives, copies, temperatures, and GD that never falls."""
 
 from isotrope.diagnostics.advice import loss_temperature
 from isotrope.diagnostics.evidence import RunEvidence
@@ -17,9 +17,9 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
-_FEW = 16  # negatives, of which the hardest is often far ahead at any temperature
-_FEW_OF_COSINES = 4  # negatives, at a temperature that is low for cosines
-_UNIT = 1e-3  # by which the norm of normalised embeddings may differ from 1
+_FEW = 16  # with so few negatives the hardest is often far ahead at any temperature
+_FEW_OF_COSINES = 4  # the same limit at a temperature that is low for cosines
+_UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
 
 
@@ -28,7 +28,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     if over_even is None or (tau is None and case.objective is not None):
         return None
     spread = case.end("uniformity")
-    # scores without embeddings: how close they are is unknown
+    # scores without embeddings have no known distances
     if crosses("spread", spread) or (spread is None and case.losses):
         return None
     high = crosses("high_temperature", tau or case.end("temperature"))
@@ -103,7 +103,7 @@ def _copies(case: RunEvidence) -> float | None:
 
 
 def _false_negatives(case: RunEvidence) -> float | None:
-    """Copies are in the data from the first step on; an encoder that is destroyed makes some."""
+    """Share that is present from the start: only a destroyed encoder adds copies later."""
     early, end = case.early("false_negatives"), case.end("false_negatives")
     return end if early is None or end is None else min(early, end)
 
@@ -156,7 +156,7 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
         return None
     ideal = dissipation_on_ideal(objective)
     margin = parameters(case).get("margin")
-    # Li et al. (2024) study sentences; on images from scratch most objectives have no GD
+    # Li et al. (2024) study sentences; most objectives for images from scratch have no GD
     if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
         return None
     if margin is None:
@@ -179,7 +179,7 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
 
 
 def _unreachable(case: RunEvidence) -> Found | None:
-    """Return the finding of a margin that is larger than any distance; None if embeddings grow."""
+    """Return the finding of a margin above any distance; None if embeddings grow."""
     margin, most = case.setting("margin"), case.setting("largest-distance")
     norms = case.series("norm")
     if margin is None or not most or not crosses("unreachable_margin", margin / most):
@@ -202,7 +202,7 @@ def _unreachable(case: RunEvidence) -> Found | None:
 
 
 def _stopping(objective: Objective) -> str:
-    """Return the flag for a form of the objective whose gradient vanishes on a good anchor."""
+    """Return the flag for an objective whose gradient vanishes on a good anchor."""
     registered = names()
     for form in (f"modified{objective.name}", f"{objective.name}plus"):
         if form in registered:

@@ -18,8 +18,8 @@ from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, comp
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
 _LOGGED_STEPS = 3  # the median of fewer is not judged
-_LEAST_DONE = 5  # logged steps before anchors that are done say anything
-_MOVED = 10  # logged steps before an angle is said to have risen
+_LEAST_DONE = 5  # logged steps before finished anchors count as evidence
+_MOVED = 10  # logged steps before a risen angle is reported
 
 
 def _done_at_first(case: RunEvidence) -> float | None:
@@ -28,7 +28,7 @@ def _done_at_first(case: RunEvidence) -> float | None:
 
 
 def _done_throughout(case: RunEvidence) -> float | None:
-    """Without a dev score the anchors alone decide, as for dissipated-early."""
+    """Return the median share of finished anchors; None without a dev score."""
     dead = case.series("dead")
     return statistics.median(dead) if dead and gained(case) is not None else None
 
@@ -147,7 +147,7 @@ def _closer(case: RunEvidence) -> bool:
 
 
 def _does_not_pull(case: RunEvidence) -> bool:
-    """A loss that is not one of ours and stops pulling at a margin loses nothing by it."""
+    """Whether another library's loss stops pulling at a margin, which is no fault."""
     ratio = case.end("ratio")
     return case.objective is None and ratio is not None and crosses("pull", abs(ratio))
 
@@ -216,7 +216,7 @@ def _spread_by_training(case: RunEvidence) -> bool:
 
 
 def _contrastive_training(case: RunEvidence) -> str:
-    """A contrastive training that has changed nothing may have had too low a rate."""
+    """Words for a contrastive training that changed little: its rate may be too low."""
     if case.rows and case.objective is not None and case.objective.name == "infonce":
         rate = learning_rate(case)
         return f"--learning-rate {'10*RATE' if rate is None else f'{10 * rate:.2g}'}"

@@ -18,11 +18,11 @@ from isotrope.diagnostics.verdict import (
 from isotrope.diagnostics.verdicts.sources import NEWER, ZOO
 
 _MANY = 9  # logged steps
-_FALLEN = 0.75  # of the loss at the start
+_FALLEN = 0.75  # share of the loss at the start
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
-    """The loss and gradient are 0 from the first step; a loss of pairs has a gradient."""
+    """Loss and gradient are 0 from the first step; a loss of pairs would have a gradient."""
     paired = [row for row in case.rows if row.get("positive_mean") is not None]
     if not paired:
         return None
@@ -126,7 +126,7 @@ DEAD_VIEWS = Verdict(
 
 
 def _unrelated_positives(case: RunEvidence) -> Found | None:
-    """Crops of one image are related by construction, even if a random encoder hides it."""
+    """Not for images: crops of an image are related even if a random encoder hides it."""
     if case.kind == "images":
         return None
     gap = case.first("label_gap")
@@ -142,7 +142,7 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
     decided = sampled if sampled is not None else _early_separation(case, at_first)
     if decided is None or not crosses("separation", decided) or collapsed_at_start(case):
         return None
-    # one batch is a small sample: only a clear separation overrules the finding
+    # one batch is a small sample, so only a clear separation overrules the finding
     clear = 2 * THRESHOLDS["separation"].value
     if (at_first or 0) > clear or (sampled is None and _learnt(case, clear)):
         return None
@@ -153,8 +153,8 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
 def _early_separation(case: RunEvidence, at_first: float | None) -> float | None:
     """Return the separation of the first step, or the median of the first third of many steps.
 
-    One batch is a small sample, and an encoder that begins from nothing separates no pairs at its
-    first step: of pairs that belong together it learns to within a few.
+    One batch is a small sample. An encoder from scratch separates no pairs at its first step, but
+    learns within a few steps to separate pairs that belong together.
     """
     if len(case.rows) < _MANY:
         return at_first
@@ -164,7 +164,7 @@ def _early_separation(case: RunEvidence, at_first: float | None) -> float | None
 
 
 def _learnt(case: RunEvidence, clear: float) -> bool:
-    """Whether an encoder from scratch has learnt the pairs: they belong together."""
+    """Whether an encoder from scratch has learnt the pairs, so that they belong together."""
     first, end = case.first("loss"), case.end("loss")
     late = [separation(row) for row in case.rows[-max(1, len(case.rows) // 3) :]]
     known = [x for x in late if x is not None]

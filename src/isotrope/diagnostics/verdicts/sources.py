@@ -1,4 +1,4 @@
-"""How the values of thresholds were set that no paper gives."""
+"""Sources of the thresholds that no paper gives."""
 
 ZOO = (
     "set on the tuning parts of the benchmark of broken trainings, judged on its last part "
