@@ -1,17 +1,17 @@
 """Training on text and images: settings, run folders, and trainers of Hugging Face.
 
 ``settings`` declares the settings of a training (and imports nothing heavy). ``run`` is shared by
-runs on text and on images: folder, processes and outcome. ``loop`` puts one together: ``trainers``
-are sentence-transformers' and transformers' own with exact steps, ``callbacks`` run between steps,
-``checkpoints`` says which of them are whole, ``progress`` prints how far it is, ``loggers`` writes
-TensorBoard's file, and ``nan_guard`` stops at a number that is not finite.
+runs on text and on images: folder, processes and outcome. ``loop`` assembles a run: ``trainers``
+are those of sentence-transformers and transformers with exact steps, ``callbacks`` run between
+steps, ``checkpoints`` checks which checkpoints are complete, ``progress`` prints the progress,
+``loggers`` writes TensorBoard's file, and ``nan_guard`` stops at a number that is not finite.
 
 Text: ``fit_text`` is ``isotrope.fit``, ``text`` the whole run (data, encoder, steps, dev score, run
-folder), ``text_module`` what is trained, and ``card`` the model card.
-Images: the package ``images``; ``recipe`` and ``optimisers`` are used by its methods, and
-``gradient_cache`` for batches larger than memory.
+folder), ``text_module`` the trained module, and ``card`` the model card.
+Images: the package ``images`` has the methods, which use ``recipe``, ``optimisers`` and, for
+batches larger than memory, ``gradient_cache``.
 
-Several processes: ``launch`` starts and watches them, ``worker`` is one of them.
+Several processes: ``launch`` starts and watches them; each runs ``worker``.
 """
 
 import importlib

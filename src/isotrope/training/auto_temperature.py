@@ -21,8 +21,8 @@ from isotrope.training.early_checks import AUTO, check_folder
 from isotrope.training.progress import warn
 from isotrope.training.settings import TrainSettings
 
-_ROWS = 2048  # embedded of each data set, or one batch if that is larger
-_RECORDS = 1_000_000  # among which they are drawn; of a stream, the first buffer
+_ROWS = 2048  # rows embedded of each data set, or one batch if that is larger
+_RECORDS = 1_000_000  # records that they are drawn from; for a stream, the first buffer
 
 
 def with_temperature(
@@ -32,13 +32,13 @@ def with_temperature(
     *,
     resume: bool,
 ) -> TrainSettings:
-    """Return the settings with a number for each temperature that is ``auto``, and say why.
+    """Return the settings with a number for each ``auto`` temperature, and print the reason.
 
     Args:
         settings: Settings of a run that has not begun.
-        encoder_of: returns the encoder that it starts from.
-        records_of: returns the records of one of its data sets.
-        resume: whether the folder may hold a run.
+        encoder_of: Function that returns the encoder at the start of the run.
+        records_of: Function that returns the records of one of its data sets.
+        resume: Whether the folder may hold a run.
     """
     own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     asked = _asked(settings)
@@ -57,7 +57,7 @@ def with_temperature(
 
 
 def without_auto(settings: TrainSettings) -> TrainSettings:
-    """Return the settings with the default of each ``auto`` temperature, to check the rest."""
+    """Return the settings with defaults for ``auto`` temperatures, to check the rest."""
     if not _asked(settings):
         return settings
     _refuse(settings)
@@ -71,7 +71,7 @@ def _asked(settings: TrainSettings) -> list[str]:
 
 
 def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
-    """Return the settings of objectives but for temperatures that are ``auto``."""
+    """Return the settings of objectives except ``auto`` temperatures."""
     return {
         key: value
         for key, value in values.items()
@@ -80,7 +80,7 @@ def _numbers(values: Mapping[str, float | str]) -> dict[str, float | str]:
 
 
 def _refuse(settings: TrainSettings) -> None:
-    """Refuse what the audit says nothing about."""
+    """Refuse settings that the audit does not cover."""
     if settings.head != "none":
         problem = f"the audit embeds without `--head {settings.head}`, which training would add"
         raise _refusal(problem, "add `--head none`, or give a number")
@@ -101,7 +101,7 @@ def _recommended(
     records: Reading,
     described: tuple[str, dict[str, float | str]],
 ) -> float:
-    """Return the recommended temperature of a data set, and say why."""
+    """Return the recommended temperature of a data set, and print the reason."""
     name, values = described
     others = {key: value for key, value in values.items() if key != "temperature"}
     objective = checked_objective(name, others)

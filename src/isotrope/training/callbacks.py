@@ -31,10 +31,10 @@ COLUMNS = columns("text")
 
 
 class Timer(TrainerCallback):
-    """The seconds spent on data, forward and backward passes and updates, and on nothing else.
+    """The seconds spent on data, forward and backward passes and updates alone.
 
-    The first callback of a run: its end-of-step hook runs before any other callback's, and its
-    start-of-step hook after them.
+    It must be the first callback of a run: its end-of-step hook runs before that of any other
+    callback, and its start-of-step hook after them.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Timer(TrainerCallback):
         self._resting = 0.0
 
     def rest(self, seconds: float) -> None:
-        """Leave time spent by another callback out of the account."""
+        """Exclude time spent by another callback."""
         self._resting += seconds
 
     def on_train_begin(
@@ -56,7 +56,7 @@ class Timer(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Add the step that has just ended, fetching its data included."""
+        """Add the step that has just ended, including the time to fetch its data."""
         now = time.perf_counter()
         if self._since is not None:
             self.seconds += now - self._since - self._resting
@@ -64,26 +64,26 @@ class Timer(TrainerCallback):
         self._since, self._resting = now, 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the seconds so far, which go into checkpoints."""
+        """Return the seconds so far for a checkpoint."""
         return {"seconds": self.seconds, "steps": self.steps}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue the account of a checkpoint."""
+        """Continue from the seconds in a checkpoint."""
         self.seconds, self.steps = state_dict["seconds"], state_dict["steps"]
 
 
 class Metrics(TrainerCallback):
-    """metrics.csv: one row a logged step; empty cells were not measured.
+    """metrics.csv: one row per logged step; empty cells were not measured.
 
     Args:
-        folder: the run folder.
-        batch_size: rows of data in a step.
-        steps_per_epoch: steps of one pass over the data, if that is known.
-        timer: which knows the seconds of all steps.
-        module: The module in training, which holds the numbers of a logged step.
-        columns: the columns; the last is the rows of data a second.
-        progress: shows the loss.
-        log: hands the numbers of a step to the loggers.
+        folder: The run folder.
+        batch_size: Rows of data in a step.
+        steps_per_epoch: Steps of one pass over the data, if known.
+        timer: Timer with the seconds of all steps.
+        module: Module in training, which holds the numbers of a logged step.
+        columns: Names of the columns; the last is the rows of data per second.
+        progress: Progress display that shows the loss.
+        log: Function that passes the numbers of a step to the loggers.
     """
 
     def __init__(
@@ -99,17 +99,17 @@ class Metrics(TrainerCallback):
         log: Callable[[dict[str, float], int], None],
     ) -> None:
         self.path, self.progress, self.module = RunFolder(folder).metrics, progress, module
-        self.columns = tuple(columns)  # the last is the rows of data a second
+        self.columns = tuple(columns)  # the last is the rows of data per second
         self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
         self._log = log
         self._pending: int | None = None
-        self._row: dict[str, float | None] = {}  # of that step; what is in the file is not kept
-        self._newest: dict[str, float | None] = {}  # with a measured batch
+        self._row: dict[str, float | None] = {}  # of that step; rows in the file are not kept
+        self._newest: dict[str, float | None] = {}  # the newest row with a measured batch
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin the file; on resuming keep the rows before the present step: others come again."""
+        """Begin the file; a resumed run keeps the rows before its step and repeats the others."""
         step = state.global_step
         rows = self._read() if self.path.is_file() and step > 0 else {}
         if self._pending is not None and self._pending < step:
@@ -126,7 +126,7 @@ class Metrics(TrainerCallback):
             handle.writelines(self._line(at, row) for at, row in earlier)
 
     def _read(self) -> dict[int, dict[str, float | None]]:
-        """Return the rows of the file, without a line that a power failure has cut short."""
+        """Return the rows of the file without a line that a power failure cut short."""
         *lines, unfinished = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
         names = lines.pop(0).split(",") if lines else []
         broken = int(unfinished != "")
@@ -134,7 +134,7 @@ class Metrics(TrainerCallback):
         for line in lines:
             try:
                 row = dict(zip(names, line.split(","), strict=True))
-                # a column that the run did not have then stays empty
+                # a column that the run did not have before stays empty
                 cells = {k: float(cell) if (cell := row.get(k)) else None for k in self.columns[1:]}
                 rows[int(row["step"])] = cells
             except (KeyError, ValueError):
@@ -144,7 +144,7 @@ class Metrics(TrainerCallback):
         return rows
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
-        """Begin or complete the row of ``step``; it is written when the next one begins."""
+        """Begin or complete the row of ``step``, which is written when the next row begins."""
         ensure_not_replaced(self.path.parent)
         if step != self._pending:
             self.flush()
@@ -167,7 +167,7 @@ class Metrics(TrainerCallback):
             self._pending, self._row = state_dict["pending"]
 
     def flush(self) -> None:
-        """Write the row that is being filled."""
+        """Write the unfinished row."""
         if self._pending is None:
             return
         ensure_not_replaced(self.path.parent)
@@ -179,7 +179,7 @@ class Metrics(TrainerCallback):
         self._pending = None
 
     def last(self) -> dict[str, float | None]:
-        """Return the newest row with a measured batch; missing values did not exist then."""
+        """Return the newest row with a measured batch; values it lacks did not exist."""
         return self._newest
 
     def _line(self, step: int, values: dict[str, float | None]) -> str:
@@ -220,21 +220,20 @@ class Metrics(TrainerCallback):
 class Dev(TrainerCallback):
     """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
 
-    What else is measured of held-out data then goes into the same rows of metrics.csv.
+    Other measures of held-out data at these steps go into the same rows of metrics.csv.
 
     Args:
-        score: evaluates the encoder as it is; None if there is nothing to score.
-        name: the score's name in messages.
-        column: the score's column in metrics.csv; its values in result.json begin with it.
-        every: steps between scores; 0 for scores at the start and the end only.
-        last: the last step of the run.
-        keeps_best: whether the step with the best score is saved instead of the last one.
-        otherwise: the verdict if there is no score.
-        patience: evaluations without a rise after which the run ends; None for no end but the last
-            step.
+        score: Function that evaluates the current encoder; None if there is nothing to score.
+        name: Name of the score in messages.
+        column: Column of the score in metrics.csv and prefix of its values in result.json.
+        every: Steps between scores; 0 for scores at the start and the end only.
+        last: Last step of the run.
+        keeps_best: Whether the step with the best score is saved instead of the last.
+        otherwise: Verdict if there is no score.
+        patience: Evaluations without a rise after which the run ends; None for no early end.
         curves: Measures of held-out records, by column; None without held-out records.
         data: Fingerprint of the scored data, which must not change when a run is resumed; None if
-            the training data have it, or nothing is scored.
+            the fingerprint of the training data covers it, or nothing is scored.
     """
 
     metrics: Metrics
@@ -261,12 +260,12 @@ class Dev(TrainerCallback):
         self.every, self.last, self.patience = every, last, patience
         self.keeps_best, self.otherwise = keeps_best, otherwise
         self.history = DevHistory(name, "best" if keeps_best else "last")
-        self.weights: dict[int, str] = {}  # fingerprints of what was kept, by step
+        self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
 
     def attach(
         self, metrics: Metrics, timer: Timer, progress: Progress, keep: Callable[[int], str]
     ) -> None:
-        """Write scores into the log of a run, and save its best step by ``keep``."""
+        """Write scores into the log of a run, and save its best step with ``keep``."""
         self.metrics, self.timer, self.progress, self.keep = metrics, timer, progress, keep
 
     @property
@@ -284,7 +283,7 @@ class Dev(TrainerCallback):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the score has not risen for as many evaluations as ``patience`` says."""
+        """Whether the score has not risen for ``patience`` evaluations."""
         if self.patience is None or not self.scores:
             return False
         return sum(step > self.history.best for step in self.scores) >= self.patience
@@ -299,7 +298,7 @@ class Dev(TrainerCallback):
         return judge(self.history)
 
     def evaluate(self, step: int) -> None:
-        """Score the encoder as it is after ``step`` updates; keep it if it is the best so far."""
+        """Score the encoder after ``step`` updates; keep it if it is the best so far."""
         start = time.perf_counter()
         if self.curves is not None:
             self.metrics.add(step, {**self.curves()})
@@ -326,26 +325,26 @@ class Dev(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Score the model as it came."""
+        """Score the model before training."""
         if state.global_step == 0 and 0 not in self.scores:
             self.evaluate(0)
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Score every k steps and after the last."""
+        """Score every k steps and after the last step."""
         step = state.global_step
         if step == self.last or (self.every and step % self.every == 0):
             check_finite_weights(self.metrics.module, step)
             self.evaluate(step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the scores so far, which go into checkpoints."""
+        """Return the scores so far for a checkpoint."""
         evaluations = self.history.evaluations
         gold = next((evaluation.gold for evaluation in evaluations.values()), None)
         return {
             "scores": self.scores,
-            # as tensors: arrays are not among what a checkpoint may hold
+            # as tensors, because a checkpoint may not hold arrays
             "items": {step: torch.from_numpy(e.items) for step, e in evaluations.items()},
             "gold": None if gold is None else torch.from_numpy(gold),
             "weights": self.weights,
@@ -354,7 +353,7 @@ class Dev(TrainerCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the scores of a checkpoint."""
-        before = state_dict.get("data", self.data)  # an older checkpoint does not have it
+        before = state_dict.get("data", self.data)  # missing in an older checkpoint
         if before != self.data:
             raise CannotResume(
                 f"cannot resume: the data of the {self.name} have changed since the checkpoint "
@@ -364,7 +363,7 @@ class Dev(TrainerCallback):
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
         gold = state_dict.get("gold")
-        # an older checkpoint has the scores alone
+        # an older checkpoint has only the scores
         self.history.evaluations = {
             int(step): DevEvaluation(
                 self.scores[int(step)], items.numpy(), None if gold is None else gold.numpy()
@@ -374,13 +373,13 @@ class Dev(TrainerCallback):
 
 
 def worker_gone(error: BaseException) -> bool:
-    """Return whether an error says that a process of the data loader has gone.
+    """Return whether an error reports that a process of the data loader is gone.
 
-    It may come at any moment of a step, whose end is then not to be saved.
+    The error may come at any moment of a step, so the step must not be saved.
     """
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
-    # between handing a batch over and its being read, which this method of torch's loader does
+    # while this method of torch's loader reads a batch
     frames = traceback.extract_tb(error.__traceback__)
     return isinstance(error, (ConnectionError, EOFError)) and any(
         frame.name == "_try_get_data" for frame in frames
@@ -388,17 +387,17 @@ def worker_gone(error: BaseException) -> bool:
 
 
 class DataFingerprintCheck(TrainerCallback):
-    """Ensures that a run is resumed with the data it was begun with."""
+    """Ensures that a run is resumed with the data it started with."""
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the fingerprint of the data, which goes into checkpoints."""
+        """Return the fingerprint of the data for a checkpoint."""
         return {"data": self.fingerprint}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Compare with that of a checkpoint."""
+        """Compare the fingerprint with that of a checkpoint."""
         if state_dict["data"] != self.fingerprint:
             raise CannotResume(
                 f"cannot resume: the data have changed since the checkpoint (fingerprint "
@@ -411,9 +410,9 @@ class ProvenanceWriter(TrainerCallback):
     """provenance.json: one entry for each start of the run; a resumed run has several.
 
     Args:
-        folder: the run folder.
-        seed: the run's seed.
-        data: their fingerprint.
+        folder: The run folder.
+        seed: Seed of the run.
+        data: Fingerprint of the data.
     """
 
     def __init__(self, folder: Path, *, seed: int, data: str) -> None:
@@ -426,7 +425,7 @@ class ProvenanceWriter(TrainerCallback):
         """Write the provenance before the first step."""
         parts: list[dict[str, Any]] = []
         if state.global_step > 0 and self.path.is_file():
-            with suppress(InputError):  # damaged: its contents are lost, the run is not
+            with suppress(InputError):  # a damaged file is replaced
                 recorded = read_json(self.path)
                 parts = recorded if isinstance(recorded, list) else []
         now = {"step": state.global_step, **provenance(seed=self.seed, data=self.data)}
@@ -447,8 +446,8 @@ _ENOUGH = 1_000
 class Stop(TrainerCallback):
     """Ctrl-C and SIGTERM end the run after the present step, with a checkpoint.
 
-    A second Ctrl-C ends it at once, without one. Where the dev score has not risen for long enough,
-    the present step becomes the last one. Comes before ``checkpoints`` among the callbacks.
+    A second Ctrl-C ends it at once, without a checkpoint. The run also ends if the dev score has
+    not risen for long enough. Place it before ``checkpoints`` among the callbacks.
     """
 
     def __init__(self, checkpoints: Checkpoints, dev: Dev) -> None:
@@ -456,7 +455,7 @@ class Stop(TrainerCallback):
         self.signal: int | None = None
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Note a request to stop, or stop at once at the second Ctrl-C."""
+        """Record a request to stop, or stop at once at the second Ctrl-C."""
         if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
         self.signal = number
@@ -466,8 +465,8 @@ class Stop(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """End the run if we, or any process of it, were asked to, or if it no longer helps."""
-        # the first process alone knows the score
+        """End the run if any of its processes was asked to, or if it no longer helps."""
+        # only the first process knows the score
         reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0, args.device)
         if reason == _ENOUGH:
             self.signal, self.checkpoints.last = None, state.global_step

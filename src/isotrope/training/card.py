@@ -64,7 +64,7 @@ embeddings = model.encode(["a sentence", "another one"])
 
 
 def _prompts(settings: TrainSettings) -> str:
-    """Return what this model expects before its texts."""
+    """Return the prompts that the model expects before its texts."""
     if not (settings.query_prompt or settings.passage_prompt):
         return "none"
     return (
@@ -83,12 +83,12 @@ def _rate(settings: TrainSettings) -> str:
 
 
 def _base_model(encoder: str) -> tuple[str, str]:
-    """Return the line of the metadata and the name in the text, without a path of this machine.
+    """Return the line of the metadata and the name in the text, without a local path.
 
-    The hub refuses a card whose base model is not a name there.
+    The hub refuses a card whose base model does not exist there.
     """
     name = None if encoder == "scratch" else hub_name(encoder)
-    # YAML would take a model called 0.5 for a number
+    # YAML would read a model called 0.5 as a number
     line = "" if name is None else f"base_model: {json.dumps(name)}\n"
     return line, encoder if name else Path(encoder).name
 
@@ -118,16 +118,16 @@ def model_card(
     """Return the card of the model after ``step`` of ``steps`` updates.
 
     Args:
-        settings: the run's settings.
-        objectives: the run's objective, or one for each data set.
+        settings: Settings of the run.
+        objectives: Objective of the run, or one for each data set.
         report: Description of the data.
-        step: the updates this model has had.
-        steps: the updates of the whole run.
-        dev: the dev scores so far, by step.
-        name: the dev score's name.
-        judgement: whether the run helped; None while it is in progress.
+        step: Number of updates of this model.
+        steps: Number of updates of the whole run.
+        dev: Dev scores so far, by step.
+        name: Name of the dev score.
+        judgement: Whether the run helped; None while it is in progress.
         lora: Result of ``lora_facts`` for the encoder.
-        prefixes: Numbers of first coordinates that were trained as embeddings of their own.
+        prefixes: Lengths of the prefixes that were trained as separate embeddings.
     """
     listed = (objective.hyperparameters().items() for objective in objectives)
     parameters = "; ".join(", ".join(f"{k} {v}" for k, v in items) for items in listed)

@@ -1,9 +1,10 @@
-"""Checkpoints of a run: folders as transformers' trainer writes them, and a marker written last.
+"""Checkpoints of a run: folders written by transformers' trainer, and a marker written last.
 
-``checkpoints/checkpoint-N/`` has the weights that are trained (``model.pt``), the states of
-optimiser, schedule and random generators, and ``run.pt`` with what the callbacks know: rows, dev
-scores, seconds. ``complete.json`` lists the digests of all files. A folder without it was being
-written when a process ended, and is never resumed from. Nothing in a checkpoint is executed.
+``checkpoints/checkpoint-N/`` has the trained weights (``model.pt``), the states of optimiser,
+schedule and random generators, and ``run.pt`` with the states of the callbacks: rows, dev scores,
+seconds. ``complete.json`` lists the digests of all files. A folder without ``complete.json`` is
+incomplete, because a process ended while it wrote, and is never resumed from. Nothing in a
+checkpoint is executed.
 """
 
 import hashlib
@@ -23,26 +24,26 @@ COMPLETE = "complete.json"
 """The marker of a whole checkpoint: the digest of every other file in it, and its step."""
 
 _NEEDED = ("model.pt", "run.pt")
-_NEWEST = 2  # so many are kept beside those that stay
+_NEWEST = 2  # newest checkpoints that are kept besides the permanent ones
 
 
 class ChecksumMismatch(ValueError):
-    """A file differs from what was written."""
+    """A file has changed since it was written."""
 
 
 def step_of(folder: Path) -> int:
-    """Return the number of updates that a checkpoint's name says."""
+    """Return the number of updates in a checkpoint's name."""
     return int(folder.name.removeprefix("checkpoint-"))
 
 
 def _all(folder: Path) -> list[Path]:
-    """Return the checkpoints of a run, the newest first, whole or not."""
+    """Return all checkpoints of a run, newest first, complete or not."""
     found = [f for f in folder.glob("checkpoint-*") if f.name[11:].isdecimal() and f.is_dir()]
     return sorted(found, key=step_of, reverse=True)
 
 
 def finish(folder: Path) -> None:
-    """Mark a checkpoint as whole; every file in it is on the disk then."""
+    """Mark a checkpoint as complete after all its files are on the disk."""
     digests = {}
     with os_errors_as_input_errors(folder):
         for file in sorted(folder.rglob("*")):
@@ -59,7 +60,7 @@ def _digest(file: Path) -> str:
 
 
 def verify(folder: Path) -> None:
-    """Do nothing for a checkpoint that is as it was written."""
+    """Check that a checkpoint is unchanged since it was written."""
     try:
         digests = read_json(folder / COMPLETE)["blake2b"]
         for file in sorted(folder.rglob("*")):
@@ -79,12 +80,12 @@ def verify(folder: Path) -> None:
 
 
 def exists(folder: Path) -> bool:
-    """Return whether a run has a checkpoint that was whole once."""
+    """Return whether a run has a checkpoint that was once complete."""
     return any(folder.glob(f"checkpoint-*/{COMPLETE}"))
 
 
 def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
-    """Return the newest whole checkpoint of a run, or None where there is none."""
+    """Return the newest complete checkpoint of a run, or None."""
     damaged = []
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
@@ -105,31 +106,31 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
 
 
 def read_checkpoint(folder: Path) -> dict[str, Any]:
-    """Return the weights of a whole checkpoint as ``state_dict``, and its ``global_step``."""
+    """Return the weights of a complete checkpoint as ``state_dict``, and its ``global_step``."""
     verify(folder)
     state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
     return {"state_dict": state, "global_step": step_of(folder)}
 
 
 def discard_incomplete(folder: Path) -> None:
-    """Remove the checkpoints that a process left half written."""
+    """Remove incomplete checkpoints."""
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
             remove(checkpoint)
 
 
 class Checkpoints(TrainerCallback):
-    """Decides after which steps the trainer saves, and which checkpoints stay.
+    """Decides after which steps the trainer saves, and which checkpoints are permanent.
 
     Args:
-        folder: where all checkpoints lie.
+        folder: Folder of all checkpoints.
         every: Steps between checkpoints; the last step has none, because no run resumes after it.
         keep: Steps between checkpoints to keep (also those of step 0 and the last); None keeps
             none.
-        last: step of the run.
+        last: Last step of the run.
 
     Attributes:
-        save: writes a checkpoint at once; set by the trainer.
+        save: Function that writes a checkpoint at once; set by the trainer.
     """
 
     save: Callable[[], None]
@@ -138,26 +139,26 @@ class Checkpoints(TrainerCallback):
         self.folder, self.every, self.last, self.keep = folder, every, last, keep
 
     def stays(self, step: int) -> bool:
-        """Return whether the checkpoint of a step stays."""
+        """Return whether the checkpoint of a step is permanent."""
         return self.keep is not None and (step % self.keep == 0 or step == self.last)
 
     def rotate(self) -> None:
-        """Remove the checkpoints that neither stay nor are among the newest two."""
+        """Remove checkpoints that are neither permanent nor among the newest two."""
         for checkpoint in _all(self.folder)[_NEWEST:]:
             if not self.stays(step_of(checkpoint)):
-                (checkpoint / COMPLETE).unlink(missing_ok=True)  # it is not whole from here on
+                (checkpoint / COMPLETE).unlink(missing_ok=True)  # it is incomplete from here on
                 remove(checkpoint)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Keep the model as it came, if any shall stay."""
+        """Save the model before training, if checkpoints are permanent."""
         if self.keep is not None and state.global_step == 0:
             self.save()
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Ask for a checkpoint every k steps, but not after the last, and where one shall stay."""
+        """Request a checkpoint every k steps except the last, and for each permanent step."""
         step = state.global_step
         control.should_save |= self.stays(step) or (step % self.every == 0 and step != self.last)

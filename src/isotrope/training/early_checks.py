@@ -66,10 +66,10 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
 def check_early(settings: RunSettings, *, resume: bool) -> None:
     """Check the folder, files and names of a run without importing torch.
 
-    Everything is checked again, in full, when the run begins.
+    The full checks follow when the run begins.
     """
     output = Path(settings.output)
-    # another process of this run may have begun in it
+    # another process of this run may have started in it
     if "RANK" not in os.environ and not (output / LOCK).exists():
         finished = check_folder(output, settings, resume=resume)
         if finished is not None:
@@ -100,9 +100,9 @@ def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result
     """Return the result of a run that is already finished, or None to continue.
 
     Args:
-        output: run folder.
-        settings: Settings of this call; a run in the folder must have begun with the same.
-        resume: whether there may be a run.
+        output: The run folder.
+        settings: Settings of this call, which must equal those of a run in the folder.
+        resume: Whether the folder may hold a run.
     """
     if output.exists() and not output.is_dir():
         raise InputError(f"output {output} is a file; give a folder")

@@ -1,7 +1,7 @@
 """``isotrope.fit``: trains on text from Python, with objects and data in memory.
 
-What Python hands over becomes settings and files, so that a run begun here can be resumed,
-diagnosed and repeated like one of the command line.
+Objects and data become settings and files, so that a run started from Python can be resumed,
+diagnosed and repeated like a run of the command line.
 """
 
 import inspect
@@ -35,7 +35,7 @@ def fit(
 ) -> "Outcome":
     """Train a sentence encoder.
 
-    ``help(isotrope.fit)`` lists all keywords, ``isotrope train --help`` says what each means.
+    ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them.
 
     Args:
         files: path or paths of text or pairs; or a list of texts, of pairs ``(anchor, positive)``

@@ -1,9 +1,9 @@
 """Embeds a batch of any size with the activations of one chunk at a time.
 
-The loss needs the embeddings of the whole batch at once, but not the activations that they came
-from: the backward pass computes those of one chunk after the other again, from the random states
-they had, so with the same dropout masks. The price is one more forward pass. Text is embedded so by
-sentence-transformers (``CachedObjectiveLoss``: Gao, Zhang, Han and Callan 2021, "Scaling deep
+The loss needs the embeddings of the whole batch at once, but not their activations. The backward
+pass computes the activations again, chunk by chunk, from the same random states and therefore with
+the same dropout masks. The price is one more forward pass. For text, sentence-transformers does so
+(``CachedObjectiveLoss``: Gao, Zhang, Han and Callan 2021, "Scaling deep
 contrastive learning batch size under memory limited setup", section 3).
 """
 
@@ -17,21 +17,21 @@ from isotrope.core.errors import InputError
 
 
 def cached(module: nn.Module, chunks: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """Return ``[module(*chunk) for chunk in chunks]``, keeping the activations of no chunk.
+    """Return ``[module(*chunk) for chunk in chunks]`` without keeping activations.
 
     The values, the random numbers drawn and the gradients are the same.
 
     Args:
-        module: gives one tensor for a chunk; each row depends on nothing but its own input, the
-            parameters and torch's global random state.
-        chunks: the module's arguments, of any sizes.
+        module: Module that returns one tensor for a chunk. Each row depends only on its own input,
+            the parameters and torch's global random state.
+        chunks: Arguments of the module, of any sizes.
     """
     refuse_batch_statistics(module)
     return [checkpoint(module, *chunk, use_reentrant=False) for chunk in chunks]
 
 
 def refuse_batch_statistics(module: nn.Module) -> None:
-    """Do nothing for a module whose rows do not depend on each other."""
+    """Check that the rows of a module do not depend on each other."""
     for name, part in module.named_modules():
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(

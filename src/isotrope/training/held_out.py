@@ -1,9 +1,9 @@
 """Losses of held-out records, logged during a training: overfitting shows without labels.
 
-Nie et al. (2023, figures 1 and 3) watch three losses on text that is trained on and on text that
-is not: where one of the latter has turned and rises, training has begun to overfit. Alignment and
-uniformity of what is trained on are those of the batches; InfoNCE depends on the number of
-candidates, so that it takes as many records as are held out.
+Nie et al. (2023, figures 1 and 3) watch three losses on training text and on held-out text:
+training begins to overfit when a held-out loss stops falling and rises. Alignment and uniformity of
+training text are those of the batches. InfoNCE depends on the number of candidates, so it uses as
+many training records as are held out.
 """
 
 from collections.abc import Sequence
@@ -46,14 +46,14 @@ def held_out_losses(
 ) -> dict[str, float]:
     """Return InfoNCE at temperature 0.05, alignment and uniformity of held-out records.
 
-    Dropout is on, as it is for the same measures of a batch that is trained on: its masks are what
-    makes the two views of a single text. They are the same at every call.
+    Dropout is on, as for the same measures of a training batch, because its masks make the two
+    views of a single text. The masks are the same at every call.
 
     Args:
-        encoder: The encoder; left unchanged.
-        head: Head that is trained on top of the encoder; left unchanged.
-        held_out: anchors and positives, which are the anchors themselves for single texts.
-        trained: the same of as many records that are trained on.
+        encoder: Encoder, which is left unchanged.
+        head: Head trained on top of the encoder, which is left unchanged.
+        held_out: Anchors and positives; for single texts the positives are the anchors.
+        trained: Anchors and positives of as many training records.
         seed: Seed of the masks.
 
     Returns:

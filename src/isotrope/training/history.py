@@ -9,7 +9,7 @@ from isotrope.core.metrics_log import read_log
 
 Row = dict[str, float | None]
 
-_SHOWN = 10  # rows that are printed, from the last
+_SHOWN = 10  # last rows that are printed
 
 
 class History(Sequence[Row]):
@@ -20,7 +20,7 @@ class History(Sequence[Row]):
     ``pandas.DataFrame(list(history))`` makes a DataFrame of it.
 
     Args:
-        rows: all with the same keys.
+        rows: Rows with the same keys.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:
@@ -30,10 +30,10 @@ class History(Sequence[Row]):
 
     @classmethod
     def read(cls, file: Path) -> "History":
-        """Read a metrics.csv; a last line that is being written is left out.
+        """Read a metrics.csv, without a last line that is still being written.
 
         Raises:
-            InputError: no such file, or one that is not a table of numbers.
+            InputError: no such file, or it is not a table of numbers.
         """
         names, rows = read_log(file, complete=False)
         return cls([{"step": step, **{n: row.get(n) for n in names}} for step, row in rows.items()])

@@ -1,11 +1,11 @@
 """Starts several processes on this machine, watches them, and ends them together.
 
-``launch`` runs the ranks of one training, with the environment that torchrun would give them, so
-that under torchrun (which several machines need) the same code runs without this file. ``each``
-runs many tasks, several at a time, each process with its share of the cores and one GPU.
+``launch`` runs the ranks of one training with the environment that torchrun would set. The same
+code therefore runs under torchrun (needed for several machines) without this file. ``each`` runs
+many tasks, several at a time; each process has its share of the cores and one GPU.
 
-Ctrl-C and SIGTERM come to the first process, which passes them on: a training leaves a checkpoint
-then. A process whose first process is gone ends by itself, in the same way.
+The first process receives Ctrl-C and SIGTERM and passes them on, so that a training leaves a
+checkpoint. If the first process is gone, the others end in the same way.
 """
 
 import os
@@ -31,7 +31,7 @@ Done = Generator[tuple[T, R | InputError], None, None]
 Answer = tuple[str, Any]
 """Status of a task (done, failed, stopped, gone, bug or lost), and a value."""
 
-REQUEUE = 75  # EX_TEMPFAIL: schedulers take it as "run me again"
+REQUEUE = 75  # EX_TEMPFAIL, which schedulers read as "run me again"
 STOPS = (signal.SIGINT, signal.SIGTERM)
 _CODES = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
 _HANGS = 20.0  # seconds for the other ranks to end by themselves when one has failed
@@ -42,7 +42,7 @@ _STOPPED = f"stopped on request; {_GOES_ON} where it stopped"
 
 
 class Terminated(BaseException):
-    """SIGTERM, where nothing handles it in its own way."""
+    """SIGTERM without a handler of its own."""
 
 
 def interrupt(number: int, frame: FrameType | None = None) -> NoReturn:
@@ -70,12 +70,12 @@ def handling(
 
 
 def launched() -> bool:
-    """Return whether this process was started by :func:`launch`, which is still there."""
+    """Return whether :func:`launch` started this process and is still running."""
     return os.environ.get(_LAUNCHER) == str(os.getppid())
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -91,22 +91,22 @@ def gpus() -> list[str]:
 
 
 def _environment(processes: int) -> dict[str, str]:
-    """Return the environment of one of so many processes: its share of the cores."""
+    """Return the environment of one of ``processes``: its share of the cores."""
     return {
         "OMP_NUM_THREADS": str(max(1, cores() // processes)),
         "OMP_WAIT_POLICY": "PASSIVE",
         "TOKENIZERS_PARALLELISM": "false",
-        **os.environ,  # what the user has set goes first
+        **os.environ,  # the user's values take precedence
         "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path)),
     }
 
 
 class _Worker:
-    """A process that does one task after the other, and whether it is doing one.
+    """A process that runs one task after another, and whether it is busy.
 
     Args:
-        environment: the process's environment variables.
-        visible: How much of its output is shown: everything, its errors, or nothing.
+        environment: Environment variables of the process.
+        visible: Part of its output that is shown: everything, its errors, or nothing.
     """
 
     def __init__(self, environment: Mapping[str, str], visible: str = "everything") -> None:
@@ -117,11 +117,11 @@ class _Worker:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "isotrope.training.worker", str(remote.fileno())],
                 env=environment,
-                stdin=subprocess.PIPE,  # its end tells the process that we are gone
+                stdin=subprocess.PIPE,  # closing it tells the process that the parent is gone
                 stdout=None if visible == "everything" else hidden,
                 stderr=hidden if visible == "nothing" else None,
                 pass_fds=[remote.fileno()],
-                start_new_session=True,  # Ctrl-C comes through us, once
+                start_new_session=True,  # Ctrl-C is passed on once
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -131,7 +131,7 @@ class _Worker:
     def begin(self, task: Task[T, R], item: T) -> None:
         """Start a task; the function and its argument must be picklable."""
         self.busy = True
-        with suppress(BrokenPipeError):  # it is gone; that shows where its answer is awaited
+        with suppress(BrokenPipeError):  # a dead process shows when its answer is awaited
             self.pipe.send_bytes(pickle.dumps((sys.argv, task, item)))
 
     def answer(self) -> Answer:
@@ -144,22 +144,22 @@ class _Worker:
         return kind, value
 
     def ask(self, number: int) -> None:
-        """Ask it to stop; it finishes if it is doing nothing."""
+        """Ask it to stop; an idle process ends."""
         if self.busy:
             self.process.send_signal(number)
 
     def close(self, patience: float) -> None:
-        """End it: by itself where that takes less than so many seconds."""
+        """End it; kill it if it does not end within ``patience`` seconds."""
         self.pipe.close()
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(patience)
-        self.process.kill()  # nothing, if it has ended
+        self.process.kill()  # no effect if it has ended
         self.process.communicate()
 
 
 @contextmanager
 def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
-    """Yield a list for processes that end together, and one of the requests to stop that came."""
+    """Yield a list for processes that end together, and a list of received stop requests."""
     workers: list[_Worker] = []
     requests: list[int] = []
 
@@ -182,7 +182,7 @@ def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
 
 def _begin(worker: _Worker, task: Task[T, R], item: T, requests: list[int]) -> None:
     worker.begin(task, item)
-    if requests:  # after the process was started, and before it received requests
+    if requests:  # a request between the start of the process and its handlers
         worker.ask(requests[0])
 
 
@@ -195,14 +195,14 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
     Ctrl-C and SIGTERM go to all of them, and a process that fails ends the others.
 
     Args:
-        devices: how many.
+        devices: Number of processes.
         task: Function to run in each process. It must be picklable, takes ``item``, and returns
             an exit code and a result.
-        item: can be pickled.
+        item: Argument of the task, which must be picklable.
 
     Returns:
-        Exit code: 0 where all finished, 130 or 75 where they were stopped; and the result
-        of the first process, if it came that far.
+        The exit code (0 if all finished, 130 or 75 if they were stopped) and the result of the
+        first process, if it has one.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -229,7 +229,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
 def _answers(workers: list[_Worker]) -> dict[int, Answer]:
     """Return the status and value of each task, in the order in which they ended.
 
-    Those that continue although another has failed are killed, and have none.
+    Tasks that continue after another has failed are killed and give no value.
     """
     answers: dict[int, Answer] = {}
     until: float | None = None
@@ -241,14 +241,14 @@ def _answers(workers: list[_Worker]) -> dict[int, Answer]:
             worker.process.kill()
         for worker in [worker for worker in busy if worker.pipe in ready]:
             kind, _ = answers[workers.index(worker)] = worker.answer()
-            worker.pipe.close()  # it ends, which the others notice
+            worker.pipe.close()  # it ends, and the others notice
             if kind not in ("done", "stopped") and until is None:
                 until = time.monotonic() + _HANGS
     return answers
 
 
 def _verdict(answers: Mapping[int, Answer], devices: int) -> int:
-    """Return the exit code of all ranks, or raise what ended them; consequences come last."""
+    """Return the exit code of all ranks, or raise the error that ended them first."""
     first: dict[str, tuple[int, Any]] = {}
     for rank, (kind, value) in answers.items():
         first.setdefault(kind, (rank, value))
@@ -271,7 +271,7 @@ def _verdict(answers: Mapping[int, Answer], devices: int) -> int:
 
 
 def _killed(code: int, remedy: str = "") -> str | None:
-    """Say that a process was killed, if its exit code says so."""
+    """Return a message if the exit code shows that a process was killed."""
     if code >= 0:
         return None
     name = signal.Signals(-code).name
@@ -285,16 +285,15 @@ def _killed(code: int, remedy: str = "") -> str | None:
 def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
     """Yield every item with the result of its task, in the order in which they finish.
 
-    An item is taken only when a process is free, and after everything that is finished has been
-    yielded: ``items`` may be a generator that waits for results, or that stops early. An
-    InputError of a task is yielded. After any other error, and after a request to stop, no task
-    is started any more; those that are running go on, or are asked to stop, and what they finish
-    is yielded before the error is raised.
+    An item is taken only when a process is free and all finished results have been yielded, so
+    ``items`` may be a generator that waits for results or stops early. An InputError of a task is
+    yielded. After any other error, or a request to stop, no further task starts. Running tasks
+    continue, or are asked to stop, and their results are yielded before the error is raised.
 
     Args:
-        task: a function that can be pickled, of a module that can be imported.
-        items: can be pickled.
-        jobs: 1 runs in this process; more are processes of their own.
+        task: Picklable function of an importable module.
+        items: Picklable arguments.
+        jobs: Number of processes; 1 runs the tasks in this process.
     """
     yield from _here(task, items) if jobs == 1 else _beside(task, items, jobs)
 

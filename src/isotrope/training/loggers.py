@@ -16,7 +16,7 @@ from isotrope.core.files import open_own, os_errors_as_input_errors
 
 
 def check_loggers(names: Sequence[str]) -> None:
-    """See to it that the packages of the loggers are installed; TensorBoard comes with isotrope."""
+    """Check that the packages of the loggers are installed; TensorBoard's comes with isotrope."""
     for name in names:
         if name != "tensorboard" and importlib.util.find_spec(name) is None:
             raise SettingError(
@@ -28,10 +28,10 @@ def check_loggers(names: Sequence[str]) -> None:
 
 
 class Board(TrainerCallback):
-    """TensorBoard's file of one run: an event for each row, written when it is given.
+    """TensorBoard's file of one run: one event per row, written at once.
 
-    The writer of torch, which transformers uses, writes from a thread, each number as an event of
-    its own; an error of it comes late, with a traceback.
+    Torch's writer, which transformers uses, writes each number as a separate event from a thread;
+    its errors come late and with a traceback.
     """
 
     def __init__(self, folder: Path) -> None:

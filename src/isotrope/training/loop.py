@@ -1,7 +1,7 @@
 """The steps of a run, for text and images, on the trainers of Hugging Face with our callbacks.
 
-The two differ in their ``TrainingTask``: the trained module, its batches, its dev score, the lines
-before the first step, and how it saves the model and completes the result at the end.
+Text and images differ in their ``TrainingTask``: the trained module, its batches, its dev score,
+the lines before the first step, and the way to save the model and complete the result.
 """
 
 import logging
@@ -54,21 +54,21 @@ from isotrope.training.trainers import Following, ImageTrainer, RunTrainer, Text
 class TrainingTask(ABC):
     """A training on text or on images, checked and prepared.
 
-    A subclass says what differs between the two: ``loader``, ``introduce``, ``finish``, ``details``
-    and, where the best step is saved, ``keep``.
+    A subclass defines ``loader``, ``introduce``, ``finish``, ``details`` and, if the best step is
+    saved, ``keep``.
 
     Attributes:
-        kind: the result's kind.
-        logged: numbers of a logged step that go into the result.
-        settings: the run's settings.
-        module: The module to train, in its state before the first step.
-        columns: the columns of metrics.csv; the last is the rows of data a second.
-        objective_name: the name of the objective.
-        batch_size: rows of data in a step.
-        steps_per_epoch: steps of one pass over the data, if that is known.
-        fingerprint: the data's fingerprint.
-        clip: the largest norm of the gradient, or None.
-        dev: the score that is watched.
+        kind: Kind of the result.
+        logged: Numbers of a logged step that go into the result.
+        settings: Settings of the run.
+        module: Module to train, in its state before the first step.
+        columns: Columns of metrics.csv; the last is the rows of data per second.
+        objective_name: Name of the objective.
+        batch_size: Rows of data in a step.
+        steps_per_epoch: Steps of one pass over the data, if known.
+        fingerprint: Fingerprint of the data.
+        clip: Largest norm of the gradient, or None.
+        dev: Score that is watched.
     """
 
     kind: ClassVar[str]
@@ -84,7 +84,7 @@ class TrainingTask(ABC):
     clip: float | None
     dev: Dev
 
-    # what differs between text and images
+    # differs between text and images
 
     @abstractmethod
     def loader(self, start: int) -> DataLoader[Any]:
@@ -95,21 +95,21 @@ class TrainingTask(ABC):
         """Print a summary of the run before its first step."""
 
     def keep(self, step: int) -> str:
-        """Save the model of a step that is the best so far; return its fingerprint.
+        """Save the model of the best step so far; return its fingerprint.
 
-        Only a task whose ``dev`` chooses the step is asked to, and has its own.
+        It is called only for a task whose ``dev`` chooses the step, which must define it.
         """
         raise TypeError(f"{type(self).__name__} does not choose a step: it saves the last")
 
     @abstractmethod
     def finish(self) -> Result:
-        """Save the model at the end, where it is not saved yet, and return the result."""
+        """Save the final model, unless it is already saved, and return the result."""
 
     @abstractmethod
     def details(self) -> dict[str, Any]:
         """Return the details that this kind of training adds to the result."""
 
-    # what is the same
+    # shared by text and images
 
     @property
     def parameters(self) -> dict[str, object]:
@@ -122,7 +122,7 @@ class TrainingTask(ABC):
         return Path(self.settings.output)
 
     def run(self, *, lines: bool, callbacks: Sequence[TrainerCallback] = ()) -> Outcome:
-        """Make the remaining steps, and write the files of a finished run.
+        """Run the remaining steps and write the files of a finished run.
 
         Args:
             lines: Print progress also without a bar; warnings are always printed.
@@ -133,7 +133,7 @@ class TrainingTask(ABC):
             LostProcess: one of several processes has gone.
         """
         output, module, first = self.output, self.module, rank() == 0
-        module.train()  # loading left the encoder in evaluation mode, and the trainer keeps modes
+        module.train()  # the encoder is loaded in evaluation mode, and the trainer keeps modes
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
         trainer = trainer_of(self.settings, module, output, self.clip)
         callbacks = [*self._callbacks(progress, trainer), *callbacks]
@@ -158,7 +158,7 @@ class TrainingTask(ABC):
         return Outcome(result, output, encoder=module.encoder)
 
     def _callbacks(self, progress: Progress, trainer: RunTrainer) -> list[TrainerCallback]:
-        """Return the callbacks of a run, in their order."""
+        """Return the callbacks of a run in order."""
         settings, output, timer = self.settings, self.output, Timer()
         metrics = Metrics(
             output,
@@ -181,13 +181,13 @@ class TrainingTask(ABC):
         board = [Board(output / "tensorboard")] if "tensorboard" in settings.logger else []
         return [
             timer,
-            # the first process alone tells, scores and writes
+            # only the first process prints, scores and writes
             *([progress, *board, origin, metrics, self.dev] if rank() == 0 else []),
             *(DataFingerprintCheck(self.fingerprint), Stop(checkpoints, self.dev), checkpoints),
         ]
 
     def result(self) -> Result:
-        """Return the numbers of a run as far as it has come."""
+        """Return the numbers of a run so far."""
         settings, dev = self.settings, self.dev
         column, scores, best = dev.column, dev.scores, dev.best
         timer, newest, judgement = dev.timer, dev.metrics.last(), dev.judgement()
@@ -228,7 +228,7 @@ def _plain(value: object) -> object:
 def trainer_of(
     settings: RunSettings, module: TextModule | ImageMethod, output: Path, clip: float | None
 ) -> RunTrainer:
-    """Return the trainer of a run, without its batches and callbacks."""
+    """Return the trainer of a run without its batches and callbacks."""
     device = find_device(settings.device)
     given: dict[str, Any] = {
         "output_dir": str(RunFolder(output).checkpoints),
@@ -240,14 +240,14 @@ def trainer_of(
         "use_cpu": device.type == "cpu",
         "bf16": settings.precision == "bf16",
         "fp16": settings.precision == "16",
-        # the callbacks of a run log, score and say when to save
+        # the callbacks of a run log, score and decide when to save
         "logging_strategy": "no",
         "save_strategy": "no",
         "logging_nan_inf_filter": False,
         "report_to": [name for name in settings.logger if name != "tensorboard"] or "none",
         "disable_tqdm": True,
-        "ignore_data_skip": True,  # the batches begin where the checkpoint ends
-        # buffers are the same everywhere: no step needs them sent around
+        "ignore_data_skip": True,  # the batches start at the step of the checkpoint
+        # buffers are equal in all processes and need not be sent
         "ddp_broadcast_buffers": False,
         "ddp_find_unused_parameters": False,
         "dataloader_drop_last": True,  # every batch is whole
@@ -269,7 +269,7 @@ Arguments = TypeVar("Arguments", bound=TrainingArguments)
 
 
 def _one_device(arguments: Arguments) -> Arguments:
-    """Return the arguments for one device a process: not torch's DataParallel."""
+    """Return the arguments for one device per process, without torch's DataParallel."""
     arguments._n_gpu = min(1, arguments.n_gpu)
     return arguments
 
@@ -291,11 +291,11 @@ def make_steps(
 
     Args:
         trainer: Result of :func:`trainer_of`.
-        settings: the run's settings.
-        module: The module to train.
-        loader: gives the batch of each step that is left.
-        resumed: checkpoint to resume from.
-        callbacks: a ``Timer`` first, a ``Stop`` among them; in the first process also a
+        settings: Settings of the run.
+        module: Module to train.
+        loader: Batches of the remaining steps.
+        resumed: Checkpoint to resume from.
+        callbacks: A ``Timer`` first and a ``Stop`` among the others; in the first process also a
             ``Progress`` and ``Metrics``.
     """
     (stop,) = (c for c in callbacks if isinstance(c, Stop))
@@ -307,7 +307,7 @@ def make_steps(
         except (CannotResume, Diverged):
             raise
         except InputError as error:
-            # a worker of the loader sends its traceback along
+            # a worker of the loader adds its traceback
             raise InputError(str(error).rpartition("InputError: ")[2].strip()) from None
         except (RuntimeError, ConnectionError, EOFError) as error:
             if not worker_gone(error):
@@ -326,7 +326,7 @@ def make_steps(
 
 @contextmanager
 def _closing(callbacks: Sequence[TrainerCallback]) -> Iterator[None]:
-    """Close bar and log at the end; where there was an error, that is the one to tell."""
+    """Close bar and log at the end; an earlier error takes precedence."""
     last = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
     try:
         yield
@@ -341,7 +341,7 @@ def _closing(callbacks: Sequence[TrainerCallback]) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep what the libraries say about the loop off the screen: a run says it itself."""
+    """Mute the libraries' messages about the loop, which the run prints itself."""
     level = transformers.logging.get_verbosity()
     others = [logging.getLogger(name) for name in ("sentence_transformers", "accelerate")]
     levels = [logger.level for logger in others]

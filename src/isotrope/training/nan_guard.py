@@ -1,8 +1,8 @@
-"""Stops a run in whose step something is not finite, and says what may help.
+"""Stops a run at a value that is not finite, and suggests remedies.
 
-The loss, the embeddings and the gradient of every step are checked before anything is changed by
-them, and in all processes alike: the last checkpoint stays as it is. Overflows of float16 gradients
-are left to the scaler.
+The loss, the embeddings and the gradient of every step are checked in all processes before they
+change anything, so the last checkpoint stays valid. The scaler handles overflows of float16
+gradients.
 """
 
 import math
@@ -25,17 +25,17 @@ _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 
 
 class Trained(Protocol):
-    """The trained module, as the trainer, the guard and the log see it.
+    """The interface of the trained module for the trainer, the guard and the log.
 
     Attributes:
-        objective: the objective of the present step.
-        seed: the seed of the run.
-        log_every: steps between measured batches.
-        steps: how many the whole run has.
-        learning_rate: the largest of the run.
-        measured: numbers of the last step, if it was a logged one, else empty.
-        seen: the views that the last loss was computed of.
-        gradient_norm: the norm in the last step, before clipping.
+        objective: Objective of the present step.
+        seed: Seed of the run.
+        log_every: Steps between measured batches.
+        steps: Number of steps of the whole run.
+        learning_rate: Largest learning rate of the run.
+        measured: Numbers of the last step if it was logged, else empty.
+        seen: Views that the last loss was computed from.
+        gradient_norm: Norm of the gradient in the last step, before clipping.
     """
 
     objective: Objective
@@ -52,11 +52,11 @@ class Trained(Protocol):
         ...
 
     def optimizer(self) -> torch.optim.Optimizer:
-        """Return a new optimiser of all that is trained."""
+        """Return a new optimiser of all trained parameters."""
         ...
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Set what an update needs beside its gradients."""
+        """Prepare an update, for example its learning rate."""
         ...
 
     def after_backward(self) -> None:
@@ -64,7 +64,7 @@ class Trained(Protocol):
         ...
 
     def after_step(self) -> None:
-        """Move what follows an update."""
+        """Update moving averages, queues and the like after the step."""
         ...
 
     def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -76,8 +76,8 @@ class NonFiniteGuard:
     """Keeps numbers that are not finite out of a model.
 
     Args:
-        module: The module in training.
-        settings: the run's settings, for the advice.
+        module: Module in training.
+        settings: Settings of the run, for the advice.
     """
 
     def __init__(self, module: Trained, settings: RunSettings) -> None:
@@ -85,7 +85,7 @@ class NonFiniteGuard:
         self._loss: Tensor | None = None
 
     def check_forward(self, step: int, loss: Tensor) -> None:
-        """Check the loss of a step and the views that it is computed of."""
+        """Check the loss of a step and the views it is computed from."""
         what, self._loss = 0, loss.detach()
         if not math.isfinite(float(self._loss)):
             what = 2
@@ -98,11 +98,11 @@ class NonFiniteGuard:
         """Check the gradient before the update.
 
         Args:
-            step: the number of the step.
-            norm: the norm of the gradient.
+            step: Number of the step.
+            norm: Norm of the gradient.
             scale: Factor by which a float16 loss was multiplied. Above 1 it may make a gradient
-                overflow: the scaler then skips the step and scales less in the next.
-            device: where other processes are reached from.
+                overflow; the scaler then skips the step and uses a smaller factor.
+            device: Device for communication with other processes.
         """
         overflows = scale is not None and scale > 1
         if all_reduce_max(int(not (overflows or math.isfinite(norm))), device):
@@ -132,12 +132,12 @@ def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 
 
 def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
-    """Yield lines on the finite and non-finite values of a step, and their size.
+    """Yield lines on the finite and non-finite values of a step and their size.
 
     Args:
-        module: The module in training.
-        views: the terms of its loss.
-        loss: their mean.
+        module: Module in training.
+        views: Terms of its loss.
+        loss: Mean of the terms.
     """
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
@@ -168,14 +168,14 @@ def _components(objective: Objective, views: Views) -> Iterator[str]:
 
 
 def _span(x: Tensor) -> str:
-    """Return how many numbers are finite, the smallest and the largest."""
+    """Return the number of finite values, the smallest and the largest."""
     finite = x[x.isfinite()]
     span = f", {float(finite.min()):.4g} to {float(finite.max()):.4g}" if len(finite) else ""
     return f"{len(finite):,} of {x.numel():,} finite{span}"
 
 
 def _advice(module: Trained, settings: RunSettings) -> Iterator[str]:
-    """Yield what may help, in the words of the command line."""
+    """Yield possible remedies, in the words of the command line."""
     yield f"a lower `--learning-rate` (it is {module.learning_rate:g})"
     temperature = module.objective.hyperparameters().get("temperature")
     if temperature is not None:
@@ -187,7 +187,7 @@ def _advice(module: Trained, settings: RunSettings) -> Iterator[str]:
 
 
 def _is_finite(x: Tensor) -> bool:
-    """Return whether all numbers are finite, without a tensor of as many booleans."""
+    """Return whether all numbers are finite, without a tensor of booleans."""
     return x.numel() == 0 or all(math.isfinite(float(end)) for end in torch.aminmax(x.detach()))
 
 

@@ -1,7 +1,7 @@
 """Learning-rate schedules and seeds of all steps; parameter groups and LARS for image methods.
 
-The rates are functions of the step and of nothing else: they are set before every update, so no
-scheduler has a state, and a resumed run continues exactly.
+The rates are functions of the step alone and are set before every update. No scheduler has a state,
+so a resumed run continues exactly.
 """
 
 import math
@@ -35,9 +35,9 @@ SCHEDULES: dict[str, Callable[[float, float, float], float]] = {
 def learning_rate_at(plan: Plan, step: int) -> float:
     """Return the learning rate of the update ``step``, counted from 0.
 
-    Linear over the warm-up, whose last step has the peak, then as ``plan.scheduler`` says. These
-    are the schedules of the same names in transformers, but for a warm-up whose first step counts:
-    theirs has a rate of 0.
+    The rate rises linearly over the warm-up, whose last step has the peak, and then follows
+    ``plan.scheduler``. The schedules equal those of the same names in transformers, except that
+    theirs begin the warm-up with a rate of 0.
     """
     if step < plan.warmup_steps:
         return plan.learning_rate * (step + 1) / plan.warmup_steps
@@ -47,7 +47,7 @@ def learning_rate_at(plan: Plan, step: int) -> float:
 
 
 def refuse_long_warmup(plan: Plan, setting: str) -> None:
-    """Do nothing for a plan that reaches its peak."""
+    """Check that a plan reaches its peak."""
     if plan.warmup_steps > plan.steps:
         raise InputError(
             f"{setting} is {plan.warmup_steps} steps and the run has {plan.steps}: its learning "
@@ -71,21 +71,21 @@ def build_optimizer(
     constant: bool = False,
     fused: bool = False,
 ) -> torch.optim.Optimizer:
-    """Return the optimiser of all parameters of ``module`` that want a gradient.
+    """Return the optimiser of all parameters of ``module`` that require a gradient.
 
     Args:
-        module: the method.
-        plan: the run's plan.
-        predictor: part of it with a learning rate of its own.
-        times: Its learning rate, divided by that of the rest.
-        constant: it stays at the peak.
-        fused: one kernel for all of AdamW.
+        module: The method.
+        plan: Plan of the run.
+        predictor: Part of the module with a separate learning rate.
+        times: Learning rate of the predictor divided by that of the rest.
+        constant: Whether the learning rate of the predictor stays at its peak.
+        fused: Whether AdamW uses one fused kernel.
     """
     apart = set() if predictor is None else set(predictor.parameters())
     by_kind: dict[tuple[bool, bool], list[Tensor]] = {}
     for parameter in module.parameters():
         if parameter.requires_grad:
-            # biases, and the scales and shifts of norms, are vectors
+            # biases and the scales and shifts of norms are vectors
             kind = (plan.decay_all or parameter.ndim > 1, parameter in apart)
             by_kind.setdefault(kind, []).append(parameter)
     groups: list[dict[str, Any]] = [
@@ -109,7 +109,7 @@ def build_optimizer(
 
 
 def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
-    """Give every group of :func:`build_optimizer` its rates of the update ``step``."""
+    """Set the rates of every group of :func:`build_optimizer` for the update ``step``."""
     for group in optimizer.param_groups:
         rate = plan.learning_rate if group["constant"] else learning_rate_at(plan, step)
         group["lr"] = group["times"] * rate
@@ -117,17 +117,17 @@ def set_rates(optimizer: torch.optim.Optimizer, plan: Plan, step: int) -> None:
 
 
 class LARS(torch.optim.Optimizer):
-    """SGD with momentum whose step on each matrix is in proportion to the matrix's own norm.
+    """SGD with momentum whose step on each matrix is proportional to the norm of the matrix.
 
     g <- g + wd p; g <- eta (|p| / |g|) g, unless one of the norms is 0; v <- mu v + g;
     p <- p - lr v. A group with ``decays=False`` (biases and norms) has plain momentum.
 
     Source: You, Gitman and Ginsburg 2017, "Large batch training of convolutional networks",
-    section 5, with the learning rate outside of the momentum, as SimCLR, BYOL and MoCo v3 have it.
+    section 5, with the learning rate outside the momentum, as in SimCLR, BYOL and MoCo v3.
 
     Args:
-        groups: parameters, or groups of them.
-        lr: learning rate.
+        groups: Parameters, or groups of parameters.
+        lr: Learning rate.
         momentum: mu.
         weight_decay: wd.
         trust: eta.
@@ -147,7 +147,7 @@ class LARS(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:  # noqa: ANN401 - torch's
-        """Update every parameter that has a gradient; returns what ``closure`` does."""
+        """Update every parameter that has a gradient; return the result of ``closure``."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -170,7 +170,7 @@ class LARS(torch.optim.Optimizer):
 
 
 def step_seed(seed: int, step: int, process: int = 0) -> int:
-    """Return the random seed of one step in one process, a function of these three alone."""
-    # odd constants of 64 bits, as splitmix64 has, keep neighbouring seeds and steps apart
+    """Return the random seed of one step in one process."""
+    # odd constants of 64 bits, as in splitmix64, keep neighbouring seeds and steps apart
     mixed = seed * 0x9E3779B97F4A7C15 + step * 0xBF58476D1CE4E5B9 + process * 0x94D049BB133111EB
     return (mixed + 1) % 2**63

@@ -11,24 +11,24 @@ from isotrope.core.distributed import rank
 
 
 def warn(line: str) -> None:
-    """Print a line on stderr, above the bar if there is one; of several processes the first does.
+    """Print a line on stderr, above the bar if there is one.
 
-    Nothing mutes it.
+    Only the first of several processes prints it. No setting mutes it.
     """
     if rank() == 0:
         tqdm.write(line, file=sys.stderr)
 
 
 class Progress(TrainerCallback):
-    """How far a run is: a bar on a terminal, else a line for each logged step and each dev score.
+    """The progress of a run: a bar on a terminal, else a line per logged step and dev score.
 
     Args:
-        steps: how many the whole run has.
-        bar: show a bar, where stderr is a terminal.
-        lines: show lines where there is no bar, even if no bar was wanted.
+        steps: Number of steps of the whole run.
+        bar: Whether to show a bar if stderr is a terminal.
+        lines: Whether to show lines if there is no bar, even if no bar was requested.
 
     Attributes:
-        shown: whether there is a bar.
+        shown: Whether there is a bar.
     """
 
     def __init__(self, *, steps: int, bar: bool, lines: bool) -> None:
@@ -40,14 +40,14 @@ class Progress(TrainerCallback):
         self._bar: Any = None
 
     def say(self, message: str) -> None:
-        """Print a line of information, unless neither bar nor lines are wanted."""
+        """Print a line of information if a bar or lines were requested."""
         if self.shown or self._lines:
             warn(message)
 
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """Begin at the step where the run (re)starts."""
+        """Begin at the step where the run starts or resumes."""
         self._done = self._first = state.global_step
         self._began = time.monotonic()
         self._bar = tqdm(
@@ -76,7 +76,7 @@ class Progress(TrainerCallback):
             self._bar.set_postfix_str(self._state(), refresh=False)
 
     def scored(self, step: int, score: str, change: str, best: str) -> None:
-        """Show a score on the dev set: name and value, since the start, and the best one's step."""
+        """Show a dev score: name and value, change since the start, and the best step."""
         self._dev = f"{score}, {best}"
         if self._lines:
             self._line(step, self._dev)

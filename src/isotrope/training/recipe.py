@@ -13,18 +13,19 @@ class Plan:
     """The optimiser settings of one run, in steps.
 
     Attributes:
-        steps: how many the whole run has; the learning rate reaches ``last_learning_rate`` there.
-        steps_per_epoch: how many one pass over the data has.
-        learning_rate: the peak, as the optimiser uses it (scaled already).
-        weight_decay: the decay at the first step.
-        optimizer: ``sgd`` (with ``momentum``), ``lars`` (likewise) or ``adamw``.
-        momentum: used by SGD and LARS.
-        warmup_steps: over which the learning rate rises linearly.
-        scheduler: how the learning rate goes from its peak to ``last_learning_rate``: linearly,
-            along a cosine, or not at all.
-        last_learning_rate: the rate after the last step.
-        last_weight_decay: the weight decay goes there along a cosine; None leaves it as it is.
-        decay_all: weight decay (and LARS's trust ratio) also for biases and norms.
+        steps: Number of steps of the whole run, after which the learning rate is
+            ``last_learning_rate``.
+        steps_per_epoch: Number of steps of one pass over the data.
+        learning_rate: Peak learning rate of the optimiser, already scaled.
+        weight_decay: Weight decay at the first step.
+        optimizer: ``sgd`` or ``lars`` (both with ``momentum``), or ``adamw``.
+        momentum: Momentum of SGD and LARS.
+        warmup_steps: Number of steps over which the learning rate rises linearly.
+        scheduler: Path of the learning rate from its peak to ``last_learning_rate``: linear,
+            along a cosine, or constant.
+        last_learning_rate: Learning rate after the last step.
+        last_weight_decay: Weight decay at the end of a cosine; None keeps the first value.
+        decay_all: Whether biases and norms have weight decay (and LARS's trust ratio) too.
     """
 
     steps: int
@@ -42,27 +43,27 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How a method is trained unless its user says otherwise.
+    """The default settings for training a method.
 
     Attributes:
         objective: Registered name of the objective.
-        objective_settings: for each objective the hyperparameters that are not its own default
-            (with other settings the method can be trained as well).
-        augment: name in ``data.augment.RECIPES``.
-        source: where the numbers come from.
-        learning_rate: peak, at ``batch_size``; a batch of B takes it times B / batch_size, unless
+        objective_settings: Hyperparameters of each objective that replace its own defaults; the
+            user can change them.
+        augment: Name in ``data.augment.RECIPES``.
+        source: Source of the numbers.
+        learning_rate: Peak at ``batch_size``; a batch of B takes it times B / batch_size, unless
             ``scaled`` is False.
-        optimizer: see :class:`Plan`, as the next ones.
-        weight_decay: the decay at the first step.
-        last_weight_decay: the decay at the last one; None keeps that of the first.
-        decay_all: weight decay also for biases and norms.
-        momentum: used by SGD and LARS.
-        last_learning_rate: the rate at the end of the cosine.
-        batch_size: images a step.
-        epochs: passes over the data.
+        optimizer: See :class:`Plan`.
+        weight_decay: Weight decay at the first step.
+        last_weight_decay: Weight decay at the last step; None keeps the first value.
+        decay_all: Whether biases and norms have weight decay too.
+        momentum: Momentum of SGD and LARS.
+        last_learning_rate: Learning rate at the end of the cosine.
+        batch_size: Images per step.
+        epochs: Passes over the data.
         warmup_epochs: Epochs of warm-up; a shorter run warms up for the same share.
-        clip: largest norm of the gradient, or None.
-        scaled: the learning rate grows with the batch.
+        clip: Largest norm of the gradient, or None.
+        scaled: Whether the learning rate grows with the batch.
     """
 
     objective: str

@@ -1,7 +1,7 @@
-"""Runs a training, of text or images: its folder, processes, checkpoints and outcome.
+"""Runs a training on text or images: its folder, processes, checkpoints and outcome.
 
-What is trained comes as a function (``Work``) that checks, prepares and trains; this file gives it
-a folder that is its own and the processes that its settings ask for. ``loop`` makes the steps.
+A function (``Work``) checks, prepares and trains. This file gives it a folder and the number of
+processes in its settings. ``loop`` runs the steps.
 """
 
 import html
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from isotrope.reports.pictures import Drawing
 
 Settings = TypeVar("Settings", bound=RunSettings)
-Work = Callable[[Settings, bool], "Outcome"]  # of settings and lines
+Work = Callable[[Settings, bool], "Outcome"]  # called with settings and lines
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,12 +68,12 @@ class Outcome:
     """The outcome of a training; it can be used as the path of its run folder.
 
     Attributes:
-        result: numbers and provenance; of an interrupted run, the state so far.
-        output: the run folder.
-        exit_code: 0 done, 130 after Ctrl-C, 75 after SIGTERM.
+        result: Numbers and provenance; for an interrupted run, the state so far.
+        output: The run folder.
+        exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
         encoder: The encoder after the last step; ``model/`` may hold an earlier, better step. None
-            if the run had already been finished, or ran in other processes.
-        first: whether this is the first of several processes, which knows the numbers and tells.
+            if the run was already finished, or ran in other processes.
+        first: Whether this is the first of several processes, which has and prints the numbers.
     """
 
     result: Result
@@ -95,7 +95,7 @@ class Outcome:
         return History.read(RunFolder(self.output).metrics)
 
     def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
-        """Return what is wrong with the run, and what to change; see ``isotrope.diagnose``.
+        """Return the faults of the run and the changes to make; see ``isotrope.diagnose``.
 
         Raises:
             InputError: the run folder is damaged.
@@ -119,7 +119,7 @@ class Outcome:
         return f"Outcome({str(self.output)!r}: {self._sentence()})"
 
     def _repr_html_(self) -> str:
-        """Return the sentence and the numbers that count, for a notebook."""
+        """Return the sentence and the main numbers, for a notebook."""
         rows = "".join(
             f"<tr><td>{name.replace('_', ' ')}</td><td>{value:.4g}</td></tr>"
             for name, value in self.result.metrics.items()
@@ -140,12 +140,12 @@ _COUNT = ("dev_start", "dev_best", "dev_final", "knn_final", "loss", "dissipatio
 
 
 def empty_result(output: Path) -> Result:
-    """Return the result of a run of which this process knows no numbers."""
+    """Return the result of a run whose numbers this process does not know."""
     return Result(kind="train", name=output.name, metrics={"steps": 0})
 
 
 def stop_message(outcome: Outcome) -> str:
-    """Return the message of the command line on a stopped run."""
+    """Return the message of the command line about a stopped run."""
     if not exists(RunFolder(outcome.output).checkpoints):
         return "stopped before the first checkpoint: run the same command with --resume to start"
     steps = outcome.result.metrics["steps"]
@@ -156,11 +156,11 @@ def stop_message(outcome: Outcome) -> str:
 
 
 def end_message(outcome: Outcome, notes: str, speed: str) -> str:
-    """Return the message of the command line about a run that has reached its end.
+    """Return the message of the command line about a finished run.
 
     Args:
-        outcome: the run's outcome.
-        notes: lines between the verdict and the steps, each with its line break.
+        outcome: Outcome of the run.
+        notes: Lines between the verdict and the steps, each with its line break.
         speed: Text that follows the seconds, e.g. ``", 12 texts/s"``.
     """
     metrics, output = outcome.result.metrics, outcome.output
@@ -172,14 +172,14 @@ def end_message(outcome: Outcome, notes: str, speed: str) -> str:
     )
 
 
-_ONE_AT_A_TIME = threading.RLock()  # a process has one generator of random numbers
+_ONE_AT_A_TIME = threading.RLock()  # a process has only one generator of random numbers
 
 
 def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool = False) -> Outcome:
-    """Train as the settings say, and write the run folder.
+    """Train with the given settings and write the run folder.
 
-    With ``devices`` above 1 the processes are started here; those that torchrun has started are
-    joined. Runs in several threads of a process train one after the other.
+    With ``devices`` above 1 the processes are started here, unless torchrun has started them. Runs
+    in several threads of a process train one after the other.
 
     Raises:
         InputError: anything wrong with the settings, the data, the encoder or the folder.
@@ -207,7 +207,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
 def _launch(
     settings: Settings, work: Work[Settings], output: Path, *, resume: bool, lines: bool
 ) -> Outcome:
-    """Train in processes of our own."""
+    """Train in processes started here."""
     with _taken(output, settings, resume=resume, role="starter") as finished:
         if finished is not None:
             return finished
@@ -229,7 +229,7 @@ def _here(
     role: Role = "started" if launched() else "only"
     first = rank() == 0
     taken = _taken(output, settings, resume=resume, role=role) if first else nullcontext()
-    # SIGTERM before the first step, or after the last; during the steps the Stop callback has it
+    # SIGTERM before the first step or after the last; the Stop callback handles it in between
     with handling(interrupt, [signal.SIGTERM]), _random_states_kept():
         try:
             with taken as finished:
@@ -243,7 +243,7 @@ def _here(
 
 @contextmanager
 def _random_states_kept() -> Iterator[None]:
-    """Give the global random generators back as they were: the trainers seed all of them."""
+    """Restore the global random generators at the end, because the trainers seed them."""
     legacy = np.random.mtrand._rand  # numpy's global generator
     states = random.getstate(), legacy.get_state(), torch.get_rng_state()
     gpus = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
@@ -261,8 +261,8 @@ def _random_states_kept() -> Iterator[None]:
 def _taken(
     output: Path, settings: RunSettings, *, resume: bool, role: Role
 ) -> Iterator[Outcome | None]:
-    """Keep other processes out of the run folder; yield the outcome of a finished run, or None."""
-    # who finds no lock looks first: what is wrong shows before anything is touched
+    """Lock the run folder; yield the outcome of a finished run, or None."""
+    # checks come before the lock, so that an error shows before anything is changed
     if not (output / LOCK).exists():
         finished = check_output(output, settings, resume=resume)
         if finished is not None:
@@ -276,7 +276,7 @@ def _taken(
 
 
 def check_devices(settings: RunSettings) -> str:
-    """Return the kind of device to train on; there must be one for each process."""
+    """Return the kind of device to train on; each process needs a device."""
     kind = find_device(settings.device).type
     total, here = launched_processes()
     if total == 1:
@@ -316,18 +316,18 @@ def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcom
     """Return the outcome of a run that is already finished, or None to continue.
 
     Args:
-        output: run folder.
-        settings: Settings of this call; a run in the folder must have begun with the same.
-        resume: whether there may be a run.
+        output: The run folder.
+        settings: Settings of this call, which must equal those of a run in the folder.
+        resume: Whether the folder may hold a run.
     """
     finished = check_folder(output, settings, resume=resume)
     return None if finished is None else Outcome(finished, output)
 
 
 def write_config(settings: RunSettings) -> None:
-    """Make the run folder: by its config.yaml ``--resume`` knows it from here on.
+    """Make the run folder with config.yaml, which ``--resume`` recognises.
 
-    What a run that was killed while it wrote has left half written is removed.
+    Incomplete files of a killed run are removed.
     """
     output = Path(settings.output)
     settings.save(RunFolder(output).config)
@@ -355,7 +355,7 @@ def try_objective(objective: Objective, *, negatives: bool) -> None:
 
 
 def hardware(settings: RunSettings) -> str:
-    """Return a line on the device, precision and threads of a run, and what computes the loss."""
+    """Return a line on the device, precision, threads and loss backend of a run."""
     device = find_device(settings.device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
     here = f"{world_size()} processes on {name}" if world_size() > 1 else name
@@ -368,6 +368,6 @@ def hardware(settings: RunSettings) -> str:
 
 def backend_of(settings: RunSettings) -> tuple[str, str]:
     """Return the backend for the loss of a whole batch, and the reason."""
-    # their number counts, and where they are
+    # only their number and device matter
     rows = torch.empty(1, 1, device=find_device(settings.device)).expand(settings.rows, 1)
     return choose(Views(rows, rows), settings.backend)

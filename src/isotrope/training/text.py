@@ -1,7 +1,7 @@
 """Trains a text encoder: checks the settings, reads the data once, trains, saves the best step.
 
 Nothing is written before the settings, the objective, the dev set and the encoder have been
-found good; what fails while the data is read leaves no folder behind.
+checked; a failure while the data is read leaves no folder behind.
 """
 
 import functools
@@ -90,13 +90,13 @@ def train(
     lines: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Outcome:
-    """Train as the settings say and write the run folder; see :func:`isotrope.training.run.run`.
+    """Train with the given settings and write the run folder (:func:`isotrope.training.run.run`).
 
     Args:
-        settings: the run's settings.
-        resume: continue, start or do nothing, as ``--resume`` does.
-        lines: say how far it is without a bar, too; warnings are always printed.
-        callbacks: called by the trainer between steps, after those of the run.
+        settings: Settings of the run.
+        resume: Whether to continue, start or do nothing, like ``--resume``.
+        lines: Whether to print progress without a bar; warnings are always printed.
+        callbacks: Callbacks that the trainer calls between steps, after those of the run.
     """
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read
@@ -110,7 +110,7 @@ def _train(
     settings: TrainSettings, lines: bool, callbacks: Sequence[TrainerCallback] = ()
 ) -> Outcome:
     if rank() > 0:
-        barrier()  # until the first has read the data
+        barrier()  # wait until the first process has read the data
     task = _prepare(settings, Path(settings.output))
     if rank() == 0:
         barrier()
@@ -134,7 +134,7 @@ def check(
         try_objective(objective, negatives=objective.takes_negatives)
     watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
     formed: list[str] = []
-    for name in settings.datasets:  # the first record: what is wrong with the files shows early
+    for name in settings.datasets:  # read the first record, so that errors in the files show early
         with named_errors(name):
             first = next(iter(records_of(settings, name)))
             formed.append(resolve(settings.views, first))
@@ -153,7 +153,7 @@ def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
 
 
 def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
-    """Check everything and read the data; what fails leaves nothing behind."""
+    """Check everything and read the data; a failure leaves nothing behind."""
     encoder, objectives, watch = check(settings)
     removable = rank() == 0 and is_effectively_empty(output)
     try:
@@ -176,7 +176,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             clear(output)
         raise
     if settings.query_prompt or settings.passage_prompt:
-        # where encode_query and encode_document of sentence-transformers look for them
+        # encode_query and encode_document of sentence-transformers read them here
         encoder.model.prompts = {
             **encoder.model.prompts,
             "query": settings.query_prompt,
@@ -215,7 +215,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
 
 
 def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
-    """Return the columns of metrics.csv; of several data sets each has its loss in its own."""
+    """Return the columns of metrics.csv; several data sets have one loss column each."""
     losses = [loss_column(name) for name in stores if name]
     return (*COLUMNS[:-1], *losses, COLUMNS[-1])
 
@@ -246,7 +246,7 @@ def module_of(
     objectives: Mapping[str, Objective],
     plan: Plan,
 ) -> TextModule:
-    """Return the module to train, as it is before the first step."""
+    """Return the module to train, in its state before the first step."""
     torch.manual_seed(settings.seed)
     module = TextModule(
         encoder=encoder,
@@ -270,10 +270,10 @@ class TextTask(TrainingTask):
     """A training on text, checked and prepared.
 
     Attributes:
-        batches: the records of every step, and the tokens of each data set.
-        watch: what the dev score is, if there is one.
-        general: similarities of sentences about other things before training, if they are to be
-            compared with those after it.
+        batches: Records of every step, and tokens of each data set.
+        watch: Dev score, if there is one.
+        general: Similarities of general sentences before training, if they are to be compared
+            with those after it.
     """
 
     kind = "train"
@@ -295,7 +295,7 @@ class TextTask(TrainingTask):
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Print a summary of the run, in which most silent failures of SimCSE would show."""
+        """Print a summary of the run, which shows most silent failures of SimCSE."""
         settings, encoder, report = self.settings, self.module.encoder, self.batches.report
         rates = sorted({getattr(module, name) for module, name in dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
@@ -307,7 +307,7 @@ class TextTask(TrainingTask):
             own = store.report
             whose = f"{name} ({self.module.objectives[name].name}): " if name else ""
             empty = f", {own.empty_skipped:,} with an empty text left out"
-            if own.understood:  # whatever was not read is printed even if nothing else is
+            if own.understood:  # skipped data are printed even if nothing else is
                 (warn if "; " in own.understood else say)(own.understood)
             say(
                 f"{whose}{own.kept:,} {_unit(own)} "
@@ -356,12 +356,12 @@ class TextTask(TrainingTask):
             return encoder.fingerprint()
 
     def finish(self) -> Result:
-        """Save the last step where there was no score, and complete the model card."""
+        """Save the last step if there was no score, and complete the model card."""
         dev, output = self.dev, self.output
         if dev.score is None:
             dev.weights[dev.last] = self.keep(dev.last)
         result = self.result()
-        if dev.best is not None:  # what is saved could not be judged before the last step
+        if dev.best is not None:  # the saved model could not be judged before the last step
             judgement = Judgement.read(result.details["judgement"])
             ensure_not_replaced(output)
             with atomic_replace(RunFolder(output).model / "README.md") as temporary:
@@ -400,7 +400,7 @@ class TextTask(TrainingTask):
         }
 
     def _datasets(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Return for each of several data sets what it has given."""
+        """Return the contribution of each of several data sets."""
         batches = self.batches
         if isinstance(batches, StreamedBatches) or len(batches.stores) == 1:
             return {}
@@ -416,7 +416,7 @@ class TextTask(TrainingTask):
 
     @property
     def parameters(self) -> dict[str, object]:
-        """The hyperparameters of the objective; of several, each after the name of its data set."""
+        """The hyperparameters of the objective, or of several with the data sets as prefixes."""
         objectives = self.module.objectives
         return {
             f"{name}.{key}" if name else key: value
@@ -440,7 +440,7 @@ class TextTask(TrainingTask):
 
 
 def _unit(report: StoreReport) -> str:
-    """Return what a record is, in the plural."""
+    """Return the word for records, in the plural."""
     return "texts" if report.columns == 1 else "pairs"
 
 

@@ -1,4 +1,4 @@
-"""The data of a training on text: records, token stores, the batch of a step, what is held out."""
+"""The data of a training on text: records, token stores, batches and held-out records."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from isotrope.training.text_module import TextModule
 
 
 def records_of(settings: TrainSettings, name: str) -> Reading:
-    """Return what reads the records of a data set."""
+    """Return the reader of a data set's records."""
     return read(
         settings.datasets[name],
         columns=settings.columns,
@@ -50,7 +50,7 @@ def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
 def batches_of(
     settings: TrainSettings, encoder: SentenceEncoder, folder: Path
 ) -> DatasetMixture | StreamedBatches:
-    """Return the batches of a run, whose tokens lie in a folder."""
+    """Return the batches of a run, with tokens stored in a folder."""
     if settings.streaming is None:
         stores = {
             name: store_of(settings, encoder, folder / name, records_of(settings, name), name)
@@ -127,7 +127,7 @@ def batch_at(
     batches: DatasetMixture | StreamedBatches,
     step: int,
 ) -> Batch:
-    """Return the batch of a step, or the part of it that is this process's."""
+    """Return the batch of a step, or this process's part of it."""
     dataset, number, indices = batches.at(step)
     batch = collate(
         batches.stores[dataset],
@@ -139,7 +139,7 @@ def batch_at(
 
 
 def check_store(objective: Objective, store: TokenStore) -> None:
-    """Refuse hard negatives for which an objective has no place."""
+    """Refuse hard negatives if the objective takes none."""
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
         raise InputError(
@@ -153,7 +153,7 @@ def check_store(objective: Objective, store: TokenStore) -> None:
 def held_out_curves(
     settings: TrainSettings, module: TextModule, stores: Mapping[str, TokenStore]
 ) -> Callable[[], dict[str, float]] | None:
-    """Return what measures the losses of the held-out records, if there are two or more."""
+    """Return a function that measures held-out losses, if there are at least two records."""
     count = sum(store.report.held_out for store in stores.values())
     count = min(count, sum(map(len, stores.values())))
     if count < 2:

@@ -47,7 +47,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
             setting="max_length",
             value=settings.max_length,
         )
-    if settings.max_length > encoder.max_length:  # the saved model reads as much
+    if settings.max_length > encoder.max_length:  # the saved model has the same limit
         encoder.extend(settings.max_length)
     if settings.dropout is not None:
         for module, name in dropouts(encoder):
@@ -55,7 +55,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     if settings.gradient_checkpointing:
         encoder.checkpoint_activations()
     if settings.micro_batch is not None:
-        refuse_batch_statistics(encoder.train())  # the mode it is going to be trained in
+        refuse_batch_statistics(encoder.train())  # the mode of the training
     return encoder
 
 
@@ -133,7 +133,7 @@ def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
 
 
 def dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
-    """Yield where the rates are: dropout modules, and numbers that attention keeps by itself."""
+    """Yield the places of dropout rates: dropout modules, and attributes of attention."""
     for module in encoder.modules():
         if isinstance(module, nn.Dropout):
             yield module, "p"

@@ -1,11 +1,11 @@
 """The encoder, its head, the losses and the optimiser of one training on text.
 
-What sentence-transformers' trainer trains is one ``SentenceTransformer``: the encoder up to its
-Normalize modules, because objectives normalise by themselves and the norms are worth watching, and
-the head, which exists in training only. The losses are ``ObjectiveLoss``, of each data set its own,
-or ``CachedObjectiveLoss`` where the graphs of a batch do not fit into memory. The two views of a
-text are two passes with dropout (SimCSE: Gao et al., 2021). Randomness is a function of (seed,
-step, process): resuming in the middle of an epoch repeats the very same masks.
+The trainer of sentence-transformers trains one ``SentenceTransformer``: the encoder without its
+Normalize modules, because objectives normalise by themselves and the norms are logged, and the
+head, which exists only in training. Each data set has its own ``ObjectiveLoss``, or
+``CachedObjectiveLoss`` if the graphs of a batch do not fit into memory. The two views of a text are
+two passes with dropout (SimCSE: Gao et al., 2021). Randomness is a function of (seed, step,
+process), so a run resumed in the middle of an epoch repeats the same masks.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,16 +35,16 @@ class Steps(IterableDataset[dict[str, Any]]):
         self.at, self.start, self.stop = at, start, stop
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yield what one step is made of."""
+        """Yield the input of each step."""
         for step in range(self.start, self.stop):
             yield self.at(step)
 
 
 class TrainingHead(nn.Module):
-    """The last module of a model that is trained: a network on its embeddings.
+    """The last module of the trained model: a network on its embeddings.
 
     Args:
-        network: n x d to n x d'.
+        network: Module that maps n x d to n x d'.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -52,7 +52,7 @@ class TrainingHead(nn.Module):
         self.network = network
 
     def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the features with what the network makes of the embeddings."""
+        """Return the features with the network applied to the embeddings."""
         return {**features, "sentence_embedding": self.network(features["sentence_embedding"])}
 
 
@@ -60,23 +60,23 @@ class TextModule(nn.Module):
     """The module that a run trains, with the logged numbers of a step.
 
     Args:
-        encoder: trained in place.
-        head: a network on top, in training only, or None.
-        objectives: Objective of each data set, by name; any registered one or a composition.
-        plan: steps, learning rate and weight decay of the run; the optimiser is AdamW.
-        seed: the run's seed.
-        micro_batch: texts of a column whose graphs are kept at a time; None: those of the batch.
-        log_every: steps between measurements of the gradient's components.
-        scaled: float16 training, whose gradients are scaled and may overflow now and then.
-        backend: How the loss is computed, see ``isotrope.kernels.choose``.
-        prefixes: the loss is the mean of the objective's on whole embeddings and on their first
-            coordinates, as many as each of these says.
-        between: after the last step the encoder's weights lie this share of the way from those
-            that it has now to those trained.
+        encoder: Encoder to train, in place.
+        head: Network on top of the encoder in training only, or None.
+        objectives: Objective of each data set, by name; any registered objective or composition.
+        plan: Steps, learning rate and weight decay of the run; the optimiser is AdamW.
+        seed: Seed of the run.
+        micro_batch: Texts of a column whose graphs are kept at a time; None for the whole batch.
+        log_every: Steps between measurements of the gradient's components.
+        scaled: Whether float16 gradients are scaled, so that some may overflow.
+        backend: Method to compute the loss, see ``isotrope.kernels.choose``.
+        prefixes: Lengths of prefixes of the embeddings; the loss is the mean over whole embeddings
+            and these prefixes.
+        between: Share of the way from the initial weights of the encoder to the trained weights at
+            which the final weights are set.
 
     Attributes:
         model: The module to train: the encoder without its Normalize modules, and the head.
-        losses: the loss of each data set.
+        losses: Loss of each data set.
     """
 
     model: SentenceTransformer
@@ -102,7 +102,7 @@ class TextModule(nn.Module):
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
         heads = [] if head is None else [TrainingHead(head)]
-        # of the same modules: not registered a second time
+        # shared modules, not registered a second time
         vars(self)["model"] = SentenceTransformer(
             modules=[*encoder.body, *heads], device=str(encoder.device)
         )
@@ -144,7 +144,7 @@ class TextModule(nn.Module):
     # a step
 
     def inputs(self, batch: Batch) -> dict[str, Any]:
-        """Return a batch as the trainer of sentence-transformers takes it."""
+        """Return a batch in the format of sentence-transformers' trainer."""
         columns = {
             f"column{i}_{name}": torch.from_numpy(values)
             for i, column in enumerate(batch.columns)
@@ -167,7 +167,7 @@ class TextModule(nn.Module):
         return Views(anchors, positives, hard[0] if hard else None, groups=groups)
 
     def begin(self, step: int, dataset: str, number: int | None) -> None:
-        """Say which step comes: ``log_every`` counts the batches of each data set by themselves."""
+        """Begin a step; ``log_every`` counts the batches of each data set separately."""
         self.objective, self._step = self.objectives[dataset], step
         counted = step if number is None else number
         self._logged = counted % self.log_every == 0 or step == self.steps - 1
@@ -198,7 +198,7 @@ class TextModule(nn.Module):
         """Do nothing: the gradients are used as they are."""
 
     def after_step(self) -> None:
-        """After the last update, go back to the share ``between`` of the way from the start."""
+        """After the last update, set the weights to the share ``between`` of the way."""
         if self._step == self.steps - 1:
             with torch.no_grad():
                 for parameter, start in self._start:

@@ -1,8 +1,8 @@
 """The trainers of a run: sentence-transformers' for text, transformers' for images.
 
-Both are the trainers of their libraries, with additions that make a run exact: batches and random
-numbers are functions of (seed, step), the rates follow the plan, numbers that are not finite end
-the run before they change anything, and a complete checkpoint is marked.
+Both extend the trainers of their libraries to make a run exact: batches and random numbers are
+functions of (seed, step), the rates follow the plan, non-finite numbers end the run before they
+change anything, and complete checkpoints are marked.
 """
 
 import copy
@@ -32,9 +32,9 @@ from isotrope.training.text_module import TextModule
 
 
 class RunTrainer(Trainer):
-    """A trainer whose steps are those of a run.
+    """A trainer for the steps of a run.
 
-    :meth:`attach` completes it; only then it trains.
+    Call :meth:`attach` before training.
     """
 
     module: Trained
@@ -52,7 +52,7 @@ class RunTrainer(Trainer):
         batches: DataLoader[Any],
         callbacks: Sequence[TrainerCallback],
     ) -> None:
-        """Say what is trained, on which batches, and who is called between steps."""
+        """Set the module, its batches, and the callbacks between steps."""
         self.module, self.guard, self.batches = module, guard, batches
         self.stateful = {type(c).__name__: c for c in callbacks if hasattr(c, "state_dict")}
         self.remove_callback(PrinterCallback)
@@ -70,7 +70,7 @@ class RunTrainer(Trainer):
     # a step
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """Return the batches of the steps that are left: none after an early end."""
+        """Return the batches of the remaining steps; none after an early end."""
         ended = all_reduce_max(int(self.stop.dev.exhausted), self.args.device)
         nothing: Any = []
         return DataLoader(nothing) if ended else self.batches
@@ -78,7 +78,7 @@ class RunTrainer(Trainer):
     def training_step(
         self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: object = None
     ) -> Tensor:
-        """Compute loss and gradient of a step; modules keep the modes they have."""
+        """Compute the loss and gradient of a step; modules keep their modes."""
         with self.compute_loss_context_manager():
             loss = self.compute_loss(model, self._prepare_inputs(inputs))
         assert isinstance(loss, Tensor)
@@ -113,10 +113,10 @@ class RunTrainer(Trainer):
         return schedule
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Do nothing: the loggers get the rows of metrics.csv, by :meth:`log_row`."""
+        """Do nothing: :meth:`log_row` passes the rows of metrics.csv to the loggers."""
 
     def log_row(self, values: dict[str, float], step: int) -> None:
-        """Hand the numbers of a step to the loggers."""
+        """Pass the numbers of a step to the loggers."""
         state = copy.copy(self.state)
         state.global_step = step
         self.callback_handler.on_log(self.args, state, self.control, values)
@@ -134,7 +134,7 @@ class RunTrainer(Trainer):
         first = rank() == 0
         if first:
             ensure_not_replaced(folder.parent.parent)
-            remove(folder)  # of a part of this run that did not end with it
+            remove(folder)  # left by an earlier, interrupted part of this run
         barrier(self.args.device)
         try:
             with os_errors_as_input_errors(folder):
@@ -158,7 +158,7 @@ class RunTrainer(Trainer):
                 with (folder / "run.pt").open("wb") as handle:
                     torch.save(states, handle)
         except RuntimeError as error:
-            # after a write that fails torch ends its archive nevertheless, and fails again
+            # after a failed write torch still closes its archive, and fails again
             if isinstance(error.__context__, OSError):
                 raise error.__context__ from None
             if "PytorchStreamWriter" not in str(error) and "inline_container" not in str(error):
@@ -198,12 +198,12 @@ class RunTrainer(Trainer):
 
 @contextmanager
 def _readable(folder: Path) -> Iterator[None]:
-    """Report files of a whole checkpoint that are not what a training writes."""
+    """Report files of a complete checkpoint that a training did not write."""
     try:
         yield
     except (MemoryError, InputError):
         raise
-    except Exception as error:  # torch may raise anything for what is no archive of its own
+    except Exception as error:  # torch may raise any error for a file that is not its archive
         raise CannotResume(
             f"no checkpoint can be read: {folder} ({first_line(error)}); "
             "start again in another folder"
@@ -211,13 +211,13 @@ def _readable(folder: Path) -> Iterator[None]:
 
 
 class Following(TrainerCallback):
-    """Work after an update: moving averages, queues, centres."""
+    """Runs the work after an update: moving averages, queues, centres."""
 
     def __init__(self, follow: Callable[[], None]) -> None:
         self.follow = follow
 
     def on_optimizer_step(self, *_: object, **__: object) -> None:
-        """Move it."""
+        """Do the work."""
         self.follow()
 
 
@@ -232,7 +232,7 @@ class TextTrainer(RunTrainer, SentenceTransformerTrainer):
     def compute_loss(
         self, model: nn.Module, inputs: dict[str, Any], *_: object, **__: object
     ) -> Tensor:
-        """Return the loss of a batch, and note its numbers."""
+        """Return the loss of a batch and record its numbers."""
         step, dataset = self.state.global_step, inputs["dataset_name"]
         torch.manual_seed(step_seed(self.module.seed, step, rank()))
         self.module.begin(step, dataset, inputs.pop("number"))

@@ -1,7 +1,7 @@
 """The process started by :mod:`isotrope.training.launch`, which runs one task after another.
 
-It is started as ``python -m isotrope.training.worker CONNECTION``, where the connection is an open
-file descriptor: tasks come through it, and their answers go back.
+It is started as ``python -m isotrope.training.worker CONNECTION``. The connection is an open file
+descriptor that carries tasks and their answers.
 """
 
 import os
@@ -18,7 +18,7 @@ from types import FrameType
 from isotrope.core.errors import Diverged, InputError, LostProcess
 from isotrope.training.launch import STOPS, Terminated, handling, interrupt
 
-_PARENT = 0  # standard input: a pipe into which the parent writes nothing, and which ends with it
+_PARENT = 0  # standard input: an empty pipe that closes when the parent ends
 _PATIENCE = 600.0  # seconds for a step and a checkpoint when the parent is gone
 
 
@@ -31,7 +31,7 @@ def main(connection: Connection) -> None:
             interrupt(number)
 
     with handling(react):
-        # the parent has started us with both blocked, so that none was lost before this line
+        # the parent starts this process with both blocked, so that none is lost before this line
         signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
         threading.Thread(target=_end_with_parent, daemon=True).start()
         with suppress(EOFError, OSError):

@@ -17,10 +17,10 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
     """Return the measures of a batch (``diagnostics.observe.measure``) and ``norm_backbone``.
 
     Args:
-        objective: the objective of the training.
-        views: raw embeddings of all processes, as the objective gets them.
-        features: the encoder's features in this process; ``norm_backbone`` is their mean norm over
-            all processes.
+        objective: Objective of the training.
+        views: Raw embeddings of all processes, as passed to the objective.
+        features: Features of the encoder in this process; ``norm_backbone`` is their mean norm
+            over all processes.
     """
     return {**observe.measure(objective, views), "norm_backbone": _mean_of_all(_norms(features))}
 
