@@ -1,8 +1,8 @@
 """``--recipe auto``: chooses the settings that a user left out, by the data and the encoder.
 
-The choices take the place of defaults before a run begins, so that its config.yaml holds every one
-of them and the same command with these flags repeats the run. docs/LOG.md has the trials behind
-them, docs/benchmarks.md what they give.
+The choices replace defaults before a run begins, so config.yaml holds all of them and the same
+command with these flags repeats the run. docs/LOG.md has the trials behind the choices, and
+docs/benchmarks.md their results.
 
 Pairs: a contrastive loss in both directions, without a head, at the encoder's own length limit; a
 high rate for several epochs, and weights part of the way back to those before training, which score
@@ -34,12 +34,12 @@ from isotrope.training.settings import TrainSettings
 
 _BATCH = 64
 _ENOUGH, _WANTED, _MOST = 40, 100, 1_000  # records that are held out
-_WORDS = 8  # of a single text that can be cut into a query and its target
+_WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
-_RECORDS = 1_000_000  # that are counted
+_RECORDS = 1_000_000  # records that are counted
 _TEMPERATURE = 0.05
-_MUCH = 0.8  # loss before training from which there is so much to learn that the rate is highest
-_RATE, _PAIRS = 3e-4, 5_000  # then; pairs seen in all epochs, of which there are one to eight
+_MUCH = 0.8  # loss before training above which the highest rate is used
+_RATE, _PAIRS = 3e-4, 5_000  # that rate; pairs seen in all epochs, of which there are one to eight
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,9 @@ class Choice:
     """A setting that was chosen.
 
     Attributes:
-        name: The field of the settings.
-        value: The value.
-        why: The reason, for the user; several choices in a row may share one.
+        name: Field of the settings.
+        value: Chosen value.
+        why: Reason, for the user; several choices in a row may share it.
     """
 
     name: str
@@ -59,14 +59,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Facts:
-    """What the choices depend on.
+    """The facts that the choices depend on.
 
     Attributes:
-        records: different records that were read.
+        records: Number of different records that were read.
         columns: 1 for single texts, 2 for pairs, 3 with hard negatives.
-        held_out: share to hold out, with which enough records are; 0 if there are too few.
-        linked: share of the pairs that share a text with another one.
-        loss: InfoNCE of the encoder before training; None of single texts.
+        held_out: Share of records to hold out; 0 if there are too few.
+        linked: Share of the pairs that share a text with another pair.
+        loss: InfoNCE of the encoder before training; None for single texts.
     """
 
     records: int
@@ -83,7 +83,7 @@ def with_recipe(
     *,
     resume: bool,
 ) -> TrainSettings:
-    """Return the settings with a choice for each that was not given, and say what was chosen.
+    """Return the settings with a choice for each missing value, and print the choices.
 
     Args:
         settings: The settings of a run that has not begun.
@@ -110,7 +110,7 @@ def with_recipe(
 
 
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
-    """Yield what the data are, and a line for each reason with the flags that override it."""
+    """Yield a description of the data, and a line per reason with the flags to override it."""
     kind = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}[facts.columns]
     linked = f", {facts.linked:.0%} of which share a text with another" if facts.linked else ""
     yield f"recipe auto: {facts.records:,} {kind}{linked}; --recipe papers trains as before"
@@ -163,9 +163,9 @@ def _loss(
     groups: np.ndarray,
     encoder: SentenceEncoder,
 ) -> float | None:
-    """Return the mean InfoNCE of batches of 64, or what it were of so many; None if there is none.
+    """Return the mean InfoNCE of batches of 64, or an estimate for that size, or None.
 
-    Linked pairs are no negatives of each other.
+    Linked pairs are not negatives of each other.
     """
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     views = [
@@ -208,7 +208,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
-    """Return the choices for single texts: those of papers, held to a test."""
+    """Return the choices for single texts: those of papers, checked on held-out text."""
     return [
         Choice("max_length", min(encoder.max_length, 128), "within the encoder's own limit"),
         *_watched(facts, settings),
@@ -218,7 +218,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 
 def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
-    """Return what is held out to compare the trained model with the one before."""
+    """Return the choices that hold out data to compare the model before and after training."""
     why = "to keep the model before training where the trained one is no better"
     ends = Choice("eval_every", 0, why)
     if "dev" in settings.model_fields_set or not facts.held_out:
@@ -227,5 +227,5 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
 
 
 def _batch(facts: _Facts) -> int:
-    """Return the rows of a batch: 64, or what there is."""
+    """Return the rows of a batch: 64, or fewer for a small data set."""
     return max(2, min(_BATCH, int(0.8 * facts.records)))

@@ -1,9 +1,9 @@
-"""What a training changed: dev queries, and the encoder's general sense of similarity.
+"""The changes by a training: dev queries, and the encoder's general sense of similarity.
 
-For the latter a few hundred sentences about other things, the first ones of docstrings in Python's
-standard library, are embedded before and after. The number is Spearman's correlation of their
-similarities: 100 where all pairs are in the order that they had. It needs no labels and no
-download, and it does not tell whether another order is a worse one.
+To measure the second, a few hundred sentences on other subjects (the first sentences of docstrings
+in Python's standard library) are embedded before and after training. The number is Spearman's
+correlation of their similarities: 100 if all pairs keep their order. It needs no labels and no
+download, but does not show whether a new order is worse.
 """
 
 import importlib
@@ -63,9 +63,9 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
     """Return 100 times Spearman's correlation of the similarities before and after a training.
 
     Args:
-        before: The similarities before training; None if nothing is to be compared.
-        encoder: The encoder after the last step.
-        history: The scores of the run, which say whether the model before training was saved.
+        before: Similarities before training; None for no comparison.
+        encoder: Encoder after the last step.
+        history: Scores of the run, which show whether the model before training was saved.
     """
     if before is None:
         return None
@@ -77,7 +77,7 @@ def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHisto
 def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, Any] | None:
     """Return how many dev queries the saved model answers better or worse, and the worst.
 
-    None where the score is not a mean over queries, or the saved model is the one before training.
+    The result is None if the score is not a mean over queries, or the initial model was saved.
     """
     if watch is None or not history.scores or history.best == 0 or not history.complete:
         return None
@@ -99,7 +99,7 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 
 def learnt(details: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines on the queries that a training changed, and on what it left as it was."""
+    """Yield the lines on the queries that a training changed, and on the similarities it kept."""
     if queries := details.get("queries"):
         yield (
             f"of {queries['all']} dev queries {queries['better']} are answered better than before "

@@ -1,9 +1,9 @@
 """Checks that a loss is the same in chunks, cached, on two processes and on permuted rows.
 
-For anybody's loss: a function of anchors and positives, or a module. It is called on the embeddings
-of a small encoder, and the gradients of the encoder's weights, and of the loss's own, are compared
-with those of one plain call. What a user must provide is a file; an objective of isotrope in it
-goes to :func:`isotrope.paradigm.objective_check.prove` instead, which knows more of it.
+It accepts any loss: a function of anchors and positives, or a module. The loss is called on the
+embeddings of a small encoder. The gradients of the encoder's weights and of the loss's own are
+compared with those of one plain call. The user provides a file; its objectives of isotrope are
+checked by :func:`isotrope.paradigm.objective_check.prove` instead, which checks more.
 """
 
 import copy
@@ -42,8 +42,8 @@ _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
 _MISSING = object()
 
-_ROUNDINGS = 8  # random roundings of the inputs whose effect is the measure of bfloat16
-_TIMES = 4.0  # as far as arithmetic in bfloat16 may be off, in units of that effect
+_ROUNDINGS = 8  # random roundings of the inputs, whose effect is the unit for errors in bfloat16
+_TIMES = 4.0  # largest allowed error of arithmetic in bfloat16, in units of that effect
 
 Loss = Callable[..., Tensor]
 
@@ -122,7 +122,7 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
     """Return a function or an instance."""
     try:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # weights and queues are alike in every process
+            torch.manual_seed(0)  # weights and queues are equal in all processes
             loss: Loss = value() if isinstance(value, type) else value
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
@@ -173,7 +173,7 @@ def check_loss(
         return [raised("one call", error, _WIDTH.format(dimensions))]
     except Exception as error:  # whatever somebody's loss raises is the finding
         return [raised("one call", error)]
-    # what is not finite differs from itself, and is no sign of random numbers
+    # NaN differs from itself without any random numbers
     remembers = SAME < _distance(again, whole) < math.inf
     draws = SAME < (change := _distance(reseeded, whole)) < math.inf
     checks = []
@@ -402,8 +402,8 @@ def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor
 def _rounded(loss: Loss, dimensions: int) -> Check:
     """Compare bfloat16 with float64 on the same rounded embeddings.
 
-    The measure is what rounding alone does: by how much the result changes in float64 if every
-    input is off by half a unit in the last place of bfloat16, at random.
+    The unit is the effect of rounding alone: the change of the result in float64 if every input is
+    off by half a unit in the last place of bfloat16, at random.
     """
     name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
     encoder, inputs = _data(dimensions)

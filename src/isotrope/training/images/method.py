@@ -46,9 +46,10 @@ class Options:
 class ImageMethod(nn.Module, ABC):
     """Encoder, heads, objective and optimiser of one run; a subclass has its paper's name.
 
-    A subclass writes its ``recipe``, its ``Options``, ``build`` and ``views``, and where there is
-    something to do, ``completed`` (what all processes' rows make possible: a queue),
-    ``after_backward`` and ``after_step``. The objective sees what the heads return, not normalised.
+    A subclass defines its ``recipe``, its ``Options``, ``build`` and ``views`` and, if needed,
+    ``completed`` (for steps that need the rows of all processes, such as a queue),
+    ``after_backward`` and ``after_step``. The objective receives the output of the heads, not
+    normalised.
 
     Args:
         encoder: trained in place, n x 3 x S x S in [0, 1] to n x d.
@@ -168,11 +169,11 @@ class ImageMethod(nn.Module, ABC):
     # what a method may use
 
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
-        """Cut-initialise everything but the encoder, which has come as it shall be, cut or not.
+        """Cut-initialise everything except the encoder, which the caller has initialised.
 
         Args:
             c: see :func:`isotrope.encoders.cut_initialize.cut_initialize`.
-            what: see there.
+            what: See :func:`isotrope.encoders.cut_initialize.cut_initialize`.
         """
         self.cut = c
         _cut_heads(self, c, what)
@@ -239,7 +240,7 @@ class ImageMethod(nn.Module, ABC):
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
         """Set the rates of this step; before the first, warn of a cut that will do harm."""
-        # no step is left out or repeated, also where a run was resumed
+        # no step is skipped or repeated, even in a resumed run
         assert step == self.step, f"step {self.step} at {step} updates"
         set_rates(optimizer, self.plan, self.step)
         rate = self.plan.learning_rate
@@ -255,7 +256,7 @@ class ImageMethod(nn.Module, ABC):
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device of the parameters."""
         return self.encoder.device
 
     def learning_rate_at(self, step: int) -> float:
