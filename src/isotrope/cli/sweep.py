@@ -87,7 +87,7 @@ class _Stages(argparse.Action):
             namespace.stages[-1].append(values)
 
 
-class _Settings(SweepSettings):
+class _SweepFlags(SweepSettings):
     """Settings of ``isotrope sweep`` in addition to the settings of every run."""
 
     dry_run: bool = setting(False, "Check everything, print the settings, run nothing.")
@@ -96,7 +96,7 @@ class _Settings(SweepSettings):
 
 
 @dataclass(frozen=True)
-class _SweepCommand(Command[_Settings]):
+class _SweepCommand(Command[_SweepFlags]):
     """The verb ``sweep``, before the verb that it repeats."""
 
     def parser(self, verb: str = "") -> Parser:
@@ -106,7 +106,7 @@ class _SweepCommand(Command[_Settings]):
         add("--vary", action=_Stages, metavar="NAME=VALUES", help="Setting to vary between runs.")
         help_of_then = "Begin the next stage, with the best of this one."
         add("--then", action=_Stages, nargs=0, help=help_of_then)
-        own = {k: v for k, v in _Settings.model_fields.items() if k != "stages"}
+        own = {k: v for k, v in _SweepFlags.model_fields.items() if k != "stages"}
         add_fields(parser, own)
         parser.set_defaults(stages=[[]], vary=None, then=None)
         if verb:
@@ -138,7 +138,9 @@ class _SweepCommand(Command[_Settings]):
         return sweep(settings, base, verb, shlex.join(["isotrope", "sweep", *arguments]))
 
 
-def _split(verb: str, arguments: Sequence[str], parser: Parser) -> tuple[_Settings, dict[str, Any]]:
+def _split(
+    verb: str, arguments: Sequence[str], parser: Parser
+) -> tuple[_SweepFlags, dict[str, Any]]:
     """Return the settings of the sweep, and those of every run."""
     cls, others = _settings(verb), list(arguments)
     chosen: dict[str, Any] = {}
@@ -146,7 +148,7 @@ def _split(verb: str, arguments: Sequence[str], parser: Parser) -> tuple[_Settin
         values, others = dotted(others, prefix)
         chosen |= values
     given = vars(parser.parse_args(others))
-    own = {k: given.pop(k) for k in _Settings.model_fields if k in given}
+    own = {k: given.pop(k) for k in _SweepFlags.model_fields if k in given}
     config = given.pop("config", None)
     for name in ("vary", "then"):
         given.pop(name, None)
@@ -154,10 +156,10 @@ def _split(verb: str, arguments: Sequence[str], parser: Parser) -> tuple[_Settin
     shared = dict(from_file(cls, config))
     for name in ("output", "seed", "progress"):
         shared.pop(name, None)
-    return _Settings.read(own), shared | given | chosen
+    return _SweepFlags.read(own), shared | given | chosen
 
 
-def sweep(settings: _Settings, base: dict[str, Any], verb: str, again: str) -> int:
+def sweep(settings: _SweepFlags, base: dict[str, Any], verb: str, again: str) -> int:
     """Train the missing runs, print the table and the best trial."""
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.plan import plan
@@ -237,7 +239,7 @@ _MOST = 20  # trials that are printed
 
 run = _SweepCommand(
     "sweep",
-    _Settings,
+    _SweepFlags,
     sweep,
     "Train with many settings, and find the best.",
     EPILOG,
