@@ -98,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
     if arguments and arguments[0] in _COMMANDS:
         return int(importlib.import_module(_COMMANDS[arguments[0]]).run(arguments[1:]))
     options = _parse(arguments)
-    from papers.machinery.artifact import artifacts, find_artifacts
+    from papers.machinery.catalogue import artifacts, find_artifacts
 
     if not options.paper and not options.all:
         return _list(artifacts(), as_json=options.json)

@@ -1,11 +1,14 @@
 """``isotrope diagnose``: what it prints, what it keeps, and what it refuses."""
 
+import errno
 import json
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import torch
 
+from isotrope.diagnostics import target
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 from tests.reports.folders import write_run
@@ -51,8 +54,13 @@ def test_json_is_what_is_kept_and_nothing_else(run, fallen: Path) -> None:
     assert set(finding) == {"verdict", "evidence", "source", "change", "detail", "title"}
 
 
-def test_what_cannot_be_kept_is_told_all_the_same(run, fallen: Path) -> None:
-    (fallen / "diagnosis.json").mkdir()
+def test_what_cannot_be_kept_is_told_all_the_same(
+    run, fallen: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path) -> NoReturn:
+        raise OSError(errno.ENOSPC, "no space left on device", str(path))
+
+    monkeypatch.setattr(target, "atomic_replace", full)
     found = run("diagnose", fallen)
     assert found.code == 0
     assert found.out.startswith("verdict: overfitting")

@@ -334,7 +334,7 @@ def test_a_score_needs_something_to_score_on(run, texts: Path) -> None:
     assert found.code == 2
     assert "has no labels of two classes and a test part" in found.err
     found = run("sweep", "train-images", "pictures", *flags, "--output", "pictures/out")
-    assert "lies in pictures" in found.err
+    assert "lies in the data folder pictures" in found.err
 
 
 def test_gpus_are_what_is_used_by_default(run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def test_a_run_folder_means_its_model(folder, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.yaml").write_text("seed: 0\n")
-    with pytest.raises(InputError, match=r"is a run folder without a model in .*model; has its"):
+    with pytest.raises(InputError, match=r"is a run folder without a model in .*model; if its"):
         resolve(run)
     shutil.copytree(folder, run / "model")
     assert resolve(str(run)) == run / "model"

@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Normalize
-from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import BoW, Pooling
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.retrieval_sets import from_pairs
@@ -408,11 +408,9 @@ class TestLoad:
 
 class TestModelsThatDoNotFit:
     def test_no_transformer_first(self, tiny):
-        static = StaticEmbedding(tiny.tokenizer.backend_tokenizer, embedding_dim=8)
-        model = SentenceTransformer(modules=[static], device="cpu")
-        with pytest.raises(
-            InputError, match=r"x does not start with a transformer .*StaticEmbeddi"
-        ):
+        words = BoW(vocab=["river", "boat"])
+        model = SentenceTransformer(modules=[words], device="cpu")
+        with pytest.raises(InputError, match=r"x does not start with a transformer .*BoW"):
             SentenceEncoder(model, "x")
 
     def test_not_only_text(self, tiny, monkeypatch):

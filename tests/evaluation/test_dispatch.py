@@ -125,7 +125,7 @@ def test_a_truncated_encoder_is_scored_and_kept_by_itself(tiny, pairs, tmp_path,
     theirs = SentenceTransformer(str(tmp_path / "model"), device="cpu", truncate_dim=3)
     cut = isotrope.evaluate(tmp_path / "model", retrieval=pairs, truncate_dim=3, device="cpu")
     assert cut.metrics == isotrope.evaluate(theirs, retrieval=pairs).metrics
-    assert cut.name == f"{tmp_path / 'model'}, 3 dimensions"
+    assert cut.name == f"{tmp_path / 'model'}, 3 x float32 (12 bytes)"
     whole = isotrope.evaluate(tmp_path / "model", retrieval=pairs, device="cpu")
     assert whole.provenance["reused"] == []
     assert whole.details["model"] != cut.details["model"]

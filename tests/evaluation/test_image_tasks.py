@@ -73,7 +73,7 @@ class TestOwnPictures:
 
     def test_pictures_that_are_gone_or_others(self, run, data):
         moved = data.rename(data.with_name("moved.npz"))
-        with pytest.raises(InputError, match=r"are not at .*blobs.npz any more.*labels=FOLDER"):
+        with pytest.raises(InputError, match=r"are not at .*blobs.npz, relative.*labels=FOLDER"):
             own_images(run)
         assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
         write_pictures(data, seed=1)

@@ -187,7 +187,7 @@ def test_a_single_row_cannot_be_compared() -> None:
 
 
 def test_what_pushes_nothing_has_no_ratio_and_no_repulsion() -> None:
-    with pytest.raises(InputError, match="NegativeCosine pushes nothing away, and a ratio is a"):
+    with pytest.raises(InputError, match="NegativeCosine pushes nothing away, and a ratio is"):
         registry.build("negativecosine", {"ratio": 2})
     with pytest.raises(InputError, match="it pushes nothing away; there is no repulsion to train"):
         registry.build("negativecosine", {"part": "repulsion"})

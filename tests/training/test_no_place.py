@@ -44,7 +44,7 @@ def test_a_folder_that_vanishes_after_the_last_step(
     output = Path(settings["output"])
     settings |= {"checkpoint_every": 100, "log_every": 100}
     at(monkeypatch, 5, lambda: shutil.rmtree(output))
-    with pytest.raises(InputError, match="has vanished"):
+    with pytest.raises(InputError, match="was removed or replaced"):
         train(**settings)
     assert not output.exists()
 
@@ -67,7 +67,7 @@ def test_a_folder_that_another_run_has_taken(
 
     before: dict[Path, int] = {}
     at(monkeypatch, 3, replaced)
-    with pytest.raises(InputError, match="has vanished"):
+    with pytest.raises(InputError, match="was removed or replaced"):
         train(**settings)
     assert {path: path.stat().st_mtime_ns for path in output.rglob("*")} == before
     assert len(before) == 4

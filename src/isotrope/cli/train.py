@@ -1,5 +1,7 @@
 """``isotrope train``: fine-tune a sentence encoder."""
 
+from pathlib import Path
+
 from isotrope.cli.training import Training
 from isotrope.training.settings import TrainSettings
 
@@ -33,8 +35,9 @@ several processes died (they leave a checkpoint: run the same command with --res
 
 def train(settings: TrainSettings, *, resume: bool) -> int:
     """Train, print where the model is."""
-    from isotrope.training.early_checks import as_begun, check_early
+    from isotrope.training.early_checks import as_begun, check_early, check_not_taken
 
+    check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     check_early(settings, resume=resume)
     from isotrope.training.text import summary, train

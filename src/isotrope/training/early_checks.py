@@ -5,7 +5,7 @@ from pathlib import Path
 
 from isotrope.core.documents import check_file, read_yaml
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.core.lock import LOCK, is_effectively_empty
+from isotrope.core.lock import LOCK, exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import named
@@ -40,6 +40,13 @@ def recipe_applies(settings: TrainSettings) -> bool:
         and settings.lora is None
         and len(settings.datasets) == 1
     )
+
+
+def check_not_taken(output: Path) -> None:
+    """Refuse a folder in which another process is training, before its files are read."""
+    if "RANK" not in os.environ and (output / LOCK).exists():
+        with exclusive_lock(output, f"training in {output}"):
+            pass
 
 
 def as_begun(settings: TrainSettings) -> TrainSettings:

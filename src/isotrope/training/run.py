@@ -42,7 +42,7 @@ from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
 from isotrope.training.checkpoints import exists
-from isotrope.training.early_checks import check_folder
+from isotrope.training.early_checks import check_folder, check_not_taken
 from isotrope.training.history import History
 from isotrope.training.launch import (
     REQUEUE,
@@ -273,6 +273,12 @@ def _taken(
         if finished is not None:
             remove_intermediates(output)
         yield finished
+
+
+def check_free(output: Path) -> None:
+    """Refuse a folder in which another process is training, unless it started this one."""
+    if not launched():
+        check_not_taken(output)
 
 
 def check_devices(settings: RunSettings) -> str:

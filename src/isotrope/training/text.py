@@ -57,6 +57,7 @@ from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
     check_devices,
+    check_free,
     end_message,
     hardware,
     run,
@@ -98,6 +99,7 @@ def train(
         lines: Whether to print progress without a bar; warnings are always printed.
         callbacks: Callbacks that the trainer calls between steps, after those of the run.
     """
+    check_free(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read
     settings = with_recipe(settings, encoder_of, records_of, resume=resume)

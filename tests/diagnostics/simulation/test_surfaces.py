@@ -184,7 +184,7 @@ def test_what_is_no_function_of_the_angles() -> None:
     for measure in (ratio, gradient_norm):
         with pytest.raises(InputError, match="computes with the embeddings themselves"):
             measure([BarlowTwins()], one)
-        with pytest.raises(InputError, match="Coordinates pulls each coordinate by itself"):
+        with pytest.raises(InputError, match="Coordinates pulls each coordinate separately"):
             measure([Coordinates()], one)
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from papers.machinery.artifact import SCALES, Artifact, Results, Scale, find_artifacts
+from papers.machinery.artifact import SCALES, Artifact, Results, Scale
+from papers.machinery.catalogue import find_artifacts
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.pages import as_csv, as_text

@@ -4,7 +4,8 @@ import pytest
 
 from isotrope.core.result import Result
 from papers.draganov2024.trainings import CUT, named
-from papers.machinery.artifact import Rendered, Results, Scale, find_artifacts
+from papers.machinery.artifact import Rendered, Results, Scale
+from papers.machinery.catalogue import find_artifacts
 from papers.machinery.logged import epochs, over_seeds
 from papers.machinery.verdicts import Spread, ahead, all_of, spread
 from papers.paper_numbers import printed

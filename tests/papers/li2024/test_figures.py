@@ -8,7 +8,8 @@ import pytest
 
 from isotrope.core.result import Result
 from papers.li2024.baseline import baseline, undissipated
-from papers.machinery.artifact import SCALES, Artifact, Results, find_artifacts
+from papers.machinery.artifact import SCALES, Artifact, Results
+from papers.machinery.catalogue import find_artifacts
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.pages import as_csv, as_text

@@ -16,7 +16,8 @@ from papers.li2024 import (
     figure12,
     simulated,
 )
-from papers.machinery.artifact import Results, find_artifacts
+from papers.machinery.artifact import Results
+from papers.machinery.catalogue import find_artifacts
 from papers.machinery.pages import as_text
 
 EVERY = {m.__name__.rpartition(".")[2]: m for m in (figure2, figure3, figure4, figure10, figure12)}

@@ -10,15 +10,8 @@ import pytest
 from isotrope.core.errors import InputError, MissingExtra
 from isotrope.core.result import Result
 from papers.machinery import pages
-from papers.machinery.artifact import (
-    Artifact,
-    Rendered,
-    Results,
-    Sheet,
-    artifacts,
-    find_artifacts,
-    no_jobs,
-)
+from papers.machinery.artifact import Artifact, Rendered, Results, Sheet, no_jobs
+from papers.machinery.catalogue import artifacts, find_artifacts
 from papers.machinery.kinds import UnmatchedKind, with_kinds
 from papers.machinery.rows import function
 from papers.machinery.verdicts import Answer, Ruling, Spread

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from papers.machinery.artifact import Artifact, Results, artifacts
+from papers.machinery.artifact import Artifact, Results
+from papers.machinery.catalogue import artifacts
 from papers.machinery.pages import as_csv, render
 from papers.machinery.store import JobStore
 from papers.machinery.verdicts import WORDS

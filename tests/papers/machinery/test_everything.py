@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from papers.machinery.artifact import SCALES, artifacts
+from papers.machinery.artifact import SCALES
+from papers.machinery.catalogue import artifacts
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.runner import missing_data
 

@@ -8,7 +8,7 @@ import pytest
 
 import papers
 from papers import measurements
-from papers.machinery import artifact
+from papers.machinery import catalogue
 from papers.machinery.job import PaperJob
 
 WORK = '''
@@ -121,7 +121,7 @@ def install(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = [*papers.__path__, str(folder / "papers")]
     monkeypatch.setattr(papers, "__path__", path)
     (folder / "artifacts.toml").write_text(ROWS, encoding="utf-8")
-    monkeypatch.setattr(artifact, "FILE", folder / "artifacts.toml")
+    monkeypatch.setattr(catalogue, "FILE", folder / "artifacts.toml")
     for name in [name for name in sys.modules if name.startswith("papers.toys")]:
         monkeypatch.delitem(sys.modules, name)  # an earlier test's, from another folder
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from papers.machinery.artifact import SCALES, Artifact, Results, find_artifacts
+from papers.machinery.artifact import SCALES, Artifact, Results
+from papers.machinery.catalogue import find_artifacts
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.pages import as_csv, as_text
 from papers.machinery.runner import missing_data

@@ -2,7 +2,8 @@
 
 import pytest
 
-from papers.machinery.artifact import Rendered, Results, Scale, find_artifacts
+from papers.machinery.artifact import Rendered, Results, Scale
+from papers.machinery.catalogue import find_artifacts
 from papers.machinery.job import PaperJob
 from papers.manna2023 import figures
 from papers.manna2023.frameworks import EVOLVING, NAMES, at_end, evolving, trained

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from isotrope.core.result import Result
-from papers.machinery.artifact import Artifact, Results, Scale, find_artifacts
+from papers.machinery.artifact import Artifact, Results, Scale
+from papers.machinery.catalogue import find_artifacts
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling
 

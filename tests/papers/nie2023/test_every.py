@@ -3,7 +3,8 @@
 import pytest
 
 from papers.__main__ import main
-from papers.machinery.artifact import Artifact, Results, Scale, artifacts
+from papers.machinery.artifact import Artifact, Results, Scale
+from papers.machinery.catalogue import artifacts
 from papers.machinery.pages import as_csv, as_text
 from papers.nie2023 import losses
 from papers.nie2023.losses import (
