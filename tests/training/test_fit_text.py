@@ -117,7 +117,8 @@ def test_what_is_not_read_of_the_data_is_told(
     told = capsys.readouterr().err
     assert "read train.csv: 40 pairs, columns anchor, positive (separated by commas)" in told
     assert "; not read: label, id; files not read: test.csv" in told
-    assert outcome.result.details["data"]["duplicates_dropped"] >= len(PAIRS)
+    # test.csv, a copy of train.csv, was left out
+    assert outcome.result.details["data"]["duplicates_dropped"] == 0
     fit(table, **{**options, "output": tmp_path / "named"}, columns=["anchor", "positive"])
     assert "not read" not in capsys.readouterr().err
 

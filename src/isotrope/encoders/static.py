@@ -6,14 +6,16 @@ They have a table of word vectors and no layers, no positions, no special tokens
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
-from transformers import PreTrainedTokenizerFast
 
 if TYPE_CHECKING:
     from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+    from transformers import PreTrainedTokenizerFast
 
 
-def static_tokenizer(module: "StaticEmbedding") -> PreTrainedTokenizerFast:
+def static_tokenizer(module: "StaticEmbedding") -> "PreTrainedTokenizerFast":
     """Return the tokenizer as transformers have one; it adds no special tokens."""
+    from transformers import PreTrainedTokenizerFast
+
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=module.tokenizer)
     tokenizer.backend_tokenizer.post_processor = None
     return tokenizer
