@@ -90,7 +90,7 @@ BROKEN = (
     Training(
         "copies",
         "false-negatives",
-        "--files",
+        "train on a file without these copies",  # no flag does it
         "train {data}/copies.txt --encoder {small} {text}",
     ),
     Training("long", "norms-too-large", "--head mlp", f"{PAIRS} --encoder {{long}} --head none"),
