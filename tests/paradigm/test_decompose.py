@@ -1,6 +1,7 @@
 """Components of losses that nobody registered, against what is known of them in closed form."""
 
 import functools
+import math
 
 import pytest
 import torch
@@ -127,6 +128,54 @@ def test_the_registered_objective_says_the_same() -> None:
     torch.testing.assert_close(found.dissipation, known.dissipation * known.mass)
     torch.testing.assert_close(found.ratio, known.ratio)
     assert found.scale == known.scale
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_what_is_called_unique_is_the_loss(dtype) -> None:
+    """Random batches at the edge of what a gradient determines: n - 1 unknowns in d - 1 dimensions.
+
+    A third of them is nearly dependent: one row is another one but for 1e-1 to 1e-9.
+    """
+    generator = torch.Generator().manual_seed(0)
+
+    def number(low, high):
+        return low + (high - low) * float(torch.rand((), generator=generator))
+
+    def push(terms):
+        return terms.dissipation[:, None] * terms.weight
+
+    half = math.sqrt(torch.finfo(dtype).eps)
+    seen = {True: 0, False: 0}
+    for round_ in range(1_200):
+        d = 3 + round_ % 5
+        n = max(2, d - 2 + round_ % 6)
+        a, b = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(2))
+        if round_ % 3 == 0:
+            b[-1] = b[0] + 10 ** number(-9, -1) * b[-1]
+        a, b = (unit(unit(x).to(dtype)) for x in (a, b))
+        temperature = 10 ** number(-1.3, 0)
+
+        def loss(a, b, temperature=temperature):
+            similarity = F.normalize(a) @ F.normalize(b).T / temperature
+            return F.cross_entropy(similarity, torch.arange(len(a)))
+
+        parts = decompose(loss, a, b)
+        own = decompose(
+            lambda s, t=temperature: F.cross_entropy(s / t, torch.arange(len(s))),
+            a.double(),
+            b.double(),
+            of="similarities",
+        ).terms
+        assert not parts.unique.any() or n <= d - 1, "more unknowns than equations"
+        for found, known in (
+            (push(parts.terms), push(own)),
+            (parts.terms.dissipation * parts.terms.pull, own.dissipation * own.pull),
+        ):
+            error = (found.double() - known).reshape(n, -1).abs().amax(1)[parts.unique]
+            assert (error < 2 * half / temperature).all(), (round_, n, d, float(error.max()))
+        for unique in parts.unique.tolist():
+            seen[unique] += 1
+    assert min(seen.values()) > 500, seen
 
 
 def test_more_rows_than_dimensions_fit_anything_and_say_so() -> None:
