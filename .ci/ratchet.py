@@ -49,6 +49,7 @@ def measured(root: Path) -> Counter[str]:
             "src lines": 0,
             "src files": 0,
             "papers lines": 0,
+            "private imports of papers": 0,
             "src files above 500 lines": 0,
             "function bodies above 60 lines": 0,
             "functions of nine or more parameters": 0,
@@ -63,6 +64,8 @@ def measured(root: Path) -> Counter[str]:
             numbers["unplain words"] += len(UNPLAIN.findall(prose))
     for file in sorted((root / "papers").rglob("*.py")):
         numbers["papers lines"] += _lines(file)
+        tree = ast.parse(file.read_bytes())
+        numbers["private imports of papers"] += sum(1 for _ in private_imports(tree, root))
     for file in sorted((root / "src").rglob("*.py")):
         lines = _lines(file)
         numbers["src files"] += 1
@@ -105,6 +108,18 @@ def _texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
+
+
+def private_imports(tree: ast.AST, root: Path) -> Iterator[str]:
+    """Yield the imports of a customer that are not the package's public names, or a room's."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "isotrope":
+            place = root.joinpath("src", *(node.module or "").split("."), "__init__.py")
+            names = place.read_text(encoding="utf-8") if place.is_file() else ""
+            public = re.findall(r"^    from \S+ import \w+ as (\w+)$", names, re.MULTILINE)
+            yield from (f"{node.module}.{a.name}" for a in node.names if a.name not in public)
+        elif isinstance(node, ast.Import):
+            yield from (a.name for a in node.names if a.name.startswith("isotrope."))
 
 
 def fragments(tree: ast.AST) -> Iterator[tuple[int, str]]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from isotrope.core.errors import InputError, LostProcess
+from isotrope.core import InputError, LostProcess
 
 if TYPE_CHECKING:
     from papers.machinery.artifact import Artifact, Rendered, Scale
@@ -220,8 +220,7 @@ def _measure(
     jobs: "JobsByArtifact",
     sources: "DataRegistry",
 ) -> int:
-    from isotrope.core.files import atomic_replace
-    from isotrope.core.progress import format_duration
+    from isotrope.core import atomic_replace, format_duration
     from papers.machinery import pages, runner
     from papers.machinery.store import JobStore
 

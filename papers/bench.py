@@ -12,9 +12,8 @@ from pathlib import Path
 
 import torch
 
-from isotrope.core.errors import InputError
-from isotrope.core.fingerprint import fingerprint
-from isotrope.paradigm import registry
+from isotrope.core import InputError, fingerprint
+from isotrope.paradigm import as_settings, build, load_plugin
 from papers import text_protocol as protocol
 from papers import text_tables
 from papers.machinery import runner
@@ -81,13 +80,13 @@ def _loss(options: argparse.Namespace) -> tuple[ProtocolLoss, list[str]]:
     plugin = []
     if file.endswith(".py"):
         plugin = [str(Path(file).resolve())]
-        added = registry.load_plugin(Path(file))
+        added = load_plugin(Path(file))
         if not name and len(added) > 1:
             raise InputError(f"{file} defines {', '.join(added)}: choose one, {file}:{added[0]}")
         name = name or added[0]
     name = name or file
-    values = registry.build(name, dict(_setting(text) for text in options.set))
-    return ProtocolLoss(name, name, registry.as_settings(values)[1]), plugin
+    values = build(name, dict(_setting(text) for text in options.set))
+    return ProtocolLoss(name, name, as_settings(values)[1]), plugin
 
 
 def _setting(text: str) -> tuple[str, float | str]:

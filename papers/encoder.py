@@ -25,15 +25,11 @@ from typing import Any
 
 import torch
 
-from isotrope.core.errors import InputError
-from isotrope.core.lock import exclusive_lock
-from isotrope.core.result import Result, provenance
-from isotrope.data.text.sts_sets import Subset, load_sts_file
+from isotrope.core import InputError, Result, exclusive_lock, provenance
+from isotrope.data import Subset, load_sts_file
 from isotrope.encoders import SentenceEncoder
-from isotrope.evaluation.embed import CachedEncoder
-from isotrope.evaluation.sts import sts_dev
-from isotrope.evaluation.whitening import WhitenedEncoder
-from isotrope.measures.mean_cosine import mean_cosine
+from isotrope.evaluation import CachedEncoder, WhitenedEncoder, sts_dev
+from isotrope.measures import mean_cosine
 from papers.machinery.data_registry import cache_folder
 from papers.pretraining import PretrainingRecipe, initialized, pretrain
 

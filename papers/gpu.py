@@ -17,8 +17,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.errors import InputError
-from isotrope.data.text.sts_sets import load_sts_file
+from isotrope.core import InputError
+from isotrope.data import load_sts_file
 from papers import encoder as raw
 from papers import text_protocol as protocol
 from papers.machinery import runner

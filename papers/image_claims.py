@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.draganov2024.trainings import CUT, named
 from papers.machinery import logged
 from papers.machinery.artifact import Results

@@ -18,8 +18,7 @@ import statistics
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from isotrope.core.files import atomic_replace
-from isotrope.core.result import Result
+from isotrope.core import Result, atomic_replace
 from papers.machinery.artifact import Scale
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob

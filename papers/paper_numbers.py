@@ -7,7 +7,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core import InputError, nearest
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.files import atomic_replace
+from isotrope.core import atomic_replace
 from isotrope.encoders import SentenceEncoder
 from papers.word_vectors import cooccurrences, word_vectors
 

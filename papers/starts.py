@@ -32,13 +32,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
-from isotrope.core.lock import exclusive_lock
-from isotrope.data.text.sts_sets import load_sts_file
+from isotrope.core import InputError, atomic_replace, exclusive_lock
+from isotrope.data import load_sts_file
 from isotrope.encoders import SentenceEncoder
-from isotrope.evaluation.embed import CachedEncoder
-from isotrope.reports.surfaces import Picture
+from isotrope.evaluation import CachedEncoder
+from isotrope.reports import Picture
 from papers import encoder as raw
 from papers import text_protocol as protocol
 from papers.machinery import runner

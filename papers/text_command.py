@@ -7,9 +7,7 @@ from pathlib import Path
 
 import torch
 
-from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
-from isotrope.core.result import Result
+from isotrope.core import InputError, Result, atomic_replace
 from isotrope.encoders import SentenceEncoder
 from papers import text_protocol as protocol
 from papers.machinery import runner

@@ -34,7 +34,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.machinery.data_registry import RAW, STARTS
 from papers.machinery.job import PaperJob, brief
 

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers import text_protocol as protocol
 from papers.machinery.job import PaperJob, brief
 from papers.machinery.verdicts import spread

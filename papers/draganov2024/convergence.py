@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from isotrope.core.views import unit
-from isotrope.objectives.negative_cosine import NegativeCosine
+from isotrope.core import unit
+from isotrope.paradigm import build
 from papers.draganov2024.cosine import progress as theorem
 
 
@@ -125,7 +125,7 @@ def convergence(places: Sequence[Start], protocol: ConvergenceProtocol) -> list[
 def _gradients(z: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients of the sum of k losses, each of n pairs, by anchors and positives."""
     leaves = [x.detach().flatten(0, 1).requires_grad_() for x in (z, other)]
-    loss = NegativeCosine()(*leaves, backend="eager") * len(z)
+    loss = build("negativecosine")(*leaves, backend="eager") * len(z)
     by_anchor, by_positive = torch.autograd.grad(loss, leaves)
     return by_anchor.view_as(z), by_positive.view_as(other)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.core.views import unit
-from isotrope.paradigm.assemble import tangent
+from isotrope.core import unit
+from isotrope.paradigm import tangent
 
 
 @dataclass(frozen=True)

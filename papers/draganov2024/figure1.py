@@ -2,16 +2,14 @@
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import torch
 
+from isotrope.reports import Picture
 from papers.draganov2024.cosine import attraction, norm_growth
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
+from papers.plots.charts import Chart, Series, charts
 
 STEPS, RATE = 3, 1.0
 START, TARGET = (1.0, 0.0), (-0.5, math.sqrt(0.75))
@@ -48,9 +46,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _drawn() -> "Picture":
-    from papers.plots.charts import Chart, Series, charts
-
+def _drawn() -> Picture:
     places, norms, _ = path()
     turn = torch.linspace(0, 2 * torch.pi, 73)
     x, y = places.T.tolist()

@@ -1,10 +1,10 @@
 """Figure 2: steps to convergence by the norm of embeddings and by the angle of pairs."""
 
 import functools
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isotrope.reports import Picture
 from papers.draganov2024.convergence import (
     ANGLES,
     NORMS,
@@ -13,12 +13,10 @@ from papers.draganov2024.convergence import (
     Start,
     convergence,
 )
+from papers.draganov2024.pictures import StepsOverNorm, steps_over
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling, all_of
 from papers.paper_numbers import printed
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
 
 NOTEBOOK = (6, 24, 54, 96, 385, 869, 1547, 2416, 3463, 4737, 6156, 7822, 9662)
 """Steps by norm, in the output of the authors' released notebook, which drew other pairs."""
@@ -112,9 +110,7 @@ def _shown(number: int | None) -> str:
     return "-" if number is None else f"{number}"
 
 
-def _drawn(scale: Scale) -> "Picture":
-    from papers.draganov2024.pictures import StepsOverNorm, steps_over
-
+def _drawn(scale: Scale) -> Picture:
     def of(ends: list[Convergence], x: list[float]) -> list[StepsOverNorm]:
         steps, least = (
             np.array([np.nan if n is None else n for n in column], dtype=float)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from isotrope.reports.surfaces import Picture
+from isotrope.reports import Picture
 from papers.draganov2024.pictures import PlanePairs, pairs_in_plane
 from papers.draganov2024.trainings import latent
 from papers.machinery.artifact import Results, Scale

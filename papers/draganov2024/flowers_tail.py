@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.io import loadmat, savemat
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 
 
 def write_long_tail(

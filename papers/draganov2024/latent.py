@@ -21,19 +21,13 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.errors import InputError
-from isotrope.core.views import Views, unit
-from isotrope.data.images.batches import ImageBatches
-from isotrope.data.images.records import ImageSet
-from isotrope.data.images.sets import load_images
-from isotrope.encoders.cut_initialize import cut_initialize
-from isotrope.encoders.image import ImageEncoder
-from isotrope.measures.norms import mean_norm
-from isotrope.measures.opposite_halves import opposite_halves
-from isotrope.paradigm.registry import build
-from isotrope.training.images.method import ImageMethod
-from isotrope.training.images.registry import find_method, options_of
-from isotrope.training.optimisers import build_optimizer, set_rates
+from isotrope import Views
+from isotrope.core import InputError, unit
+from isotrope.data import ImageBatches, ImageSet, load_images
+from isotrope.encoders import ImageEncoder, cut_initialize
+from isotrope.measures import mean_norm, opposite_halves
+from isotrope.paradigm import build
+from isotrope.training import ImageMethod, build_optimizer, find_method, options_of, set_rates
 
 _WIDTH, _GRID, _HIDDEN, _BATCH, _SHOWN = 16, 4, 128, 128, 256
 _RATE = 0.01

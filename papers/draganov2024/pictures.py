@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
-from isotrope.reports.plots import INK, styles
-from isotrope.reports.surfaces import Picture, pi_ticks, settings, written
+from isotrope.reports import INK, Picture, pi_ticks, settings, styles, written
 
 _RIM = "#009e73"
 

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from isotrope.paradigm.compose import Paradigm
-from isotrope.reports.surfaces import Picture
+from isotrope import Paradigm
+from isotrope.reports import Picture
 from papers.li2024.baseline import BASELINE
 from papers.li2024.lemma import lemma1
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet

@@ -2,17 +2,13 @@
 
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
-from isotrope.diagnostics.simulation.figures import numbers
-from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics import Landscape, numbers
+from isotrope.reports import Picture, curves
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
 
 _DRAWN = ("mu_neg over pi", "points of each axis", "batches of each pair", "negatives of a batch")
 _ALL, _MOST = 0.99, 0.5  # of the weight
@@ -87,7 +83,5 @@ def _told(shares: Mapping[str, float]) -> str:
     return ", ".join(f"{share:.2f} at {title}" for title, share in shares.items())
 
 
-def _curves(landscapes: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.reports.surfaces import curves
-
+def _curves(landscapes: Mapping[str, Landscape]) -> Picture:
     return curves(surfaces(landscapes), "share of the hardest negative")

@@ -3,21 +3,16 @@
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
-from isotrope.diagnostics.simulation.figures import numbers
-from isotrope.diagnostics.simulation.landscape import Landscape
-from isotrope.diagnostics.simulation.surfaces import ratio
+from isotrope.diagnostics import Angles, Landscape, numbers, ratio
+from isotrope.reports import Picture, heatmaps
 from papers.li2024.simulated import PAPER, set_up, simulated, surfaces
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
 
 _DRAWN = ("mu_pos over pi", "mu_neg over pi", "points of each axis")
 _DYNAMIC, _STATIC = ("ArcCon", "MET"), ("InfoNCE", "MPT")
@@ -89,7 +84,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     )
 
 
-def _span(values: Floats) -> tuple[float, float]:
+def _span(values: NDArray[np.float64]) -> tuple[float, float]:
     finite = values[np.isfinite(values)]
     return float(finite.min()), float(finite.max())
 
@@ -102,7 +97,5 @@ def _match(holds: bool) -> str:
     return "matches" if holds else "differs"
 
 
-def _heatmaps(landscapes: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.reports.surfaces import heatmaps
-
+def _heatmaps(landscapes: Mapping[str, Landscape]) -> Picture:
     return heatmaps(surfaces(landscapes), "ratio", limits=(0.5, 4), lines=(1.5, 2))

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrope.core.views import Views, unit
-from isotrope.objectives.infonce import InfoNCE
-from isotrope.paradigm.assemble import tangent
+from isotrope import Views
+from isotrope.core import unit
+from isotrope.paradigm import build, tangent
 
 
 class Range(NamedTuple):
@@ -92,7 +92,7 @@ def angles(anchors: Tensor, positives: Tensor) -> AnchorAngles:
 
 def angles_of(views: Views) -> AnchorAngles:
     """Return n of each angle, as :func:`angles`, of raw views with whatever negatives they have."""
-    statistics = InfoNCE().compare(views)
+    statistics = build("infonce").compare(views)
     views, negative = statistics.views, statistics.negative()
     if not bool(negative.any(dim=1).all()):
         raise ValueError("Lemma 1 needs a negative for each anchor; found one without")

@@ -15,8 +15,8 @@ Numbers of a backbone are the presets of the objectives.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from isotrope.paradigm import registry
-from isotrope.paradigm.objective import Preset
+from isotrope import Preset
+from isotrope.paradigm import find
 
 BERT = "bert-base"
 
@@ -42,7 +42,7 @@ class TableLoss:
 
 def _tuned(name: str, objective: str, more: Mapping[str, str] | None = None) -> TableLoss:
     """A loss whose class has the values that a paper tuned."""
-    return TableLoss(name, objective, registry.find(objective).presets, more or {})
+    return TableLoss(name, objective, find(objective).presets, more or {})
 
 
 ORIGINAL = (

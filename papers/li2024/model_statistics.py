@@ -13,15 +13,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError
-from isotrope.core.views import Views
-from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.objectives.infonce import InfoNCE
-from isotrope.paradigm import registry
-from isotrope.paradigm.anatomy import DEAD
-from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.portrait import summary
+from isotrope import Objective, Views
+from isotrope.core import InputError
+from isotrope.encoders import SentenceEncoder
+from isotrope.paradigm import build, names, summary, tangent
 from papers.li2024.lemma import angles_of, lemma1
 
 # Forms the held-out batches of 128 texts, in two views, on which Li et al. (2024) measure a model.
@@ -148,7 +143,7 @@ def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
 @torch.no_grad()
 def _cosines(batches: Sequence[Views]) -> tuple[Tensor, Tensor]:
     """Return the cosines with positives and with negatives of all batches, in float64."""
-    seen = [InfoNCE().compare(b.map(lambda x: x.detach().cpu().double())) for b in batches]
+    seen = [build("infonce").compare(b.map(lambda x: x.detach().cpu().double())) for b in batches]
     near = [pairs.positive for pairs in seen]
     far = [pairs.similarity()[pairs.negative()] for pairs in seen]
     if not any(map(len, far)):
@@ -216,7 +211,7 @@ class _MeasuredBatch:
     """The anchors of a batch that count, with their negatives; in float64."""
 
     def __init__(self, views: Views, margin: float | None) -> None:
-        pairs = InfoNCE().compare(views.map(lambda x: x.detach().cpu().double()))
+        pairs = build("infonce").compare(views.map(lambda x: x.detach().cpu().double()))
         similarity = pairs.similarity().masked_fill(~pairs.negative(), -torch.inf)
         hardest, index = similarity.max(dim=1)
         counts = hardest > -torch.inf
@@ -319,6 +314,8 @@ def lemma_share(
 
 # Measures the dynamic ratio of every objective on one model (Li et al., 2024, figure 8b).
 
+_DEAD = 0.01  # an anchor that less of the gradient is left of is not moved
+
 
 @dataclass(frozen=True)
 class RatioStatistics:
@@ -351,7 +348,7 @@ def dynamic_ratios(
 
 
 def _dynamic() -> dict[str, Objective]:
-    objectives = {name: registry.build(name) for name in registry.names()}
+    objectives = {name: build(name) for name in names()}
     return {name: o for name, o in objectives.items() if summary(o)["ratio"] == "dynamic"}
 
 
@@ -361,7 +358,7 @@ def _statistics(objective: Objective, batches: Sequence[Views]) -> RatioStatisti
         terms = objective.components(objective.compare(views))
         if terms.ratio is None:
             raise ValueError(f"the pull of {type(objective).__name__} is a matrix: it has no ratio")
-        active = (terms.dissipation >= DEAD) & (terms.mass != 0)
+        active = (terms.dissipation >= _DEAD) & (terms.mass != 0)
         ratios.append(terms.ratio[active].double())
     ratio, count = torch.cat(ratios), sum(len(views.anchors) for views in batches)
     if not len(ratio):

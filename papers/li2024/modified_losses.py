@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from isotrope.paradigm.registry import build
+from isotrope.paradigm import build
 from papers.li2024.printed_formulas import (
     PrintedComponents,
     PrintedLoss,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from isotrope.paradigm.registry import build
+from isotrope.paradigm import build
 from papers.li2024.printed_formulas import (
     PrintedComponents,
     PrintedLoss,

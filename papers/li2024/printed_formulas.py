@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.core.views import unit
-from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.proof import BATCHES, EXACT, batch, double_entry
+from isotrope import Objective
+from isotrope.core import unit
+from isotrope.paradigm import BATCHES, EXACT, batch, double_entry, tangent
 from papers.machinery.artifact import Scale, Sheet
 from papers.machinery.verdicts import Ruling
 

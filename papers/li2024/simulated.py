@@ -3,18 +3,15 @@
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import Literal
 
-from isotrope.diagnostics.simulation.angle_draws import Angles
-from isotrope.diagnostics.simulation.figures import FIGURES, Kind, figure
-from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics import FIGURES, Angles, Landscape, figure
+from isotrope.reports import Picture, Surface, heatmaps
 from papers.machinery.artifact import Rendered, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.paper_numbers import printed
 
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture, Surface
-
+Kind = Literal["dissipation", "weight", "ratio"]
 
 PAPER = "unified-gradient"
 POSITIVE = math.pi / 6
@@ -55,10 +52,8 @@ def set_up(scale: Scale, names: Sequence[str] | None = None) -> Sheet:
     return Sheet(["setting", "paper", "ours", "verdict"], rows, title="what is drawn")
 
 
-def surfaces(landscapes: Mapping[str, Landscape]) -> "list[Surface]":
+def surfaces(landscapes: Mapping[str, Landscape]) -> list[Surface]:
     """Return the surfaces of the pictures."""
-    from isotrope.reports.surfaces import Surface
-
     return [Surface(t, f.negative, f.positive, f.value, f.defined) for t, f in landscapes.items()]
 
 
@@ -125,9 +120,7 @@ def dissipated(scale: Scale, name: str, fraction: str, indicator: str) -> Render
     )
 
 
-def _heatmaps(landscapes: Mapping[str, Landscape]) -> "Picture":
-    from isotrope.reports.surfaces import heatmaps
-
+def _heatmaps(landscapes: Mapping[str, Landscape]) -> Picture:
     return heatmaps(surfaces(landscapes), "gradient dissipation", limits=(0, 1), lines=(0.5,))
 
 

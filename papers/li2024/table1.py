@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from isotrope.paradigm.registry import build
+from isotrope.paradigm import build
 from papers.li2024.printed_formulas import PrintedComponents, PrintedLoss, nearest, off, proved
 from papers.machinery.artifact import Rendered, Results, Scale
 

@@ -1,7 +1,6 @@
 """Table 2: GD, W and R of the ineffective losses before and after, verified by autograd."""
 
-from isotrope.paradigm.proof import EXACT
-from isotrope.paradigm.registry import build
+from isotrope.paradigm import EXACT, build
 from papers.li2024.losses import BERT, MODIFIED, ORIGINAL
 from papers.li2024.modified_losses import AFTER, MISPRINT
 from papers.li2024.modified_losses import SET as SET_AFTER

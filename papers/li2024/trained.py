@@ -11,9 +11,8 @@ from functools import cache, partial
 
 import numpy as np
 
-from isotrope.paradigm import registry
-from isotrope.paradigm.portrait import summary
-from isotrope.reports.surfaces import Picture
+from isotrope.paradigm import build, names, summary
+from isotrope.reports import Picture
 from papers.li2024.baseline import baseline, undissipated
 from papers.li2024.model_statistics import ASSUMED, STEPS, TEMPERATURES
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
@@ -320,7 +319,7 @@ def figure8b(scale: Scale, results: Results) -> Rendered:
 
 @cache
 def _dynamic() -> tuple[str, ...]:
-    built = {name: registry.build(name) for name in registry.names()}
+    built = {name: build(name) for name in names()}
     return tuple(name for name, of in built.items() if summary(of)["ratio"] == "dynamic")
 
 

@@ -2,14 +2,12 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from isotrope.core.result import Result
+from isotrope.core import Result
+from isotrope.reports import Picture
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling, Spread, spread
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
 
 Scale = Literal["smoke", "cpu", "paper"]
 SCALES: tuple[Scale, ...] = ("smoke", "cpu", "paper")
@@ -58,7 +56,7 @@ class Rendered:
 
     tables: Sequence[Sheet] = ()
     verdicts: Sequence[Ruling] = ()
-    pictures: Mapping[str, "Callable[[], Picture]"] = field(default_factory=dict)
+    pictures: Mapping[str, Callable[[], Picture]] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core import InputError, nearest
 from papers.machinery.artifact import Artifact
 from papers.machinery.rows import described
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 from papers.machinery.rule import SHARE, ClaimJudgement, judge, judge_not_behind
 from papers.machinery.verdicts import LEVEL, spread
 

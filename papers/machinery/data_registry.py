@@ -21,12 +21,20 @@ from pathlib import Path
 import numpy as np
 
 from examples.docstrings import STANDARD_LIBRARY, Documented, collect
-from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
-from isotrope.data.lines import lines
-from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
-from isotrope.data.text.transfer_sets import Examples, TransferTask, load_transfer
-from isotrope.encoders.names import INSTALLED, resolve
+from isotrope.core import InputError, atomic_replace
+from isotrope.data import (
+    Examples,
+    Subset,
+    TransferTask,
+    lines,
+    load_sts,
+    load_sts_file,
+    load_transfer,
+)
+from isotrope.encoders import INSTALLED, resolve
+
+TASKS = ("STS12", "STS13", "STS14", "STS15", "STS16", "STS-B", "SICK-R")
+"""Of scored pairs."""
 
 _SHORT = 14  # words
 _WIKIPEDIA = "corpus/wiki_en_1m.txt.gz"

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from isotrope.core.fingerprint import fingerprint
+from isotrope.core import fingerprint
 
 _WIDTH = 100  # characters of a title, where nobody gave one
 

@@ -8,9 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.files import write_all
-from isotrope.core.progress import format_duration
-from isotrope.core.result import Result
+from isotrope.core import Result, atomic_replace, format_duration
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
 from papers.machinery.kinds import with_kinds
 from papers.machinery.verdicts import WORDS, Ruling
@@ -197,7 +195,10 @@ def write(
     contents[f"{artifact.name}.csv"] = as_csv(rendered).encode()
     page = as_markdown(artifact, rendered, about, list(pictures))
     contents[f"{artifact.name}.md"] = page.encode()
-    return write_all(folder, contents)
+    for name, content in contents.items():
+        with atomic_replace(folder / name) as temporary:
+            temporary.write_bytes(content)
+    return [folder / name for name in contents]
 
 
 def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:

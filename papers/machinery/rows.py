@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from isotrope.core.errors import MissingExtra
-from isotrope.reports.surfaces import Picture
+from isotrope.core import MissingExtra
+from isotrope.reports import Picture
 from papers.machinery import logged
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet, no_jobs
 from papers.machinery.job import PaperJob

@@ -17,10 +17,16 @@ from types import ModuleType
 
 import torch
 
-from isotrope.core.errors import Diverged, InputError, MissingExtra, nearest
-from isotrope.core.progress import format_duration
-from isotrope.core.result import Result, provenance
-from isotrope.training.launch import each
+from isotrope.core import (
+    Diverged,
+    InputError,
+    MissingExtra,
+    Result,
+    format_duration,
+    nearest,
+    provenance,
+)
+from isotrope.training import each
 from papers import measurements
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob

@@ -20,7 +20,7 @@ what short trainings need; the tables of Draganov et al. have a configuration of
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core import InputError, nearest
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs

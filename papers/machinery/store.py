@@ -11,10 +11,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from isotrope.core.errors import InputError
-from isotrope.core.files import os_errors_as_input_errors
-from isotrope.core.lock import exclusive_lock
-from isotrope.core.result import Result
+from isotrope.core import InputError, Result, exclusive_lock
 from papers.machinery.job import PaperJob
 
 
@@ -60,14 +57,13 @@ class JobStore:
         row = {"key": job.key, "title": job.title, "cell": identity, "result": plain}
         line = json.dumps(row, ensure_ascii=False, allow_nan=False)
         path = self.folder / f"{job.measurement}.jsonl"
-        with os_errors_as_input_errors(path):
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with path.open("r+b" if path.exists() else "x+b") as handle:
-                handle.truncate(_size_of_whole_lines(handle))
-                handle.seek(0, os.SEEK_END)
-                handle.write(line.encode() + b"\n")
-                handle.flush()
-                os.fsync(handle.fileno())
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with path.open("r+b" if path.exists() else "x+b") as handle:
+            handle.truncate(_size_of_whole_lines(handle))
+            handle.seek(0, os.SEEK_END)
+            handle.write(line.encode() + b"\n")
+            handle.flush()
+            os.fsync(handle.fileno())
         self._results[job] = Result(**plain)
 
 

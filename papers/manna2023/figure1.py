@@ -2,15 +2,13 @@
 
 import functools
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from isotrope.reports import Picture
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
+from papers.plots.charts import Chart, Series, charts
 
 _NOISE = 0.5
 COUNT: dict[Scale, int] = {"smoke": 200, "cpu": 2000, "paper": 2000}
@@ -55,9 +53,7 @@ def _views(count: int) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _scatter(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> "Picture":
-    from papers.plots.charts import Chart, Series, charts
-
+def _scatter(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> Picture:
     panels = [
         Chart(
             kind,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from isotrope.reports.surfaces import Picture
+from isotrope.reports import Picture
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Ruling, above, minus, spread

@@ -11,19 +11,18 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from isotrope.reports import Picture
 from papers.machinery.artifact import Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling, above, all_of, minus
 from papers.manna2023.frameworks import at_end, run_at
 from papers.manna2023.spectrum import THRESHOLD, Floats, Ritz, Spectrum, density, grid
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
-
+from papers.plots.charts import Chart, Series, charts
+from papers.plots.spectra import DensityCurve, spectra
 
 _NEAR = 0.01  # of the largest eigenvalue in size: what lies around zero
 _FLOOR = 1e-8  # of the largest density; one of a million eigenvalues is still drawn
@@ -342,15 +341,12 @@ def notes(scale: Scale, records: Sequence[SpectrumRecord]) -> list[str]:
 
 def draw_densities(
     records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]
-) -> "Callable[[], Picture]":
+) -> Callable[[], Picture]:
     """Return a function that draws densities over each other."""
     return functools.partial(_drawn, tuple(records), label)
 
 
-def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]) -> "Picture":
-    from papers.plots.charts import Chart, charts
-    from papers.plots.spectra import DensityCurve, spectra
-
+def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]) -> Picture:
     if not records:
         return charts([Chart("", ())])
     where, width = _axis(records, 1000)
@@ -371,7 +367,7 @@ def draw_panels(
     groups: Mapping[str, Sequence[SpectrumRecord]],
     label: Callable[[SpectrumRecord], str],
     columns: int = 3,
-) -> "Callable[[], Picture]":
+) -> Callable[[], Picture]:
     """Return a function that draws a panel of densities for each group."""
     return functools.partial(_paneled, dict(groups), label, columns)
 
@@ -380,9 +376,7 @@ def _paneled(
     groups: Mapping[str, Sequence[SpectrumRecord]],
     label: Callable[[SpectrumRecord], str],
     columns: int,
-) -> "Picture":
-    from papers.plots.charts import Chart, Series, charts
-
+) -> Picture:
     panels = []
     for title, records in groups.items():
         lines = []

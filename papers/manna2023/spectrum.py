@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh_tridiagonal
 from torch import Tensor
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 
 Floats = NDArray[np.float64]
 

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from isotrope.core.views import Views
-from isotrope.paradigm import registry
+from isotrope import Views
+from isotrope.paradigm import build
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 
@@ -73,7 +73,7 @@ def render(scale: Scale, results: Results) -> Rendered:
     for name, row in PRINTED.items():
         x, y = _cosines(views, row.objective)
         settings = {} if row.repulsing is None else {"temperature": TAU}
-        objective = registry.build(row.objective, settings)
+        objective = build(row.objective, settings)
         attraction, repulsion = (float(part.loss(views)) for part in objective.parts)
         loss = float(objective.loss(views))
         pulled = float(row.attracting[1](x, y))

@@ -1,8 +1,8 @@
 """Table 3: accuracy with fewer parameters, and the counts of eigenvalues."""
 
 import functools
-from typing import TYPE_CHECKING
 
+from isotrope.reports import Picture
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import RULE, Ruling, Spread, ahead, each, shown, spread
@@ -17,9 +17,7 @@ from papers.manna2023.spectra import (
     notes,
 )
 from papers.paper_numbers import printed
-
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
+from papers.plots.charts import Chart, Series, charts
 
 PAPER = printed("mio", "table3")
 _ENCODERS = printed("mio", "table3-encoders")
@@ -169,9 +167,7 @@ def _verdicts(title: str, accuracies: _Accuracies) -> list[Ruling]:
     ]
 
 
-def _bars(first: tuple[_Accuracies, _Spectra]) -> "Picture":
-    from papers.plots.charts import Chart, Series, charts
-
+def _bars(first: tuple[_Accuracies, _Spectra]) -> Picture:
     accuracies, spectra = first
 
     def accuracy(encoder: str) -> Series:

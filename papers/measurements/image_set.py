@@ -5,9 +5,8 @@ Setting of a job: ``data``, by the names of ``DataRegistry``.
 
 from pathlib import Path
 
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result, provenance
-from isotrope.data.images.sets import load_images
+from isotrope.core import InputError, Result, provenance
+from isotrope.data import load_images
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 

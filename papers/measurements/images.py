@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result, provenance
-from isotrope.encoders.image_nets import ARCHITECTURES
-from isotrope.paradigm import registry
-from isotrope.sweeps.train_one import trained
-from isotrope.training.images.registry import find_method, options_of
-from isotrope.training.images.settings import ImageSettings
-from isotrope.training.images.train import train
+from isotrope.core import InputError, Result, provenance
+from isotrope.encoders import ARCHITECTURES
+from isotrope.paradigm import build
+from isotrope.sweeps import trained
+from isotrope.training import ImageSettings, find_method, options_of
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 
@@ -44,7 +41,7 @@ def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     settings = image_settings(job, sources, Path("unused"), here=False)
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
-    registry.build(settings.objective or method.recipe.objective, settings.objective_settings)
+    build(settings.objective or method.recipe.objective, settings.objective_settings)
     method.augments_of(_SIDE, options, settings.augment)
     lacking = sources.missing(job.settings["data"])
     encoder = settings.encoder
@@ -55,7 +52,7 @@ def check(job: PaperJob, sources: DataRegistry) -> list[str]:
 def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train and read what was logged."""
     run_folder = folder / "run"
-    outcome = trained(train, image_settings(job, sources, run_folder))
+    outcome = trained(image_settings(job, sources, run_folder))
     logged_rows = rows(run_folder, outcome.result)
     last = logged_rows[-1]
     metrics = {name: last.get(name) for name in ("knn", "norm", "norm_backbone")}

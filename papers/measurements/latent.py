@@ -7,8 +7,7 @@ images; ``shown``, the epochs whose pairs are kept, not only what is measured of
 
 from pathlib import Path
 
-from isotrope.core.errors import InputError, nearest
-from isotrope.core.result import Result, provenance
+from isotrope.core import InputError, Result, nearest, provenance
 from papers.draganov2024.latent import LatentSnapshot, byol_cells, latent, simclr_cells
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob

@@ -8,36 +8,39 @@ stopped goes on from its last checkpoint; its spectra are taken again.
 Settings of a job: those of a job of images, and with ``spectrum.`` before them
 
 - ``epochs``: after which a spectrum is taken; by default after the last;
-- ``iterations``: of Lanczos, one product each;
-- ``seeds``, ``batch_norm``, ``batch_size``: of :class:`Question`;
 - ``variants``: changes of the question (``[{"batch_norm": "running"}]``), each asked after the
-  last epoch as well: how much the numbers depend on it.
+  last epoch as well: how much the numbers depend on it;
+- the fields of :class:`Question`.
 """
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
+from torch.nn.modules.batchnorm import _BatchNorm
 
-from isotrope.core.errors import InputError, nearest
-from isotrope.core.result import Result, provenance
-from isotrope.diagnostics.curvature import parameter_hessian
-from isotrope.sweeps.train_one import trained
-from isotrope.training.images.settings import ImageSettings
-from isotrope.training.images.train import prepare, train
+from isotrope import Views
+from isotrope.core import Result, provenance
+from isotrope.diagnostics import parameter_hessian
+from isotrope.sweeps import trained
+from isotrope.training import (
+    ImageMethod,
+    ImageSettings,
+    prepare,
+    read_checkpoint,
+    step_seed,
+)
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
-from papers.manna2023.rebuild import rebuild
 from papers.manna2023.spectrum import THRESHOLD, Spectrum, lanczos
 from papers.measurements import images
 
 _PREFIX = "spectrum."
 _DIGITS = 6  # significant digits of Ritz values that are kept
-_NOT_KEPT = ("run", "weights")  # of what a Hessian is of: names of this machine
 _ALWAYS = {"probes": 1, "batches": 1, "weight_decay": False, "threshold": THRESHOLD}
 
 
@@ -54,32 +57,13 @@ class Question:
     """
 
     iterations: int = 100
-    seeds: tuple[int, ...] = (0,)
+    seeds: Sequence[int] = (0,)
     batch_size: int | None = None
     batch_norm: Literal["batch", "running"] = "batch"
-
-    def changed(self, changes: Mapping[str, Any]) -> "Question":
-        """Return the question with other values; lists become tuples, as JSON has no tuples.
-
-        Raises:
-            InputError: an unknown setting, or no iteration.
-        """
-        names = [field.name for field in fields(self)]
-        for name in changes:
-            if name not in names:
-                raise InputError(f"unknown setting {_PREFIX}{name}{nearest(name, names)}")
-        values: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in changes.items()
-        }
-        made = replace(self, **values)
-        if made.iterations < 1:
-            raise InputError(f"iterations must be 1 or more; found {made.iterations}")
-        return made
 
 
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each."""
-    _asked(job)
     return images.check(_training_job(job), sources)
 
 
@@ -89,18 +73,15 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     run_folder = folder / "run"
     settings = images.image_settings(_training_job(job), sources, run_folder)
     settings = settings.model_copy(update={"keep_every": _interval(settings, epochs)})
-    outcome = trained(train, settings)
+    outcome = trained(settings)
     per_epoch = outcome.result.details["plan"]["steps_per_epoch"]
     last = int(outcome.result.metrics["steps"] or 0)
     steps = [round(epoch * per_epoch) for epoch in epochs] or [last]
-    if beyond := [step for step in steps if step > last]:
-        raise InputError(f"the training of {job.label} has {last} steps; found {beyond[0]}")
     asked: list[tuple[int, Mapping[str, Any]]] = [(step, {}) for step in steps]
     asked += [(last, changes) for changes in variants]
     measured = []
     for step, changes in asked:
-        file = run_folder / "checkpoints" / f"checkpoint-{step}"
-        entry = measure(run_folder, question.changed(changes), file)
+        entry = measure(settings, replace(question, **changes), step)
         measured.append({"epoch": round(step / per_epoch, 4), "variant": changes, **entry})
     end = next(entry["numbers"] for entry in reversed(measured) if not entry["variant"])
     rows = images.rows(run_folder, outcome.result)
@@ -113,43 +94,74 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     )
 
 
-def measure(run: Path, question: Question, file: Path) -> dict[str, Any]:
+class Restored(NamedTuple):
+    """A method as it was at a step, the terms of the losses to come, and what all this is."""
+
+    method: ImageMethod
+    terms: list[Callable[[], list[Views]]]
+    about: dict[str, Any]
+
+
+def restored(settings: ImageSettings, question: Question, step: int) -> Restored:
+    """Return a run at a checkpoint: encoder, heads and whatever else its method keeps."""
+    computed = {"precision": "32", "devices": 1, "progress": False, "micro_batch": None}
+    size = question.batch_size or settings.batch_size
+    prepared = prepare(settings.model_copy(update={**computed, "batch_size": size}))
+    file = Path(settings.output) / "checkpoints" / f"checkpoint-{step}"
+    method, plan = prepared.module, prepared.module.plan
+    method.load_state_dict(read_checkpoint(file)["state_dict"])
+    method.to("cuda" if torch.cuda.is_available() else "cpu").train()
+    norms = [part for part in method.modules() if isinstance(part, _BatchNorm)]
+    for part in norms if question.batch_norm == "running" else []:
+        part.eval()
+
+    def terms_of(place: int) -> Callable[[], list[Views]]:
+        batch = prepared.batches.at(step + place)
+        crops = method.crops(batch._replace(images=batch.images.to(method.device)))
+
+        def terms() -> list[Views]:
+            method.step = batch.step
+            torch.manual_seed(step_seed(method.seed, batch.step))
+            return list(method.views(crops))
+
+        return terms
+
+    about = {
+        "step": step,
+        "head": "as trained",
+        "batch_norm": f"{question.batch_norm} statistics" if norms else "none",
+        "method": method.name,
+        "objective": prepared.objective_name,
+        "encoder": method.encoder.name,
+        "steps": method.steps,
+        "batch_size": prepared.batches.size,
+        "optimizer": plan.optimizer,
+        "weight_decay": plan.weight_decay,
+        "data": prepared.images.fingerprint,
+    }
+    return Restored(method, [terms_of(place) for place in question.seeds], about)
+
+
+def measure(settings: ImageSettings, question: Question, step: int) -> dict[str, Any]:
     """Return the spectra of a run at a checkpoint as plain values, with means over their seeds."""
-    rebuilt = rebuild(
-        run,
-        file,
-        batches=question.seeds,
-        batch_size=question.batch_size,
-        batch_norm=question.batch_norm,
-    )
-    spectra = []
-    for place, seed in enumerate(question.seeds):
-        hessian = parameter_hessian(
-            rebuilt.objective, rebuilt.terms[place : place + 1], rebuilt.module, keep_graph=True
-        )
+    method, terms, about = restored(settings, question, step)
+    numbers, kept = [], []
+    for seed, term in zip(question.seeds, terms, strict=True):
+        hessian = parameter_hessian(method.objective, [term], method, keep_graph=True)
         ritz = lanczos(hessian, question.iterations, seed=seed * 1_000_003)
         norm = float(torch.linalg.vector_norm(hessian.gradient, dtype=torch.float64))
-        spectra.append(Spectrum(hessian.size, hessian.loss, norm, ritz))
+        spectrum = Spectrum(hessian.size, hessian.loss, norm, ritz)
         del hessian  # its graph goes before the next one comes
-    numbers = [spectrum.numbers() for spectrum in spectra]
+        numbers.append(spectrum.numbers())
+        probe = {k: _rounded(getattr(ritz, k)) for k in ("values", "errors", "weights")}
+        single = {"size": spectrum.size, "loss": spectrum.loss, "gradient_norm": norm}
+        kept.append({"seed": seed, **single, "probes": [probe]})
     means = {name: statistics.fmean(of[name] for of in numbers) for name in numbers[0]}
-    kept = [
-        {
-            "seed": seed,
-            "size": spectrum.size,
-            "loss": spectrum.loss,
-            "gradient_norm": spectrum.gradient_norm,
-            "probes": [
-                {k: _rounded(getattr(spectrum.ritz, k)) for k in ("values", "errors", "weights")}
-            ],
-        }
-        for seed, spectrum in zip(question.seeds, spectra, strict=True)
-    ]
-    about = {k: v for k, v in rebuilt.about.items() if k not in _NOT_KEPT}
+    rate, peak = method.learning_rate_at(step), method.plan.learning_rate
     return {
-        "step": rebuilt.step,
-        "numbers": {"step": rebuilt.step, **means},
-        "learning_rate": {"at_step": rebuilt.learning_rate, "peak": rebuilt.peak},
+        "step": step,
+        "numbers": {"step": step, **means},
+        "learning_rate": {"at_step": rate, "peak": peak},
         "hessian": {**about, "asked": {**asdict(question), **_ALWAYS}},
         "spectra": kept,
     }
@@ -161,21 +173,15 @@ def _training_job(job: PaperJob) -> PaperJob:
     return PaperJob("images", training_settings, job.seed)
 
 
-def _asked(job: PaperJob) -> tuple[Question, tuple[float, ...], tuple[Mapping[str, Any], ...]]:
+def _asked(job: PaperJob) -> tuple[Question, Sequence[float], Sequence[Mapping[str, Any]]]:
     """What a job asks for beside its training: the question, epochs and variants."""
     options = {
         name.removeprefix(_PREFIX): value
         for name, value in job.settings.items()
         if name.startswith(_PREFIX)
     }
-    epochs = tuple(float(epoch) for epoch in options.pop("epochs", ()))
-    variants = tuple(options.pop("variants", ()))
-    question = Question().changed(options)
-    for variant in variants:
-        question.changed(variant)
-    if any(epoch < 0 for epoch in epochs):
-        raise InputError(f"epochs of a spectrum are 0 or more; found {min(epochs):g}")
-    return question, epochs, variants
+    epochs, variants = options.pop("epochs", ()), options.pop("variants", ())
+    return Question(**options), epochs, variants
 
 
 def _interval(settings: ImageSettings, epochs: Sequence[float]) -> int:

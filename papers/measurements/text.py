@@ -32,27 +32,22 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result, provenance
-from isotrope.core.views import Views
-from isotrope.data.lines import lines
-from isotrope.data.text.sts_sets import Subset
-from isotrope.data.text.transfer_sets import TASKS as TRANSFER
-from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.embed import CachedEncoder, Encoder
-from isotrope.evaluation.sts import score_task, sts_dev, with_average
-from isotrope.evaluation.transfer import MODES, transfer_result, transfer_task
-from isotrope.evaluation.whitening import WhitenedEncoder
-from isotrope.measures.alignment import alignment
-from isotrope.measures.distance_gap import distance_gap, margin_gap
-from isotrope.measures.uniformity import uniformity
-from isotrope.paradigm import registry
-from isotrope.sweeps.train_one import trained
-from isotrope.training.checkpoints import read_checkpoint, step_of
-from isotrope.training.run import try_objective
-from isotrope.training.settings import TrainSettings
-from isotrope.training.text import train
-from isotrope.training.text_encoder import encoder_of
+from isotrope import Views
+from isotrope.core import InputError, Result, provenance
+from isotrope.data import Subset, lines
+from isotrope.encoders import SentenceEncoder
+from isotrope.evaluation import (
+    CachedEncoder,
+    WhitenedEncoder,
+    score_task,
+    sts_dev,
+    transfer_task,
+    with_average,
+)
+from isotrope.measures import alignment, distance_gap, margin_gap, uniformity
+from isotrope.paradigm import build
+from isotrope.sweeps import trained
+from isotrope.training import TrainSettings, encoder_of, read_checkpoint
 from papers.li2024.model_statistics import (
     angle_statistics,
     densities,
@@ -81,26 +76,10 @@ Row = dict[str, Any]
 def check(job: PaperJob, sources: DataRegistry) -> list[str]:
     """Resolve all names of a job; return what is not on this machine, a line each."""
     settings = _settings(job, sources, Path("unused"), "unused.txt")
-    try_objective(registry.build(settings.objective, settings.objective_settings), negatives=False)
-    for quantity in job.settings.get("looks", ()):
-        if quantity not in MEASURES:
-            raise InputError(f"unknown look {quantity!r}; there are {', '.join(MEASURES)}")
-    for task in job.settings.get("scores", ()):
-        if task not in ("sts", *TRANSFER):
-            raise InputError(f"scores are sts, {', '.join(TRANSFER)}; found {task!r}")
-    if (mode := job.settings.get("mode", "full")) not in MODES:
-        raise InputError(f"mode is {' or '.join(MODES)}; found {mode!r}")
-    if (measured := job.settings.get("measured_in", "32")) not in ("32", "bf16"):
-        raise InputError(f"measured_in is 32 or bf16; found {measured!r}")
-    if (source := job.settings.get("held_from", "next")) not in ("next", "trained"):
-        raise InputError(f"held_from is next or trained; found {source!r}")
-    for end in job.settings.get("ends", ()):
-        moments = ("first", "last", *(["best"] if "dev" in job.settings.get("looks", ()) else []))
-        if end not in moments:
-            raise InputError(f"ends are first, last, and with the look dev best; found {end!r}")
+    build(settings.objective, settings.objective_settings)
     scored = job.settings.get("scored", "sts")
     names = [job.settings["texts"], scored]
-    if set(job.settings.get("scores", ())) & set(TRANSFER):
+    if set(job.settings.get("scores", ())) - {"sts"}:
         names.append(_transfer_set(scored))
     lacking = [lacking for name in names if (lacking := sources.missing(name))]
     return lacking + sources.missing_encoder(job.settings["encoder"])
@@ -110,7 +89,7 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
     """Train, look, score."""
     options = job.settings
     settings = _settings(job, sources, folder / "run", str(sources.texts(options["texts"])))
-    outcome = trained(train, settings)
+    outcome = trained(settings)
     scored, precision = options.get("scored", "sts"), options.get("measured_in", "32")
     dev = sources.sts_dev(scored)
     count, size = options.get("held", _HELD_OUT)
@@ -165,8 +144,6 @@ def run(job: PaperJob, sources: DataRegistry, folder: Path) -> Result:
 
 def _settings(job: PaperJob, sources: DataRegistry, output: Path, texts: str) -> TrainSettings:
     settings = {name: value for name, value in job.settings.items() if name not in _NOT_TRAINING}
-    if not {"texts", "encoder", "objective"} <= set(job.settings):
-        raise InputError("a job of text has texts, encoder and objective")
     fixed = {"files": [texts], "output": str(output), "seed": job.seed, "progress": False}
     settings["encoder"] = sources.encoder(settings["encoder"])
     if "keep_every" in settings:  # those that stay are checkpoints to go on from, too
@@ -184,7 +161,8 @@ def _held_out_texts(sources: DataRegistry, name: str, count: int, source: str) -
 
 def _checkpoints(run: Path, every: int, last: int) -> list[tuple[int, Path]]:
     """Return the checkpoints that stayed, by step."""
-    every_step = ((step_of(f), f) for f in (run / "checkpoints").glob("checkpoint-*"))
+    found = (run / "checkpoints").glob("checkpoint-*")
+    every_step = ((int(file.name.rpartition("-")[2]), file) for file in found)
     folders = sorted(item for item in every_step if item[0] % every == 0 or item[0] == last)
     if not folders:
         raise InputError(f"{run} kept no checkpoint; delete it to train anew")
@@ -218,19 +196,18 @@ def _scores(
     names = [name for name in tasks if name != "sts"]
     if names:
         mode = settings.get("mode", "full")
-        scores = {
-            name: transfer_task(encoder, task, mode=mode)
-            for name, task in sources.transfer(_transfer_set(scored), names).items()
-        }
-        result = transfer_result(settings["objective"], scores, mode=mode)
-        scores_by_name |= {k: v for k, v in _numbers(result).items() if k != "average"}
-        scores_by_name["transfer"] = sum(scores_by_name[name] for name in names) / len(names)
+        given = sources.transfer(_transfer_set(scored), names)
+        scores = {k: float(transfer_task(encoder, v, mode=mode).accuracy) for k, v in given.items()}
+        scores_by_name |= {**scores, "transfer": sum(scores[name] for name in names) / len(names)}
     return scores_by_name
 
 
-def _sts_scores(encoder: Encoder, sets: Mapping[str, Sequence[Subset]]) -> dict[str, float]:
+def _sts_scores(
+    encoder: CachedEncoder | WhitenedEncoder, sets: Mapping[str, Sequence[Subset]]
+) -> dict[str, float]:
     tasks = [score_task(encoder, task, subsets) for task, subsets in sets.items()]
-    return _numbers(with_average(tasks))
+    metrics = with_average(tasks).metrics
+    return {k: float(v) for k, v in metrics.items() if isinstance(v, int | float)}
 
 
 def _components(run: Path) -> list[Row]:
@@ -246,10 +223,6 @@ def _components(run: Path) -> list[Row]:
 
 def _transfer_set(scored: str) -> str:
     return "transfer" if scored == "sts" else scored
-
-
-def _numbers(result: Result) -> dict[str, float]:
-    return {k: float(v) for k, v in result.metrics.items() if isinstance(v, int | float)}
 
 
 def _metrics(rows: Sequence[Row]) -> dict[str, float | int | str | None]:
@@ -408,7 +381,7 @@ def _rounded(values: Tensor) -> list[float]:
     return [float(f"{value:.5g}") for value in values.tolist()]
 
 
-_PROBE = registry.build("infonce", {"temperature": _PROBE_TEMPERATURE})
+_PROBE = build("infonce", {"temperature": _PROBE_TEMPERATURE})
 _KINDS: tuple[Literal["weight", "projection"], ...] = ("weight", "projection")
 _QUANTILES = torch.tensor([0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0], dtype=torch.float64)
 _RATIOS = (1.0, 1.25, 1.5, 1.75, 2.0)

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from isotrope.diagnostics.simulation.landscape import Landscape
+from isotrope.diagnostics import Landscape
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.norms import (

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from isotrope.diagnostics.simulation.figures import FIGURES
+from isotrope.diagnostics import FIGURES
 from papers.machinery.artifact import Rendered, Results, Scale
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.figure2a import INFONCE

@@ -6,8 +6,8 @@ Below the paper's scale all losses have the learning rate and the batch size of 
 from collections.abc import Mapping
 from typing import Any
 
-from isotrope.paradigm.objective import Preset
-from isotrope.paradigm.registry import find
+from isotrope import Preset
+from isotrope.paradigm import find
 from papers.li2024.losses import BERT
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob

@@ -9,24 +9,27 @@ out, and one batch has as many anchors as an anchor needs for its negatives.
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
-from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
-from isotrope.diagnostics.simulation.landscape import Landscape
-from isotrope.diagnostics.simulation.surfaces import gradient_norm
-from isotrope.paradigm.registry import build
+from isotrope.diagnostics import (
+    FIGURES,
+    Angles,
+    FigurePanel,
+    Landscape,
+    figure,
+    gradient_norm,
+    numbers,
+)
+from isotrope.paradigm import build
+from isotrope.reports import ANGLES, Picture, Surface, heatmaps
 from papers.machinery.artifact import Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import MARGINS
 
-if TYPE_CHECKING:
-    from isotrope.reports.surfaces import Picture
-
-
+Floats = NDArray[np.float64]
 Part = Literal["alignment", "uniformity"]
 COUNTS = (64, 256, 1024, 4096)
 """Negatives of InfoNCE in figure 2a: the text names 64; the others are ours."""
@@ -175,10 +178,8 @@ def lost(values: Floats) -> float:
     return float((1 - values / values[:, :1]).max())
 
 
-def drawn(scale: Scale, part: Part, titles: Sequence[str]) -> "Picture":
+def drawn(scale: Scale, part: Part, titles: Sequence[str]) -> Picture:
     """Return heat maps, each with its own colours."""
-    from isotrope.reports.surfaces import ANGLES, Surface, heatmaps
-
     landscapes = surfaces(scale, part)
     surfaces_ = [
         Surface(title, landscape.negative, landscape.positive, landscape.value, landscape.defined)

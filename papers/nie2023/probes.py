@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable, Sequence
 from functools import partial
 
-from isotrope.reports.surfaces import Picture
+from isotrope.reports import Picture
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import by_seed, number, rows_of, steps

@@ -18,8 +18,7 @@ from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-from isotrope.reports.plots import INK, styles
-from isotrope.reports.surfaces import DASHES, Picture, settings, written
+from isotrope.reports import DASHES, INK, Picture, settings, styles, written
 
 Kind = Literal["lines", "points", "bars"]
 Values = Sequence[float | None]

@@ -14,8 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
 from numpy.typing import NDArray
 
-from isotrope.reports.plots import INK
-from isotrope.reports.surfaces import Picture, settings, written
+from isotrope.reports import INK, Picture, settings, written
 
 Role = Literal["anchor", "anchor after the step", "positive", "negative"]
 

@@ -12,8 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from isotrope.reports.plots import INK, styles
-from isotrope.reports.surfaces import Picture, settings, written
+from isotrope.reports import INK, Picture, settings, styles, written
 
 _FLOOR = 1e-5  # of the largest density; less is drawn as nothing
 

@@ -13,7 +13,7 @@ from torch import nn
 
 import isotrope
 from isotrope.core.errors import InputError
-from isotrope.encoders import ImageEncoder, SentenceEncoder, load_encoder
+from isotrope.encoders import ImageEncoder, SentenceEncoder, load
 from isotrope.encoders.image_folder import CIFAR, MODULE
 from isotrope.encoders.quiet import quiet_loading
 
@@ -104,7 +104,7 @@ class TestOurs:
         run.mkdir()
         (run / "result.json").write_text("{}")
         folder.rename(run / "model")
-        assert isinstance(load_encoder(run, device="cpu"), ImageEncoder)
+        assert isinstance(load(run, device="cpu"), ImageEncoder)
 
     def test_a_folder_that_cannot_be_written(self, tmp_path):
         (tmp_path / "file").write_text("")
@@ -172,7 +172,7 @@ class TestTransformers:
             for model in models:
                 model.eval().save_pretrained(tmp_path / type(model).__name__)
         for model in models:
-            encoder = load_encoder(tmp_path / type(model).__name__, device="cpu")
+            encoder = load(tmp_path / type(model).__name__, device="cpu")
             assert encoder.dimension == 12
             x = torch.rand(2, 3, encoder.image_size, encoder.image_size)
             with torch.no_grad():
@@ -214,7 +214,7 @@ class TestModules:
         with pytest.raises(
             InputError, match=r"a module of your own \(Sequential\): build that module, fill it"
         ):
-            load_encoder(folder)
+            load(folder)
 
     def test_its_card_says_how_it_is_loaded(self, stored):
         module, folder = stored
@@ -246,7 +246,7 @@ class TestBroken:
 
     def test_text_is_no_image_encoder_and_the_other_way_round(self, tiny, folder, tmp_path):
         tiny.save(tmp_path / "text")
-        assert isinstance(load_encoder(tmp_path / "text", device="cpu"), SentenceEncoder)
+        assert isinstance(load(tmp_path / "text", device="cpu"), SentenceEncoder)
         with pytest.raises(InputError, match="image encoders that can be read are resnet"):
             ImageEncoder.load(tmp_path / "text")
         with pytest.raises(
@@ -256,9 +256,9 @@ class TestBroken:
 
     def test_a_pooling_is_for_text(self, folder):
         with pytest.raises(InputError, match="takes images, whose pooling is fixed; leave out 'm"):
-            load_encoder(folder, pooling="mean")
+            load(folder, pooling="mean")
         with pytest.raises(InputError, match="model_kwargs are for encoders of text"):
-            load_encoder(folder, model_kwargs={"dtype": "float16"})
+            load(folder, model_kwargs={"dtype": "float16"})
 
     @pytest.mark.parametrize("kind", ["cifar", "resnet"])
     def test_weights_that_are_not_all_there(self, kind, folder, tmp_path):
@@ -279,14 +279,14 @@ class TestBroken:
     def test_pickles_are_not_opened(self, folder):
         (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
         with pytest.raises(InputError, match=r"only as pytorch_model\.bin, a pickle, which"):
-            load_encoder(folder)
+            load(folder)
 
     def test_code_in_the_folder_is_not_run(self, tmp_path):
         ENCODERS["imagenet"]().save(tmp_path / "trap")
         (tmp_path / "trap" / "net.py").write_text("raise SystemExit('the code of the folder ran')")
         for file, auto in (("config", "AutoModel"), ("preprocessor_config", "AutoImageProcessor")):
             edit(tmp_path / "trap" / f"{file}.json", auto_map={auto: "net.Net"})
-        encoder = load_encoder(tmp_path / "trap", device="cpu", trust_remote_code=True)
+        encoder = load(tmp_path / "trap", device="cpu", trust_remote_code=True)
         assert type(encoder.model).__name__ == "ResNetModel"
 
     @pytest.mark.parametrize("size", [{"longest_edge": 9}, "large", -3])
@@ -305,7 +305,7 @@ class TestBroken:
     def test_a_file_that_was_cut_short(self, folder, name):
         (folder / name).write_text("{")
         with pytest.raises(InputError, match=f"{name} is not valid JSON"):
-            load_encoder(folder)
+            load(folder)
 
     def test_a_hub_id_while_the_hub_is_switched_off(self):
         with pytest.raises(InputError, match="'microsoft/resnet-18' is neither a folder here nor"):

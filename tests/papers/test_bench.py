@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result
+from isotrope.core import InputError, Result
 from papers import bench
 from papers import text_protocol as protocol
 from papers.machinery import runner

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 import isotrope
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result
-from isotrope.data.text.sts_sets import Subset, load_sts_file
+from isotrope.core import InputError, Result
+from isotrope.data import Subset, load_sts_file
 from papers import encoder
 from papers.machinery.data_registry import STORED, DataRegistry
 from papers.pretraining import MaskedLM, PretrainingRecipe, Tokens, masked, rate_at

@@ -11,8 +11,8 @@ from statistics import fmean
 
 import pytest
 
-from isotrope.core.errors import InputError
-from isotrope.paradigm.registry import find
+from isotrope.core import InputError
+from isotrope.paradigm import find
 from papers import paper_numbers
 from papers.paper_numbers import Printed, printed
 

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers import starts, text_protocol
 from papers.machinery.data_registry import RAW
 from papers.machinery.job import PaperJob

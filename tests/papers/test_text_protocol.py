@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result
+from isotrope.core import InputError, Result
 from isotrope.encoders import SentenceEncoder
 from isotrope.paradigm import registry
 from papers import bench, image_claims, text_command, text_tables

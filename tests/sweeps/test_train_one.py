@@ -79,7 +79,7 @@ def numbers(run: Path) -> list[list[str]]:
 def test_a_killed_run_goes_on_from_the_last_checkpoint_that_stays(
     whole: Path, stopped: Path, steps: list[int]
 ) -> None:
-    outcome = trained(train, settings(stopped))
+    outcome = trained(settings(stopped))
     assert steps == [4, 5]
     assert outcome.result.metrics["steps"] == 6
     assert numbers(stopped / "run") == numbers(whole / "run")
@@ -88,13 +88,13 @@ def test_a_killed_run_goes_on_from_the_last_checkpoint_that_stays(
 def test_a_run_that_lacks_only_its_end_is_ended(stopped: Path, whole: Path) -> None:
     name = "run/checkpoints/checkpoint-6"
     shutil.copytree(whole / name, stopped / name)
-    outcome = trained(train, settings(stopped))
+    outcome = trained(settings(stopped))
     assert outcome.result.metrics["steps"] == 6
     assert (stopped / "run" / "result.json").is_file()
 
 
 def test_a_finished_run_is_not_trained_again(whole: Path, steps: list[int]) -> None:
-    assert trained(train, settings(whole)).result.metrics["steps"] == 6
+    assert trained(settings(whole)).result.metrics["steps"] == 6
     assert steps == []
 
 
@@ -109,14 +109,14 @@ def test_what_cannot_be_used_is_begun_again(stopped: Path, steps: list[int], wha
     else:
         shutil.rmtree(run)
         (run / ".config.yaml.abc").mkdir(parents=True)
-    assert trained(train, settings(stopped, **more)).result.metrics["steps"] == 6
+    assert trained(settings(stopped, **more)).result.metrics["steps"] == 6
     assert steps == [0, 1, 2, 3, 4, 5]
 
 
 def test_what_cannot_be_trained_at_all_says_why(stopped: Path) -> None:
     for output in (stopped / "run", stopped / "new"):
         with pytest.raises(InputError, match="unknown objective 'mine'"):
-            trained(train, settings(stopped, objective="mine", output=str(output)))
+            trained(settings(stopped, objective="mine", output=str(output)))
 
 
 @pytest.mark.parametrize("error", [Diverged("training diverged"), InputError("the disk is full")])
@@ -128,7 +128,7 @@ def test_what_was_left_stays_where_it_is_not_at_fault(stopped: Path, error: Inpu
         raise error
 
     with pytest.raises(type(error)):
-        trained(failing, settings(stopped))
+        trained(settings(stopped), failing)
     assert calls == [True]
     assert (stopped / "run" / "checkpoints" / "checkpoint-4").is_dir()
 
@@ -142,4 +142,4 @@ def test_a_request_to_stop_is_no_result(
 
     (tmp_path / "texts.txt").write_text("a\n")
     with pytest.raises(error):
-        trained(asked, settings(tmp_path))
+        trained(settings(tmp_path), asked)

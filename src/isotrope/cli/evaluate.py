@@ -164,7 +164,7 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
 
 def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     """Compare the stored forms of one model's vectors."""
-    from isotrope.encoders.loading import load_encoder
+    from isotrope.encoders.loading import load
     from isotrope.evaluation.compare import compare
     from isotrope.evaluation.embed import stored
     from isotrope.evaluation.image_tasks import takes_images
@@ -172,7 +172,7 @@ def _smaller(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     if len(models) > 1 or settings.truncate_dim is not None or takes_images(models[0]):
         flag = "dimensions" if settings.dimensions else "precision"
         raise SettingError("compares the vectors of one text encoder", setting=flag)
-    encoder = load_encoder(models[0], pooling=settings.pooling, device=settings.device)
+    encoder = load(models[0], pooling=settings.pooling, device=settings.device)
     forms = stored(encoder, settings.dimensions, settings.precision)
     return compare([_evaluated(form, settings) for form in forms])
 

@@ -1,1 +1,65 @@
 """Records, errors, atomic file writes and locks, used by every other package; no learning."""
+
+import ast
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from isotrope.core.errors import Diverged as Diverged
+    from isotrope.core.errors import InputError as InputError
+    from isotrope.core.errors import LostProcess as LostProcess
+    from isotrope.core.errors import MissingExtra as MissingExtra
+    from isotrope.core.errors import nearest as nearest
+    from isotrope.core.files import atomic_replace as atomic_replace
+    from isotrope.core.fingerprint import fingerprint as fingerprint
+    from isotrope.core.lock import exclusive_lock as exclusive_lock
+    from isotrope.core.progress import format_duration as format_duration
+    from isotrope.core.result import Result as Result
+    from isotrope.core.result import provenance as provenance
+    from isotrope.core.views import Views as Views
+    from isotrope.core.views import unit as unit
+
+
+class Room(ModuleType):
+    """A package whose public names are imported when they are first used."""
+
+    __all__: list[str]
+    _files: dict[str, str]  # by name
+
+    def __getattr__(self, name: str) -> object:
+        if name not in self._files:
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        file = self._files[name]
+        if file == self.__name__:
+            return importlib.import_module(f"{file}.{name}")
+        value = getattr(__import__(file, fromlist=[name]), name)
+        setattr(self, name, value)
+        return value
+
+    def __setattr__(self, name: str, value: object) -> None:
+        # importing a file sets its name here, where a function of that name is meant
+        if isinstance(value, ModuleType) and self._files.get(name) == value.__name__:
+            value = getattr(value, name)
+        super().__setattr__(name, value)
+
+    def __dir__(self) -> list[str]:
+        return list(self.__all__)
+
+
+def public(name: str) -> None:
+    """Make the imports public that a package has under ``if TYPE_CHECKING``."""
+    room = sys.modules[name]
+    files: dict[str, str] = {}
+    for node in ast.walk(ast.parse(Path(str(room.__file__)).read_text(encoding="utf-8"))):
+        for guarded in node.body if isinstance(node, ast.If) else ():
+            if isinstance(guarded, ast.ImportFrom):
+                files |= {alias.name: str(guarded.module) for alias in guarded.names}
+    version = vars(room).keys() & {"__version__"}
+    vars(room).update(_files=files, __all__=sorted({*files, *version}))
+    room.__class__ = Room
+
+
+public(__name__)

@@ -9,35 +9,21 @@
   ``verdicts`` has one record for each verdict, and ``findings`` the findings and their text.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
-__all__ = ["Angles", "Landscape", "dissipation", "gradient_norm", "hardest_share", "ratio"]
+from isotrope.core import public
 
 if TYPE_CHECKING:
+    from isotrope.diagnostics.curvature import parameter_hessian as parameter_hessian
     from isotrope.diagnostics.simulation.angle_draws import Angles as Angles
     from isotrope.diagnostics.simulation.averages import dissipation as dissipation
     from isotrope.diagnostics.simulation.averages import hardest_share as hardest_share
+    from isotrope.diagnostics.simulation.figures import FIGURES as FIGURES
+    from isotrope.diagnostics.simulation.figures import FigurePanel as FigurePanel
+    from isotrope.diagnostics.simulation.figures import figure as figure
+    from isotrope.diagnostics.simulation.figures import numbers as numbers
     from isotrope.diagnostics.simulation.landscape import Landscape as Landscape
     from isotrope.diagnostics.simulation.surfaces import gradient_norm as gradient_norm
     from isotrope.diagnostics.simulation.surfaces import ratio as ratio
 
-_HOME = {
-    "Angles": "angle_draws",
-    "Landscape": "landscape",
-    "dissipation": "averages",
-    "gradient_norm": "surfaces",
-    "hardest_share": "averages",
-    "ratio": "surfaces",
-}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'isotrope.diagnostics' has no attribute {name!r}")
-    module = importlib.import_module(f"isotrope.diagnostics.simulation.{_HOME[name]}")
-    return getattr(module, name)
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+public(__name__)

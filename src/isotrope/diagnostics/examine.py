@@ -29,7 +29,7 @@ from isotrope.diagnostics.probe import (
     texts_of,
 )
 from isotrope.diagnostics.recording import of_recording
-from isotrope.encoders.loading import load_encoder
+from isotrope.encoders.loading import load
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.paradigm.objective import Objective
@@ -95,7 +95,7 @@ def _of_model(
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
         return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
     texts = _docstrings() if data is None else read_texts([data], columns=columns)
-    encoder = load_encoder(target)
+    encoder = load(target)
     assert isinstance(encoder, SentenceEncoder)
     if texts.views == "pairs":
         query, document = saved_prompts(encoder.model)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from isotrope.encoders.sentence import SentenceEncoder
 
 
-def load_encoder(
+def load(
     name: str | Path,
     *,
     pooling: str | None = None,

@@ -247,6 +247,6 @@ def _together(
 def _encoder(model: str | Path | Encoder, pooling: str | None, device: str) -> Encoder:
     if not isinstance(model, (str, Path)):
         return model
-    from isotrope.encoders.loading import load_encoder
+    from isotrope.encoders.loading import load
 
-    return load_encoder(model, pooling=pooling, device=device)
+    return load(model, pooling=pooling, device=device)

@@ -1,1 +1,16 @@
 """Measures of embeddings as pure functions, one per file: alignment, uniformity, effective rank."""
+
+from typing import TYPE_CHECKING
+
+from isotrope.core import public
+
+if TYPE_CHECKING:
+    from isotrope.measures.alignment import alignment as alignment
+    from isotrope.measures.distance_gap import distance_gap as distance_gap
+    from isotrope.measures.distance_gap import margin_gap as margin_gap
+    from isotrope.measures.mean_cosine import mean_cosine as mean_cosine
+    from isotrope.measures.norms import mean_norm as mean_norm
+    from isotrope.measures.opposite_halves import opposite_halves as opposite_halves
+    from isotrope.measures.uniformity import uniformity as uniformity
+
+public(__name__)

@@ -13,3 +13,22 @@ whose loss is a ``surrogate``; ``ablation`` leads to the modified objectives of 
 To analyse an objective: ``anatomy`` summarises a batch, ``portrait`` shows a scene of known angles,
 and ``decompose`` finds the components of any loss.
 """
+
+from typing import TYPE_CHECKING
+
+from isotrope.core import public
+
+if TYPE_CHECKING:
+    from isotrope.paradigm.assemble import tangent as tangent
+    from isotrope.paradigm.portrait import summary as summary
+    from isotrope.paradigm.proof import BATCHES as BATCHES
+    from isotrope.paradigm.proof import EXACT as EXACT
+    from isotrope.paradigm.proof import batch as batch
+    from isotrope.paradigm.proof import double_entry as double_entry
+    from isotrope.paradigm.registry import as_settings as as_settings
+    from isotrope.paradigm.registry import build as build
+    from isotrope.paradigm.registry import find as find
+    from isotrope.paradigm.registry import load_plugin as load_plugin
+    from isotrope.paradigm.registry import names as names
+
+public(__name__)

@@ -1,1 +1,20 @@
 """Writes reports: one self-contained HTML page from run folders, without any training."""
+
+from typing import TYPE_CHECKING
+
+from isotrope.core import public
+
+if TYPE_CHECKING:
+    from isotrope.reports.plots import INK as INK
+    from isotrope.reports.plots import styles as styles
+    from isotrope.reports.surfaces import ANGLES as ANGLES
+    from isotrope.reports.surfaces import DASHES as DASHES
+    from isotrope.reports.surfaces import Picture as Picture
+    from isotrope.reports.surfaces import Surface as Surface
+    from isotrope.reports.surfaces import curves as curves
+    from isotrope.reports.surfaces import heatmaps as heatmaps
+    from isotrope.reports.surfaces import pi_ticks as pi_ticks
+    from isotrope.reports.surfaces import settings as settings
+    from isotrope.reports.surfaces import written as written
+
+public(__name__)

@@ -5,3 +5,12 @@ choice of values and their record to Optuna, ``checks`` finds errors before anyt
 trains the missing runs, and ``tables`` and ``plot`` show the scores and the command line of the
 best run.
 """
+
+from typing import TYPE_CHECKING
+
+from isotrope.core import public
+
+if TYPE_CHECKING:
+    from isotrope.sweeps.train_one import trained as trained
+
+public(__name__)

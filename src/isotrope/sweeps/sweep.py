@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import Diverged, InputError, SettingError
@@ -216,21 +215,11 @@ def _train(run: Run) -> Result | str:
     """Train one run, from its last checkpoint if it has one; return why, if it diverges."""
     settings = run[2]
     try:
-        return trained(_training(settings), settings).result
+        return trained(settings).result
     except Diverged as error:
         with atomic_replace(Path(settings.output) / _DIVERGED) as temporary:
             temporary.write_text(str(error), encoding="utf-8")
         return str(error)
-
-
-def _training(settings: RunSettings) -> Callable[..., Any]:
-    if settings.kind == "text":
-        from isotrope.training.text import train
-
-        return train
-    from isotrope.training.images.train import train as train_images
-
-    return train_images
 
 
 def _same_base(spec: Sweep) -> None:

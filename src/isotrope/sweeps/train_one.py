@@ -1,26 +1,27 @@
 """Trains one run in its own folder, or resumes it there."""
 
+import importlib
 import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
 from isotrope.core.errors import CannotResume, LostProcess
 from isotrope.core.run_folder import RunFolder
 from isotrope.training.run import Outcome
 from isotrope.training.settings import RunSettings
 
-Settings = TypeVar("Settings", bound=RunSettings)
 
-
-def trained(train: Callable[..., Outcome], settings: Settings) -> Outcome:
+def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) -> Outcome:
     """Train, from the last checkpoint if there is one; from the start if it cannot be used.
 
     Args:
-        train: The function that trains on text or on images.
         settings: Settings with an output that belongs to this training alone.
+        train: The function that trains; by default that on text or on images, as the settings say.
     """
+    if train is None:
+        kind = "text" if settings.kind == "text" else "images.train"
+        train = importlib.import_module(f"isotrope.training.{kind}").train
     run = Path(settings.output)
     if not RunFolder(run).config.is_file():
         shutil.rmtree(run, ignore_errors=True)  # killed before it was a run

@@ -14,19 +14,24 @@ batches larger than memory, ``gradient_cache``.
 Several processes: ``launch`` starts and watches them; each runs ``worker``.
 """
 
-import importlib
 from typing import TYPE_CHECKING
 
+from isotrope.core import public
+
 if TYPE_CHECKING:
+    from isotrope.training.checkpoints import read_checkpoint as read_checkpoint
     from isotrope.training.fit_text import fit as fit
+    from isotrope.training.images.method import ImageMethod as ImageMethod
+    from isotrope.training.images.registry import find_method as find_method
+    from isotrope.training.images.registry import options_of as options_of
+    from isotrope.training.images.settings import ImageSettings as ImageSettings
     from isotrope.training.images.train import fit_images as fit_images
+    from isotrope.training.images.train import prepare as prepare
+    from isotrope.training.launch import each as each
+    from isotrope.training.optimisers import build_optimizer as build_optimizer
+    from isotrope.training.optimisers import set_rates as set_rates
+    from isotrope.training.optimisers import step_seed as step_seed
+    from isotrope.training.settings import TrainSettings as TrainSettings
+    from isotrope.training.text_encoder import encoder_of as encoder_of
 
-__all__ = ["fit", "fit_images"]
-
-_HOME = {"fit": "fit_text", "fit_images": "images.train"}
-
-
-def __getattr__(name: str) -> object:
-    if name not in _HOME:
-        raise AttributeError(f"module 'isotrope.training' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"isotrope.training.{_HOME[name]}"), name)
+public(__name__)

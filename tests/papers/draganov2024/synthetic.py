@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.machinery.artifact import Rendered
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result
+from isotrope.core import InputError, Result
 from papers.machinery.artifact import SCALES, Artifact, Results, Scale
 from papers.machinery.catalogue import find_artifacts
 from papers.machinery.data_registry import DataRegistry

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrope.core.views import unit
+from isotrope.core import unit
 from isotrope.objectives import NegativeCosine
 from papers.draganov2024.convergence import (
     ANGLES,

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from isotrope.core.errors import InputError
-from isotrope.data.images.sets import load_images
+from isotrope.core import InputError
+from isotrope.data import load_images
 from papers.draganov2024.flowers_tail import long_tailed, write_long_tail
 from tests.data.images.test_named import flowers, shown
 

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 from papers.draganov2024.latent import (
     MEASURES,
     Cell,
@@ -49,7 +49,7 @@ def test_the_seed_decides() -> None:
 def test_a_look_changes_nothing() -> None:
     """A longer run passes through the weights of a shorter one only if the rates are the same, so
     the batch norms' statistics are what is compared: looks forward on a copy."""
-    from isotrope.data.images.sets import load_images
+    from isotrope.data import load_images
     from papers.draganov2024 import latent as module
 
     images = load_images("digits", limit=260)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.draganov2024.trainings import CUT, named
 from papers.machinery.artifact import Rendered, Results, Scale
 from papers.machinery.catalogue import find_artifacts

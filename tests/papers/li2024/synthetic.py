@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from isotrope.paradigm import registry
 from papers.li2024.model_statistics import STEPS, TEMPERATURES
 from papers.machinery.artifact import Artifact, Rendered, Results

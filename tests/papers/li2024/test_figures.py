@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.li2024.baseline import baseline, undissipated
 from papers.machinery.artifact import SCALES, Artifact, Results
 from papers.machinery.catalogue import find_artifacts

@@ -6,8 +6,8 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from isotrope.diagnostics.simulation.landscape import Landscape
-from isotrope.paradigm.registry import build
+from isotrope.diagnostics import Landscape
+from isotrope.paradigm import build
 from papers.li2024 import (
     figure2,
     figure3,

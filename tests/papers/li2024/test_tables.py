@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from isotrope.objectives import MHE, MHS, BarlowTwinsGrad, ModifiedMHE, VICRegGrad
-from isotrope.paradigm.proof import EXACT
-from isotrope.paradigm.registry import build
+from isotrope.paradigm import EXACT, build
 from papers.li2024 import table1, table2
 from papers.li2024.losses import MODIFIED, ORIGINAL
 from papers.li2024.modified_losses import AFTER, MISPRINT

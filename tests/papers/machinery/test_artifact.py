@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import InputError, MissingExtra
-from isotrope.core.result import Result
+from isotrope.core import InputError, MissingExtra, Result
 from papers.machinery import pages
 from papers.machinery.artifact import Artifact, Rendered, Results, Sheet, no_jobs
 from papers.machinery.catalogue import artifacts, find_artifacts

@@ -7,7 +7,7 @@ from statistics import mean
 import pytest
 from scipy.stats import sem, t
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 from papers.machinery.claims import Claim, claims, differences, judge_claim
 from papers.paper_numbers import printed
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 from isotrope.data.text.sts_sets import TASKS
 from isotrope.data.text.transfer_sets import TASKS as TRANSFER
 from papers.draganov2024 import flowers_tail

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import InputError
-from isotrope.core.progress import format_duration
+from isotrope.core import InputError, format_duration
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.runner import _without_folder, missing_data, run

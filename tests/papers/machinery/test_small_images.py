@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 from papers.machinery.artifact import SCALES, Scale
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.small_images import NAMES, small_images

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.machinery.artifact import Rendered, Results
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling

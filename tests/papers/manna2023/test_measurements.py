@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.core.errors import InputError
+from isotrope.core import InputError
 from isotrope.diagnostics.curvature import Hessian
 from papers.machinery.artifact import Results
 from papers.machinery.data_registry import DataRegistry
@@ -73,27 +73,10 @@ def test_a_cell_from_stop_to_store(tmp_path: Path, monkeypatch) -> None:
         {"batch_norm": "running", "seeds": [1]},
     ]
 
-    longer = tiny(**{"spectrum.epochs": [1, 3]})
-    with pytest.raises(InputError, match="has 4 steps; found 6"):
-        spectrum.run(longer, places, tmp_path / "run")
 
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (
-            {"spectrum.iteration": 4},
-            "unknown setting spectrum.iteration .did you mean 'iterations'",
-        ),
-        ({"spectrum.variants": [{"norm": "running"}]}, "unknown setting spectrum.norm"),
-        ({"spectrum.epochs": [-1]}, "epochs of a spectrum are 0 or more; found -1"),
-        ({"spectrum.iterations": 0}, "iterations must be 1 or more; found 0"),
-        ({"objective": "miov4"}, "miov4"),
-    ],
-)
-def test_settings_that_do_not_exist(changes, message, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=message):
-        spectrum.check(tiny(**changes), DataRegistry(None, tmp_path))
+def test_settings_that_do_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="miov4"):
+        spectrum.check(tiny(objective="miov4"), DataRegistry(None, tmp_path))
 
 
 def test_the_sizes_of_digits(tmp_path: Path) -> None:

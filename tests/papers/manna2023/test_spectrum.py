@@ -5,8 +5,8 @@ import pytest
 import torch
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from isotrope.core.errors import InputError
-from isotrope.core.views import Views
+from isotrope import Views
+from isotrope.core import InputError
 from isotrope.diagnostics.curvature import embedding_hessian
 from isotrope.objectives import NTXent
 from papers.manna2023.spectrum import Ritz, Spectrum, density, grid, lanczos

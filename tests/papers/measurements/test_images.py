@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.core.errors import InputError
-from isotrope.core.result import Result
+from isotrope.core import InputError, Result
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.recipes import image_jobs

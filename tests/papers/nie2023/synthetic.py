@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.machinery.artifact import Artifact, Results, Scale
 from papers.machinery.catalogue import find_artifacts
 from papers.machinery.job import PaperJob

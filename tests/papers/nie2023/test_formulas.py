@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from isotrope.paradigm.objective import Preset
+from isotrope import Preset
 from papers.nie2023 import figure2a, norms, table2, table2_grids
 from papers.nie2023.norms import PANELS, equation
 from papers.paper_numbers import printed

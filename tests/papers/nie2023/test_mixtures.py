@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from isotrope.core.views import unit
+from isotrope import Objective
+from isotrope.core import unit
 from isotrope.paradigm import registry
-from isotrope.paradigm.objective import Objective
 
 FILE = Path(__file__).parents[3] / "papers" / "nie2023" / "mixtures.py"
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from isotrope.core.result import Result
+from isotrope.core import Result
 from papers.machinery.artifact import Results
 from papers.machinery.job import PaperJob
 from papers.nie2023 import probes

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from isotrope.core.views import Views, unit
+from isotrope import Views
+from isotrope.core import unit
 from isotrope.objectives import MET
-from isotrope.paradigm.assemble import tangent
+from isotrope.paradigm import tangent
 from papers.li2024.lemma import angles_of
 from papers.li2024.model_statistics import STEPS, lemma_share
 from tests.theorems.lemma import satisfied

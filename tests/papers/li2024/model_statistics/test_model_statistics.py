@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError
-from isotrope.core.views import Views, unit
-from isotrope.encoders.sentence import SentenceEncoder
+from isotrope import Views
+from isotrope.core import InputError, unit
+from isotrope.encoders import SentenceEncoder
 from isotrope.objectives import MET, BarlowTwins, InfoNCE
 from isotrope.paradigm.ratio import MetricRatio
 from papers.li2024.model_statistics import (
