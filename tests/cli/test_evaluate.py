@@ -119,6 +119,31 @@ def test_models_side_by_side(run, models, files, tmp_path) -> None:
     assert details["same_weights"] == []
 
 
+def test_scores_in_the_model_card(run, models, files) -> None:
+    card = models[0] / "README.md"
+    before = card.read_text()
+    for _ in range(2):  # the second replaces the first
+        found = run("evaluate", models[0], "--retrieval", files["pairs"], "--card")
+        assert found.code == 0, found.err
+    text = card.read_text()
+    assert text.startswith(before.rstrip())
+    assert text.count("pairs.tsv") == text.count("mrr@10") == 1
+    card.write_text(before)
+    assert run("evaluate", "--compare", *models, "--retrieval", files["pairs"], "--card").code == 2
+
+
+def test_words_beside_an_encoder(run, models, tmp_path) -> None:
+    pytest.importorskip("bm25s")
+    pairs = tmp_path / "words.tsv"
+    pairs.write_text("".join(f"where is boat{i}\tboat{i} lies here\n" for i in range(12)))
+    found = run("evaluate", "--compare", models[0], "bm25", "--retrieval", pairs, "--json")
+    assert found.code == 0, found.err
+    scores = json.loads(found.out)["columns"]["mrr@10"]["models"]
+    assert scores[1]["value"] == 1
+    assert scores[1]["best"]
+    assert run("evaluate", "bm25", "--corpus", pairs).code == 2
+
+
 def test_what_smaller_vectors_cost(run, models, files) -> None:
     asked = ["--retrieval", files["pairs"], "--dimensions", "128", "4", "--precision", "float32"]
     found = run("evaluate", models[0], *asked, "int8", "binary")

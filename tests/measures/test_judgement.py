@@ -199,3 +199,13 @@ def test_damaged_files_are_named(tmp_path: Path) -> None:
     for record in (3, [], {"outcome": "fine", "sentence": "", "numbers": {}}, {"outcome": "worse"}):
         with pytest.raises(InputError, match=r"its judgement is incomplete"):
             judgement_of(tmp_path, {"judgement": record})
+
+
+@pytest.mark.parametrize(("drop", "saved"), [(0.0, 9), (0.001, 9), (0.3, 0)])
+def test_the_trained_model_is_saved_unless_it_is_clearly_worse(drop: float, saved: int) -> None:
+    noise = np.random.default_rng(0).normal(0, 0.1, 80)
+    found = DevHistory(NAME, "trained")
+    for step, items in ((0, np.full(80, 0.5)), (9, 0.5 - drop + noise - noise.mean())):
+        found.add(step, DevEvaluation(100 * float(items.mean()), items))
+    assert found.best == saved
+    assert judge(found).numbers["saved"]["step"] == saved

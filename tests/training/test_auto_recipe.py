@@ -1,5 +1,6 @@
 """`--recipe auto`: what it chooses, that it can be overridden and repeated, and its safeguards."""
 
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
+from isotrope.core.errors import InputError
 from isotrope.data.schemas import Record
+from isotrope.data.text.tokens import StoreReport
 from isotrope.data.text.views import held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.training.auto_recipe import with_recipe
-from isotrope.training.changes import general_sentences, kept, similarities
+from isotrope.training.changes import general_sentences, kept, next_step, similarities
 from isotrope.training.early_checks import CHOSEN
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import train
@@ -97,6 +100,27 @@ def test_the_saved_weights_lie_between_those_before_and_after(tmp_path: Path) ->
     assert any(not torch.equal(start[name], states[1][name]) for name in start)
 
 
+def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
+    path, output = file_of(pairs(56), tmp_path), tmp_path / "run"
+    given = {"files": [str(path)], "output": str(output), "logger": [], "epochs": 1, "seed": 1}
+    held = {"dev": "auto", "holdout": 0.45, "prefer": "trained", "batch_size": 16, "between": 1.0}
+    alone = train(TrainSettings.read({**given, **held, "output": str(tmp_path / "alone")}))
+    outcome = train(TrainSettings.read({**given, **held, "refit": True}))
+    assert outcome.result.details["refit"]["records"] == 56
+    first, second, mean = (
+        SentenceEncoder.load(folder / "model", device="cpu").state_dict()
+        for folder in (tmp_path / "alone", output / "refit", output)
+    )
+    for name, value in first.items():
+        if value.is_floating_point():
+            torch.testing.assert_close(mean[name], value.lerp(second[name], 0.5))
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+    again = train(TrainSettings.read({**given, **held, "refit": True}), resume=True)
+    assert again.result.details["model"] == outcome.result.details["model"]
+    assert outcome.result.details["model"] != alone.result.details["model"]
+    assert "mean of both" in (output / "model" / "README.md").read_text()
+
+
 def test_linked_pairs_are_held_out_together() -> None:
     rows = [(f"question {i}", f"answer {i // 2}") for i in range(400)]  # two questions an answer
     records = [Record(row, Path("p.tsv"), i, False) for i, row in enumerate(rows)]
@@ -118,3 +142,36 @@ def test_the_model_before_training_keeps_all() -> None:
         worse.add(step, DevEvaluation(value, np.full(4, value / 100)))
     assert kept(before[::-1], minilm, worse) == 100  # the start is what was saved
     assert kept(None, minilm, worse) is None
+
+
+def test_a_larger_budget_trains_longer_and_then_twice(tmp_path: Path) -> None:
+    rows = [
+        (f"{a} {b}", f"the {b} that is {a}, number {i}") for i in range(4) for a, b in pairs(75)
+    ]
+    path = file_of(rows, tmp_path)
+    found = [chosen(path, tmp_path / "run", minutes=m) for m in (1e-4, 1e-3, 1e4)]
+    epochs = [each.epochs for each in found]
+    assert epochs == sorted(epochs)
+    assert epochs[0] < epochs[2]
+    assert [each.refit for each in found] == [False, False, True]
+    with pytest.raises(InputError, match="recipe"):
+        chosen(path, tmp_path / "run", minutes=5, recipe="papers")
+
+
+def test_queries_of_a_dev_file_that_are_trained_on_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, dev = file_of(pairs(30), tmp_path), tmp_path / "dev.tsv"
+    dev.write_text("".join(f"{a.upper()}!\t{b}\n" for a, b in pairs(32)[20:]))
+    given = {"files": [str(path)], "output": str(tmp_path / "run"), "logger": [], "max_steps": 1}
+    train(TrainSettings.read({**given, "dev": str(dev)}))
+    assert "10 of 12 queries" in capsys.readouterr().err
+
+
+def test_what_to_try_next() -> None:
+    counts = dict.fromkeys([field.name for field in fields(StoreReport)], 0)
+    known = {"kept": 100, "columns": 2, "max_length": 32, "truncated_share": 0.5}
+    short = StoreReport(**{**counts, **known})  # type: ignore[arg-type]
+    assert "--max-length 64" in next_step(short, 512, DevHistory("dev"))
+    assert "reads more" in next_step(short, 32, DevHistory("dev"))
+    assert "more pairs" in next_step(replace(short, truncated_share=0.0), 32, DevHistory("dev"))

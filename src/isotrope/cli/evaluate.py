@@ -9,7 +9,7 @@ from isotrope.cli.command import Command, as_json, device
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import check_outputs
 from isotrope.core.settings import Settings, setting
-from isotrope.encoders.names import existing
+from isotrope.encoders.names import existing, is_bm25
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
@@ -36,7 +36,8 @@ every subset, the dev splits, the dot product and the Euclidean and Manhattan di
 embeddings with the folds, seeds and early stopping of SentEval; --mode prototyping is quicker, and
 is not what papers print. --tasks MR TREC scores only these, without an average.
 
---retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs.
+--retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs. Here the
+name bm25 ranks by words, without an encoder: --compare bm25 runs/p (needs the extra bm25).
 
 --labels: labelled texts (label<TAB>text): the training part, or all of it (a fifth of each class is
 then kept for testing), or a folder with train and test. --knn is the weighted majority of 200
@@ -99,6 +100,7 @@ class EvaluateSettings(Settings):
     again: bool = setting(False, "Score finished tasks again.")
     as_json: bool = as_json()
     csv: Path | None = setting(None, "File to write the numbers to as a table.")
+    card: bool = setting(False, "Write the scores into the model card of a run or model folder.")
 
 
 def evaluate(settings: EvaluateSettings) -> int:
@@ -119,7 +121,9 @@ def evaluate(settings: EvaluateSettings) -> int:
         raise SettingError("needs at least two models", setting="compare")
     _check_data(models, settings)
     for model in models:
-        existing(model)
+        if not is_bm25(model):
+            existing(model)
+    card = _card_of(models, settings)
     if settings.csv is not None:  # before anything is scored
         names = ("sts", "transfer", "retrieval", "labels", "labels_test", "corpus")
         read = [getattr(settings, name) for name in names]
@@ -130,8 +134,38 @@ def evaluate(settings: EvaluateSettings) -> int:
         result = (
             _compared(models, settings) if settings.compare else _evaluated(models[0], settings)
         )
+    if card is not None:
+        _write_card(card, result, settings)
     _show(result, settings)
     return 0
+
+
+def _card_of(models: Sequence[str], settings: EvaluateSettings) -> Path | None:
+    """Return the model card to write to, if one is to be written."""
+    if not settings.card:
+        return None
+    places = [Path(models[0]) / part / "README.md" for part in ("model", ".")]
+    card = next((place for place in places if place.is_file()), None)
+    if card is None or settings.compare or settings.dimensions or settings.precision:
+        raise SettingError(
+            "needs one run or model folder with a README.md", setting="card", remedy="leave it out"
+        )
+    return card
+
+
+def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> None:
+    """Write the scores into a model card, in place of those of an earlier evaluation."""
+    from isotrope.cli.scores import tables
+    from isotrope.core.files import atomic_replace
+
+    text, title = card.read_text(encoding="utf-8"), "## Scores"
+    before, found, rest = text.partition(f"\n{title}\n")
+    after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
+    paths = (settings.sts, settings.transfer, settings.retrieval, settings.labels, settings.corpus)
+    data = ", ".join(path.name for path in paths if path is not None)
+    block = f"\n{title}\n\nBy `isotrope evaluate` ({data}):\n\n```text\n{tables(result)}\n```\n"
+    with atomic_replace(card) as temporary:
+        temporary.write_text(f"{before.rstrip()}\n{block}{after}", encoding="utf-8")
 
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
@@ -182,7 +216,8 @@ def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
     from isotrope.evaluation.compare import compare
 
     for model in models:  # every model, before an hour is spent on the first
-        resolve(model)
+        if not is_bm25(model):
+            resolve(model)
     return compare([_evaluated(model, settings) for model in models])
 
 

@@ -25,6 +25,7 @@ class RunFolder:
         self.diagnosis = self.path / "diagnosis.json"
         self.provenance = self.path / "provenance.json"  # one entry per start of the run
         self.model = self.path / "model"
+        self.refit = self.path / "refit"  # the run folder of a second training, on all records
         self.checkpoints = self.path / "checkpoints"
         self.tokens = self.path / "tokens"  # the token store; removed at the end
         self.evaluations = self.path / "evaluations"

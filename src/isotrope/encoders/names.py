@@ -43,6 +43,11 @@ def resolve(name: str | Path) -> Path:
     return model_folder(_from_hub(text))
 
 
+def is_bm25(name: object) -> bool:
+    """Return whether a name is ``bm25``, the ranking by words, and no folder of that name."""
+    return isinstance(name, str) and name.lower() == "bm25" and not Path(name).exists()
+
+
 def existing(name: str | Path) -> Path | None:
     """Return the path that ``name`` is; None for a name that only the hub can know."""
     text = os.fspath(name)

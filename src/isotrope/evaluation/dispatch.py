@@ -9,6 +9,8 @@ from typing import Any, Literal, cast
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
+from isotrope.encoders.names import is_bm25
+from isotrope.evaluation.bm25 import BM25
 from isotrope.evaluation.embed import Encoder, Truncated, encoder_name
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
 from isotrope.evaluation.retrieval import own_prompts
@@ -58,8 +60,8 @@ def evaluate(
     one) are not stored.
 
     Args:
-        model: a name or folder for ``isotrope.load``, an outcome of ``isotrope.fit``, or anything
-            with ``encode``.
+        model: a name or folder for ``isotrope.load``, ``bm25`` (for retrieval alone), an
+            outcome of ``isotrope.fit``, or anything with ``encode``.
         sts: folder of the seven STS tasks, or one file of scored pairs.
         transfer: folder of the seven transfer tasks.
         retrieval: folder of a retrieval set, or file of pairs.
@@ -247,6 +249,8 @@ def _together(
 def _encoder(model: str | Path | Encoder, pooling: str | None, device: str) -> Encoder:
     if not isinstance(model, (str, Path)):
         return model
+    if is_bm25(model):
+        return BM25()
     from isotrope.encoders.loading import load
 
     return load(model, pooling=pooling, device=device)

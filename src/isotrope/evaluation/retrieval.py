@@ -8,6 +8,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
 from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
+from isotrope.evaluation.bm25 import BM25
 from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
 from isotrope.evaluation.nearest import Search, nearest_rows_by
 from isotrope.evaluation.whitening import WhitenedEncoder
@@ -27,11 +28,11 @@ def retrieval(
 ) -> Result:
     """Score an encoder on a retrieval task.
 
-    For each query the corpus is ranked by cosine. ``mrr@k`` is the mean of 1/place of the first
-    relevant text, 0 beyond place k; ``recall@k`` the mean share of the relevant texts within
-    the first k; ``ndcg@k`` the mean of sum gain/log2(place + 1) over the first k, divided by
-    the same for the best order. All lie in [0, 1]. A document that is the query itself
-    (``data.itself``) is not ranked, as in BEIR.
+    For each query the corpus is ranked by cosine, or by :class:`BM25`. ``mrr@k`` is the mean of
+    1/place of the first relevant text, 0 beyond place k; ``recall@k`` the mean share of the
+    relevant texts within the first k; ``ndcg@k`` the mean of sum gain/log2(place + 1) over the
+    first k, divided by the same for the best order. All lie in [0, 1]. A document that is the
+    query itself (``data.itself``) is not ranked, as in BEIR.
 
     Args:
         encoder: anything with ``encode``.
@@ -56,12 +57,15 @@ def retrieval(
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
     if isinstance(encoder, SentenceEncoder):
         encoder.check_prompts(before_query, before_document)
-    texts = [before_query + query for query in data.queries]
-    texts += [before_document + document for document in data.corpus]
-    vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
-    queries, corpus = np.split(vectors, [len(data.queries)])
     depth = max(*ks, *depths)
-    places, _ = nearest_rows_by(search, queries, corpus, depth + bool(data.itself))
+    if isinstance(encoder, BM25):
+        places = encoder.places(data.queries, data.corpus, depth + bool(data.itself))
+    else:
+        texts = [before_query + query for query in data.queries]
+        texts += [before_document + document for document in data.corpus]
+        vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
+        queries, corpus = np.split(vectors, [len(data.queries)])
+        places, _ = nearest_rows_by(search, queries, corpus, depth + bool(data.itself))
     places = _without(places, data.itself)[:, :depth]
     items = _scores(places, data.relevant, ks, depths)
     values = {name: float(scores.mean()) for name, scores in items.items()}

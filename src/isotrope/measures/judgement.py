@@ -32,6 +32,7 @@ from isotrope.measures.bootstrap import (
 _UNREADABLE = (OSError, ValueError, KeyError, TypeError, EOFError, zlib.error, zipfile.BadZipFile)
 
 Outcome = Literal["improved", "within noise", "worse", "not known"]
+Saved = Literal["best", "trained", "last"]
 
 
 @dataclass(frozen=True)
@@ -56,27 +57,34 @@ class DevHistory:
 
     Attributes:
         name: the name of the score.
-        saved: Step whose model is saved: ``best`` or ``last``.
+        saved: Step whose model is saved: ``best``; ``trained``, the last one instead of the first
+            unless it is worse by more than a standard error; or ``last``.
         scores: the scores of all evaluations, by step.
         evaluations: The three evaluations, by step; the others keep no scores of examples.
     """
 
     name: str
-    saved: Literal["best", "last"] = "best"
+    saved: Saved = "best"
     scores: dict[int, float] = field(default_factory=dict)
     evaluations: dict[int, DevEvaluation] = field(default_factory=dict)
 
     def add(self, step: int, evaluation: DevEvaluation) -> None:
         """Store an evaluation, and drop the one that it replaces."""
         self.scores[step] = evaluation.value
+        self.evaluations = {**self.evaluations, step: evaluation}
         wanted = {min(self.scores), self.best, step}
-        evaluations = {**self.evaluations, step: evaluation}
-        self.evaluations = {s: evaluations[s] for s in evaluations if s in wanted}
+        self.evaluations = {s: e for s, e in self.evaluations.items() if s in wanted}
 
     @property
     def best(self) -> int:
-        """The step of the best score, the earliest at ties."""
-        return max(self.scores, key=lambda step: (self.scores[step], -step))
+        """The step of the best score, the earliest at ties, or the last step (``saved``)."""
+        best = max(self.scores, key=lambda step: (self.scores[step], -step))
+        first, last = (self.evaluations.get(pick(self.scores)) for pick in (min, max))
+        if self.saved == "trained" and best == min(self.scores) and first and last:
+            change = last.items - first.items
+            if first.gold is None and change.mean() >= -change.std() / np.sqrt(len(change)):
+                return max(self.scores)
+        return best
 
     @property
     def complete(self) -> bool:
@@ -126,7 +134,8 @@ class DevHistory:
             raise InputError(
                 f"{path} cannot be read ({type(error).__name__}: {error}); remove it"
             ) from error
-        saved: Literal["best", "last"] = "last" if str(arrays.get("saved")) == "last" else "best"
+        stored = str(arrays.get("saved"))
+        saved: Saved = next((kind for kind in get_args(Saved) if kind == stored), "best")
         name = str(arrays.get("name"))
         return cls(name, saved, {s: e.value for s, e in evaluations.items()}, evaluations)
 
@@ -178,7 +187,7 @@ def judge(history: DevHistory) -> Judgement:
     """
     steps = sorted(history.evaluations)
     start, last = steps[0], steps[-1]
-    saved = history.best if history.saved == "best" else last
+    saved = last if history.saved == "last" else history.best
     numbers = {"start": {"step": start, "score": history.evaluations[start].value}}
     if last == start:
         words = f"{history.name} was {history.evaluations[start].value:.2f} at step {start}"
@@ -293,6 +302,6 @@ def _score_text(number: Mapping[str, float], how: str) -> str:
 def _unsaved_best(history: DevHistory, saved: Mapping[str, float]) -> str:
     """Return what there is to say of a better step that is not the saved one."""
     best = history.best
-    if history.saved == "best" or best == saved["step"]:
+    if history.saved != "last" or best == saved["step"]:
         return ""
     return f"; the highest was {history.scores[best]:.2f} at step {best:,}, not saved"

@@ -12,6 +12,7 @@ and held to the same test.
 """
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
@@ -21,6 +22,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from isotrope.core.distributed import launched_processes
+from isotrope.core.errors import SettingError
 from isotrope.core.spelling import named
 from isotrope.data.schemas import Reading
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
@@ -36,8 +39,10 @@ _BATCH = 64
 _ENOUGH, _WANTED, _MOST = 40, 100, 1_000  # records that are held out
 _WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
+_TIMED = 32  # records that a step is timed on
 _RECORDS = 1_000_000  # records that are counted
 _TEMPERATURE = 0.05
+_PLANNED = 0.8  # share of a budget for the steps; the rest is for reading, scoring and saving
 _MUCH = 0.8  # loss before training above which the highest rate is used
 _RATE, _PAIRS = 3e-4, 5_000  # that rate; pairs seen in all epochs, of which there are one to eight
 
@@ -67,6 +72,8 @@ class _Facts:
         held_out: Share of records to hold out; 0 if there are too few.
         linked: Share of the pairs that share a text with another pair.
         loss: InfoNCE of the encoder before training; None for single texts.
+        seconds: Measured seconds of a pass over the records, forward and backward; 0 without a
+            budget.
     """
 
     records: int
@@ -74,6 +81,7 @@ class _Facts:
     held_out: float
     linked: float
     loss: float | None
+    seconds: float
 
 
 def with_recipe(
@@ -96,10 +104,11 @@ def with_recipe(
     """
     given = settings.model_fields_set
     if not recipe_applies(settings) or given >= CHOSEN:
+        _refuse_minutes(settings)
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)
-    facts = _facts(lambda: records_of(settings, ""), encoder, settings.seed)
+    facts = _facts(lambda: records_of(settings, ""), encoder, settings)
     rule = _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # chosen around what is given in it
     made = [choice for choice in rule(facts, encoder, settings) if choice.name not in given]
@@ -107,6 +116,16 @@ def with_recipe(
     for line in _explained(facts, made):
         warn(line)
     return chosen
+
+
+def _refuse_minutes(settings: TrainSettings) -> None:
+    """Refuse a budget that nothing looks at."""
+    if settings.minutes is not None and not {"epochs", "max_steps"} & settings.model_fields_set:
+        raise SettingError(
+            "is planned with by `--recipe auto`, which chooses nothing here",
+            setting="minutes",
+            remedy="use `--epochs` or `--max-steps`",
+        )
 
 
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
@@ -128,7 +147,9 @@ def _flags(choice: Choice) -> Iterator[str]:
         yield named(f"objective.{key}", value).strip("`")
 
 
-def _facts(records: Callable[[], Reading], encoder: SentenceEncoder, seed: int) -> _Facts:
+def _facts(
+    records: Callable[[], Reading], encoder: SentenceEncoder, settings: TrainSettings
+) -> _Facts:
     """Read the records, and embed some of them."""
     seen: dict[tuple[int, ...], tuple[str, ...]] = {}
     columns = 1
@@ -139,17 +160,34 @@ def _facts(records: Callable[[], Reading], encoder: SentenceEncoder, seed: int) 
         seen.setdefault(tuple(own), record.texts[:2])
     found = list(seen.values())
     share = _share(len(found))
+    seconds = len(found) * _seconds(found, encoder) if settings.minutes else 0.0
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
-        return _Facts(len(found), 1, share if usable >= _ENOUGH else 0.0, 0.0, None)
-    together = held_out_together(records(), share, seed)
+        return _Facts(len(found), 1, share if usable >= _ENOUGH else 0.0, 0.0, None, seconds)
+    together = held_out_together(records(), share, settings.seed)
     count = share * len(found) if together is None else int(together.sum())
     groups = joined_groups(np.array(list(seen), np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
     loss = _loss([found[row] for row in rows], groups[rows], encoder)
     linked = float(sizes[sizes > 1].sum() / len(found))
-    return _Facts(len(found), columns, share if count >= _ENOUGH else 0.0, linked, loss)
+    held_out = share if count >= _ENOUGH else 0.0
+    return _Facts(len(found), columns, held_out, linked, loss, seconds)
+
+
+def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder) -> float:
+    """Return the measured seconds of a forward and backward pass for one record."""
+    few = records[:: max(1, len(records) // _TIMED)][:_TIMED]
+    took = []
+    for _ in range(2):  # the first pass warms up
+        start = time.perf_counter()
+        for side in (0, -1):
+            rows, _ = encoder.tokenize([record[side] for record in few], encoder.max_length)
+            inputs = {name: part.to(encoder.device) for name, part in encoder.pad(rows).items()}
+            encoder(**inputs).square().sum().backward()
+        encoder.zero_grad()
+        took.append(time.perf_counter() - start)
+    return took[-1] / len(few)
 
 
 def _share(records: int) -> float:
@@ -190,7 +228,9 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     both = "in both directions, against anchors and positives of the batch"
     state = "there is much to learn" if left == 1 else "the encoder knows many answers already"
     why = f"{state} (loss before training: {facts.loss or float('nan'):.2f})"
-    epochs = float(np.clip(round(left * _PAIRS / facts.records), 1, 8))
+    epochs, twice = _within(
+        float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings
+    )
     return [
         Choice("objective", "ntxent", both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
@@ -199,6 +239,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("query_prompt", query, "as the encoder was trained"),
         Choice("passage_prompt", passage, "as the encoder was trained"),
         *_watched(facts, settings),
+        *(_twice(facts, settings) if twice else []),
         Choice("batch_size", _batch(facts), "its other pairs are the negatives"),
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
@@ -207,23 +248,46 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     ]
 
 
+def _within(epochs: float, facts: _Facts, settings: TrainSettings) -> tuple[float, bool]:
+    """Return the epochs that fit into the budget, and whether a second training fits, too.
+
+    A larger budget trains longer, up to the epochs of no budget, and only then a second time.
+    """
+    if settings.minutes is None:
+        return epochs, True
+    fit = 60 * settings.minutes * _PLANNED / max(facts.seconds, 1e-9)
+    return float(f"{min(epochs, fit):.3g}"), fit >= 2 * epochs
+
+
 def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for single texts: those of papers, checked on held-out text."""
     return [
         Choice("max_length", min(encoder.max_length, 128), "within the encoder's own limit"),
         *_watched(facts, settings),
         Choice("batch_size", _batch(facts), "its other texts are the negatives"),
+        Choice("epochs", _within(1.0, facts, settings)[0], "each text once"),
         Choice("between", 0.5, "single texts teach a trained encoder little"),
     ]
 
 
 def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    why = "to keep the model before training where the trained one is no better"
-    ends = Choice("eval_every", 0, why)
+    why = "to keep the model before training where the trained one is worse"
+    ends = [Choice("eval_every", 0, why)]
+    if facts.columns > 1:  # a small part held out vetoes, and does not steer
+        ends.append(Choice("prefer", "trained", why))
     if "dev" in settings.model_fields_set or not facts.held_out:
-        return [ends]
-    return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), ends]
+        return ends
+    return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), *ends]
+
+
+def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
+    """Return the choice of a second training on all pairs, if some are held out."""
+    several = settings.devices > 1 or launched_processes()[0] > 1
+    if several or not facts.held_out or "dev" in settings.model_fields_set:
+        return []
+    why = "a second training has the held-out pairs too; the mean of both models is better"
+    return [Choice("refit", True, why)]
 
 
 def _batch(facts: _Facts) -> int:

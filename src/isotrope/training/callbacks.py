@@ -22,7 +22,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.metrics import columns
-from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge, unjudged
+from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, Saved, judge, unjudged
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.progress import Progress, warn
@@ -228,7 +228,7 @@ class Dev(TrainerCallback):
         column: Column of the score in metrics.csv and prefix of its values in result.json.
         every: Steps between scores; 0 for scores at the start and the end only.
         last: Last step of the run.
-        keeps_best: Whether the step with the best score is saved instead of the last.
+        saved: Which step is saved, see :class:`DevHistory`.
         otherwise: Verdict if there is no score.
         patience: Evaluations without a rise after which the run ends; None for no early end.
         curves: Measures of held-out records, by column; None without held-out records.
@@ -249,7 +249,7 @@ class Dev(TrainerCallback):
         column: str,
         every: int,
         last: int,
-        keeps_best: bool,
+        saved: Saved,
         otherwise: str,
         patience: int | None = None,
         curves: Callable[[], Mapping[str, float]] | None = None,
@@ -258,8 +258,8 @@ class Dev(TrainerCallback):
         self.curves, self.data = curves, data
         self.score, self.name, self.column = score, name, column
         self.every, self.last, self.patience = every, last, patience
-        self.keeps_best, self.otherwise = keeps_best, otherwise
-        self.history = DevHistory(name, "best" if keeps_best else "last")
+        self.keeps_best, self.otherwise = saved != "last", otherwise
+        self.history = DevHistory(name, saved)
         self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
 
     def attach(

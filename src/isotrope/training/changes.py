@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from isotrope.data.text.tokens import StoreReport
 from isotrope.evaluation.dev_score import DevMetric
 from isotrope.evaluation.embed import Encoder, embed
 from isotrope.evaluation.sts import spearman
@@ -28,6 +29,7 @@ sqlite3 statistics string subprocess tarfile tempfile textwrap threading timeit 
 urllib.request uuid wave weakref xml.dom zipfile
 """
 _SENTENCES = 300
+_CUT, _FEW = 0.1, 2_000  # share of texts that are cut, and pairs, that are worth a remark
 _NAMED = 3  # queries that got worse
 
 
@@ -98,6 +100,26 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
     }
 
 
+def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
+    """Return the change that promises most after this training; empty if none stands out.
+
+    Args:
+        report: Description of the data.
+        positions: Tokens that the encoder can read.
+        history: Scores of the run.
+    """
+    if report.truncated_share >= _CUT:
+        longer = f"`--max-length {min(2 * report.max_length, positions)}`"
+        remedy = longer if positions > report.max_length else "an encoder that reads more"
+        cut = f"{report.truncated_share:.0%} of the texts are cut at {report.max_length} tokens"
+        return f"next, try {remedy}: {cut}"
+    if history.scores and history.best == min(history.scores):
+        return "next, try another encoder, or data that this one does not know yet"
+    if report.kept < _FEW and report.columns > 1:
+        return f"next, try more pairs: {report.kept:,} are few"
+    return ""
+
+
 def learnt(details: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines on the queries that a training changed, and on the similarities it kept."""
     if queries := details.get("queries"):
@@ -110,3 +132,5 @@ def learnt(details: Mapping[str, Any]) -> Iterator[str]:
     share = details.get("kept")
     if share is not None:
         yield f"{share:.0f}% of its order of similarities among general sentences is kept"
+    if line := details.get("next"):
+        yield line

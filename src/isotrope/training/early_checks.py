@@ -23,6 +23,7 @@ CHOSEN = frozenset(
     (
         *("objective", "head", "max_length", "query_prompt", "passage_prompt", "dev", "holdout"),
         *("eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
+        *("prefer", "refit"),
     )
 )
 """The settings that ``--recipe auto`` chooses where they are not given."""

@@ -302,6 +302,11 @@ class TrainSettings(RunSettings):
     eval_every: int = in_watch(
         125, ge=0, description="Steps between dev evaluations; 0: only before and after training."
     )
+    prefer: Literal["best", "trained"] = in_watch(
+        "best",
+        description="Model to save by the dev score: that of the best step; or the trained one, "
+        "unless it is worse than the model before training by more than a standard error.",
+    )
     patience: int | None = in_watch(
         None,
         ge=1,
@@ -313,6 +318,12 @@ class TrainSettings(RunSettings):
     )
     batch_size: int = in_steps(64, ge=2, description="Sentences or pairs a step, on all devices.")
     epochs: float = in_steps(1.0, gt=0, description="Passes over the data, unless --max-steps.")
+    minutes: float | None = in_steps(
+        None,
+        gt=0,
+        description="Minutes that --recipe auto may plan for, by the measured time of a step: it "
+        "leaves out the second training or trains for fewer epochs if they do not fit.",
+    )
     streaming: int | None = in_data(
         None,
         ge=2,
@@ -340,6 +351,11 @@ class TrainSettings(RunSettings):
         le=1,
         description="Share of the way from the weights before training to the trained weights at "
         "which the saved weights lie; less than 1 forgets less (0.7, say).",
+    )
+    refit: bool = in_steps(
+        False,
+        description="Afterwards, unless the model before training was kept, train once more with "
+        "the next seed, on the held-out records too, and save the mean of both models' weights.",
     )
     gradient_checkpointing: bool = in_steps(
         False,

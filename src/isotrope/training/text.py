@@ -47,13 +47,14 @@ from isotrope.training.auto_recipe import with_recipe
 from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
-from isotrope.training.changes import changed_queries, kept, learnt, similarities
+from isotrope.training.changes import changed_queries, kept, learnt, next_step, similarities
 from isotrope.training.early_checks import as_begun
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
+from isotrope.training.refit import check_refit, refit_line, refitted
 from isotrope.training.run import (
     Outcome,
     check_devices,
@@ -104,8 +105,11 @@ def train(
     check_devices(settings)  # before the data is read
     settings = with_recipe(settings, encoder_of, records_of, resume=resume)
     settings = with_temperature(settings, encoder_of, records_of, resume=resume)
+    check_refit(settings)
     work = functools.partial(_train, callbacks=callbacks)
-    return run(settings, work, resume=resume, lines=lines)
+    outcome = run(settings, work, resume=resume, lines=lines)
+    again = functools.partial(run, work=_train, resume=True, lines=lines)
+    return refitted(settings, outcome, again)
 
 
 def _train(
@@ -163,12 +167,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             write_config(settings)
         batches = batches_of(settings, encoder, RunFolder(output).tokens)
         stores = batches.stores
-        if settings.dev == "auto":
-            watch = dev_metric_held_out(
-                stores, prompts=(settings.query_prompt, settings.passage_prompt)
-            )
-            if settings.streaming is not None:  # later buffers may have texts of the first
-                watch = replace(watch, trained_on=None)
+        watch = _watched(settings, watch, stores)
         for name, store in stores.items():
             with named_errors(name):
                 check_store(objectives[name], store)
@@ -204,7 +203,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
             column="dev",
             every=settings.eval_every,
             last=module.steps,
-            keeps_best=True,
+            saved=settings.prefer,
             patience=settings.patience,
             otherwise=_NOT_SCORED,
             curves=held_out_curves(settings, module, stores),
@@ -214,6 +213,22 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         watch=watch,
         general=similarities(encoder) if settings.between < 1 and rank() == 0 else None,
     )
+
+
+def _watched(
+    settings: TrainSettings, watch: DevMetric | None, stores: Mapping[str, TokenStore]
+) -> DevMetric | None:
+    """Return the dev score, with the number of its texts that are trained on, if it is known."""
+    if settings.dev == "auto":
+        prompts = (settings.query_prompt, settings.passage_prompt)
+        watch = dev_metric_held_out(stores, prompts=prompts)
+    elif watch is not None and watch.queries:
+        asked = [(query,) for query in watch.queries]
+        met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)
+        watch = replace(watch, records=len(asked), trained_on=int(met.sum()))
+    if watch is not None and settings.streaming is not None:
+        return replace(watch, trained_on=None)  # later buffers may have texts of the first
+    return watch
 
 
 def _columns(stores: Mapping[str, TokenStore]) -> tuple[str, ...]:
@@ -326,12 +341,7 @@ class TextTask(TrainingTask):
                     "--groups` does in grouped.jsonl"
                 )
         if self.watch is not None and self.watch.trained_on:
-            warn(
-                f"warning: {self.watch.trained_on:,} of {self.watch.records:,} held-out records "
-                "have a text that a record with another anchor has, too, and is trained on (the "
-                "same answer, or the pair the other way round); the dev score is better there "
-                "than on new text"
-            )
+            warn(_seen_in_training(self.watch, settings))
         say(
             f"{self.module.steps:,} steps of {settings.batch_size}{pieces}; "
             f"views by {report.views}; dropout {dropout}; pooling {encoder.pooling}"
@@ -383,6 +393,7 @@ class TextTask(TrainingTask):
             },
             "kept": kept(self.general, module.encoder, dev.history),
             "queries": changed_queries(self.watch, dev.history),
+            "next": next_step(report, module.encoder.positions, dev.history),
             "dev": None
             if best is None
             else {"name": dev.name, "kind": settings.dev, "data": dev.data},
@@ -441,6 +452,18 @@ class TextTask(TrainingTask):
         )
 
 
+def _seen_in_training(watch: DevMetric, settings: TrainSettings) -> str:
+    """Return the warning that some of what is scored is trained on, too."""
+    where = f"queries of {settings.dev} are trained on, too (up to case and punctuation)"
+    if settings.dev == "auto":
+        where = (
+            "held-out records have a text that a record with another anchor has, too, and is "
+            "trained on (the same answer, or the pair the other way round)"
+        )
+    counts = f"{watch.trained_on:,} of {watch.records:,}"
+    return f"warning: {counts} {where}; the dev score is better there than on new text"
+
+
 def _unit(report: StoreReport) -> str:
     """Return the word for records, in the plural."""
     return "texts" if report.columns == 1 else "pairs"
@@ -458,7 +481,8 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9
         else ""
     )
-    notes = "".join(f"{line}\n" for line in learnt(outcome.result.details))
+    notes = f"{line}\n" if (line := refit_line(outcome.result)) else ""
+    notes += "".join(f"{line}\n" for line in learnt(outcome.result.details))
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"
     return end_message(outcome, notes + spent, speed)

@@ -23,10 +23,12 @@ class TextOptions(TypedDict, total=False):
     passage_prompt: str
     dev: str | Path | None
     eval_every: int
+    prefer: Literal["best", "trained"]
     patience: int | None
     holdout: float
     batch_size: int
     epochs: float
+    minutes: float | None
     streaming: int | None
     learning_rate: float
     warmup: float
@@ -34,6 +36,7 @@ class TextOptions(TypedDict, total=False):
     weight_decay: float
     clip: float
     between: float
+    refit: bool
     gradient_checkpointing: bool
     max_length: int
     pooling: str | None

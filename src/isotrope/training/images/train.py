@@ -205,7 +205,7 @@ def _knn_callback(
         column="knn",
         every=settings.knn_every * per_epoch,
         last=module.steps,
-        keeps_best=False,
+        saved="last",
         otherwise="no labels to test with: whether training helped is not known",
     )
 

@@ -1,0 +1,46 @@
+"""BM25, which ranks by words: what an encoder has to beat."""
+
+import importlib
+from collections.abc import Sequence
+from types import ModuleType
+
+import numpy as np
+
+from isotrope.core.errors import InputError, MissingExtra
+
+
+def _package() -> ModuleType:
+    try:
+        return importlib.import_module("bm25s")
+    except ImportError as error:
+        raise MissingExtra("bm25s", extra="bm25") from error
+
+
+class BM25:
+    """BM25 of bm25s (k1 1.5, b 0.75) on lower-case words, without stop words or stemming.
+
+    It has no embeddings, so only retrieval scores it.
+    """
+
+    name = "bm25"
+
+    def fingerprint(self) -> str:
+        """Return the version of the ranking, under which scores are stored."""
+        return f"bm25s-{_package().__version__}"
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Refuse: BM25 compares words."""
+        raise InputError("bm25 has no embeddings; score it with `--retrieval` alone")
+
+    def places(self, queries: Sequence[str], corpus: Sequence[str], top: int) -> np.ndarray:
+        """Return the best ``top`` places in the corpus for each query, n x k, best first.
+
+        Raises:
+            MissingExtra: bm25s is not installed.
+        """
+        bm25s = _package()
+        options: dict[str, object] = {"stopwords": [], "return_ids": False, "show_progress": False}
+        ranking = bm25s.BM25()
+        ranking.index(bm25s.tokenize(list(corpus), **options), show_progress=False)
+        scored = map(ranking.get_scores, bm25s.tokenize(list(queries), **options))
+        return np.stack([np.argsort(-scores, kind="stable")[:top] for scores in scored])

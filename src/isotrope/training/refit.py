@@ -1,0 +1,98 @@
+"""A second training, on the held-out records too, and the mean of both models.
+
+The records that are held out cost the model what they would have taught it. A second training with
+another seed sees them all; the mean of the two models' weights is better than either, and no
+held-out record is left to score it.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from isotrope.core.distributed import launched_processes
+from isotrope.core.errors import SettingError
+from isotrope.core.lock import ensure_not_replaced
+from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training.progress import warn
+from isotrope.training.run import Outcome
+from isotrope.training.settings import TrainSettings
+
+
+def check_refit(settings: TrainSettings) -> None:
+    """Refuse a second training where the two models cannot be averaged."""
+    refused = {
+        "torchrun": launched_processes()[0] > 1,
+        "--lora": settings.lora is not None,
+        "--encoder scratch": settings.encoder == "scratch",
+    }
+    if settings.refit and any(refused.values()):
+        (what, *_) = (name for name, found in refused.items() if found)
+        raise SettingError(f"has no effect with {what}", setting="refit", remedy="leave it out")
+
+
+def refitted(
+    settings: TrainSettings, outcome: Outcome, train: Callable[[TrainSettings], Outcome]
+) -> Outcome:
+    """Train once more on all records, and save the mean of both models.
+
+    Args:
+        settings: Settings of the first training.
+        outcome: Its outcome; nothing happens if it was stopped or kept the initial model.
+        train: Function that trains with the given settings, or continues.
+    """
+    result, folder = outcome.result, RunFolder(settings.output)
+    kept = result.metrics.get("dev_best_step")
+    if not settings.refit or outcome.exit_code or not kept or "refit" in result.details:
+        return outcome
+    warn(f"training once more, on the held-out records too ({folder.refit})")
+    second = train(
+        settings.model_copy(
+            update={
+                "output": str(folder.refit),
+                "seed": (settings.seed + 1) % 2**32,
+                "dev": None,
+                "patience": None,
+                "holdout": 0.0,
+                "refit": False,
+            }
+        )
+    )
+    if second.exit_code:
+        return replace(outcome, exit_code=second.exit_code)
+    encoder = SentenceEncoder.load(folder.model, device=settings.device)
+    card = (folder.model / "README.md").read_text(encoding="utf-8")
+    ensure_not_replaced(folder.path)
+    if encoder.fingerprint() == result.details["model"]["fingerprint"]:  # not yet the mean
+        other = SentenceEncoder.load(RunFolder(folder.refit).model, device=settings.device)
+        theirs = other.state_dict()
+        with torch.no_grad():
+            for name, value in encoder.state_dict().items():
+                if value.is_floating_point():
+                    value.lerp_(theirs[name], 0.5)
+        records, seed = second.result.details["data"]["records"], settings.seed + 1
+        note = (
+            f"The scores are those of the first of two trainings. This model is the mean of both; "
+            f"the second had all {records:,} records, and seed {seed}.\n\n## Citation"
+        )
+        encoder.save(folder.model, card=card.replace("## Citation", note, 1))
+    result.details["model"]["fingerprint"] = encoder.fingerprint()
+    result.details["refit"] = {
+        "records": second.result.details["data"]["records"],
+        "seconds": second.result.metrics["seconds"],
+    }
+    result.save(folder.result)
+    return replace(outcome, encoder=encoder)
+
+
+def refit_line(result: Result) -> str:
+    """Return the line on the second training; empty if there was none."""
+    if (second := result.details.get("refit")) is None:
+        return ""
+    return (
+        f"the saved model is the mean of that one and of a second, trained on all "
+        f"{second['records']:,} records in {second['seconds']:.0f} s, which no held-out record "
+        "can judge"
+    )
