@@ -19,6 +19,8 @@ line of ``benchmarks/tasks/ENCODER/TASK.jsonl`` and is kept, so a run that was s
 Cells that are compared (A, B, the best of C, D) hold the nDCG@10 of each test query in thousandths;
 those whose ``origin`` is ``baseline`` were made earlier by another script with the same settings
 (on an Intel processor) and hold the means alone, so a difference from them has no interval.
+Cells of D whose ``origin`` is ``one training`` were made before the recipe trained a second time on
+all pairs; the table marks them with a dagger, and ``run`` makes them again.
 STS-B is the Spearman correlation on its test part, the price paid elsewhere.
 
 One thread a process; a cell takes from one minute to an hour of a core.
@@ -192,6 +194,7 @@ def by_isotrope(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tup
 
 
 KEY = ("by", "rate", "epochs", "seed")
+EARLIER = "one training"
 UNTRAINED, THEIRS, OURS = "nothing", "sentence-transformers", "isotrope"
 
 
@@ -227,7 +230,8 @@ def missing(task: str, settings: Sequence[str], cells: list[Cell]) -> Cell | Non
     """Return the next cell to make."""
     keys = compared(task, cells)
     done = {tuple(cell[key] for key in KEY) for cell in cells}
-    by_query = {tuple(cell[key] for key in KEY) for cell in cells if "queries" in cell}
+    today = [cell for cell in cells if cell.get("origin") != EARLIER]
+    by_query = {tuple(cell[key] for key in KEY) for cell in today if "queries" in cell}
     wanted = [key for setting in settings for key in keys[setting] if key not in by_query]
     if "C" in settings:
         wanted += [key for pair in grid(task) if (key := (THEIRS, *pair, 0)) not in done]
@@ -299,6 +303,7 @@ def row(task: str, cells: list[Cell]) -> list[str]:
     seeds = {s: sum(tuple(c[k] for k in KEY) in keys[s] for c in cells) for s in keys}
     scores = {s: mean(cells, keys[s], "test") for s in keys}
     texts = ["" if v is None else f"{v:.1f} ({seeds[s]})" for s, v in scores.items()]
+    texts[3] += " †" * any(cell.get("origin") == EARLIER for cell in cells)
     both = [by_query(cells, [k for k in keys[s] if k[3] < seeds[s]]) for s in "DC"]
     if both[0] is not None and both[1] is not None:
         gap, low, high = difference(*both)
