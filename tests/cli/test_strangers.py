@@ -1,5 +1,7 @@
 """A folder of a stranger: its names steer no terminal, reach no network and lead nowhere else."""
 
+import csv
+import errno
 import json
 import os
 import shutil
@@ -12,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
+import isotrope
 from isotrope.cli import check
 from isotrope.core.hub import known_to_hub, named_by
-from isotrope.core.legible import LegibleStream, legible, spreadsheet_cell
+from isotrope.core.legible import LegibleStream, csv_text, legible
 from isotrope.core.table import table
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.reports.folders import write_run
@@ -72,10 +75,19 @@ def test_all_that_the_command_line_prints_is_legible(capsys: pytest.CaptureFixtu
     assert no_trick(printed.removesuffix("\rbar 1\n\x1b[A\r"))
 
 
-@pytest.mark.parametrize("value", ["=cmd|'x'!A1", "+1", "-1+2", "@SUM(A1)", "\t=1"])
+@pytest.mark.parametrize("value", ["=cmd|'x'!A1", "+1+1", "-1+2", "@SUM(A1)", "\t=1", "-"])
 def test_a_cell_of_a_table_is_no_formula(value: str) -> None:
-    assert spreadsheet_cell(value) == f"'{value}"
-    assert [spreadsheet_cell(v) for v in (-1.5, None, "a=b", "")] == [-1.5, None, "a=b", ""]
+    text = csv_text([value], [[value], [Path(value)]])
+    assert [*csv.reader(text.splitlines())] == [[f"'{value}"]] * 3
+    numbers = [-1.5, None, "a=b", "", "-0.25", "-1e-05", "-inf", "+3"]
+    assert csv_text([], [numbers]) == "\n-1.5,,a=b,,-0.25,-1e-05,-inf,+3\n"
+
+
+def test_every_table_for_a_spreadsheet_is_written_by_one_function() -> None:
+    source = Path(isotrope.__file__).parent
+    writers = {file.stem for file in source.rglob("*.py") if "csv.writer(" in file.read_text()}
+    rows = {file.stem for file in source.rglob("*.py") if "csv.DictWriter(" in file.read_text()}
+    assert (writers, rows) == ({"legible"}, {"evaluators"}), "the last writes numbers only"
 
 
 def test_names_of_a_folder_forge_no_line(run, encoder: Path, tmp_path: Path) -> None:
@@ -132,6 +144,50 @@ def test_a_gzipped_file_of_gigabytes_is_refused(run, encoder: Path, tmp_path: Pa
     found = run("audit", file, "--encoder", encoder)
     assert found.code == 2
     assert "unpacks to more than 200 times its size" in found.err
+
+
+def test_scores_that_cannot_be_stored_are_printed(
+    run, encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("isotrope.core.files._sync", full)
+    (tmp_path / "t.txt").write_text("one text\nanother text\na third\n")
+    asked = ("--corpus", tmp_path / "t.txt", "--results", tmp_path / "r", "--device", "cpu")
+    found = run("evaluate", encoder, *asked)
+    assert found.code == 0
+    assert "uniformity" in found.out
+    assert "corpus is scored but not stored: cannot write" in found.err
+    assert "free some space" in found.err
+
+
+def test_the_hits_of_a_search_turn_no_line_round(run, encoder: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.txt").write_text("a \u202etext\nb\u2066 text\x1b[31m\n")
+    found = run("search", encoder, tmp_path / "t.txt", "a \u202equery", "--device", "cpu")
+    assert found.code == 0
+    assert no_trick(found.out)
+    assert "\\u202e" in found.out
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("-OO -m isotrope objectives", "do without -OO"),
+        ("-m isotrope --version > /dev/full", "No space left on device"),
+        ("-m isotrope objectives --help > /dev/full", "No space left on device"),
+    ],
+)
+def test_what_python_is_given_is_one_line(command: str, said: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f"exec {sys.executable} {command}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert said in line
 
 
 def test_a_model_is_read_from_its_own_folder(

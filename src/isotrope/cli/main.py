@@ -126,10 +126,15 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a file name may be no UTF-8
+    if sys.flags.optimize > 1:
+        return _refused("Python leaves out docstrings, which transformers needs; do without -OO")
     out, err = LegibleStream(sys.stdout), LegibleStream(sys.stderr)
     try:
         with redirect_stdout(cast("TextIO", out)), redirect_stderr(cast("TextIO", err)):
-            code = _run(arguments, stack)
+            try:
+                code = _run(arguments, stack)
+            except SystemExit as stop:  # of --help and --version
+                code = cast("int", stop.code or 0)
             sys.stdout.flush()
         return code
     except InputError as error:
@@ -143,9 +148,9 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
         return 0
     except MemoryError as error:
         return _refused(f"not enough memory ({error or 'none left'}): {_SMALLER}")
-    except RuntimeError as error:
-        # how torch says it, of the processor's memory and of a GPU's
-        if "allocate memory" not in str(error) and "out of memory" not in str(error):
+    except (RuntimeError, ImportError) as error:
+        # how torch says it, of the processor's memory and of a GPU's, and the loader of libraries
+        if not any(w in str(error) for w in ("allocate memory", "out of memory", "map segment")):
             raise
         return _refused(f"not enough memory ({str(error).splitlines()[0]}): {_SMALLER}")
     except OSError as error:

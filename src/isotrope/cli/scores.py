@@ -1,12 +1,11 @@
 """Formats scores as tables, for the terminal and as CSV."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from isotrope.core.files import atomic_replace
-from isotrope.core.legible import spreadsheet_cell
+from isotrope.core.legible import csv_text
 from isotrope.core.result import Result
 from isotrope.core.table import table
 
@@ -146,10 +145,5 @@ def rows(result: Result) -> list[dict[str, Any]]:
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write rows of the same keys, whole or not at all."""
-    with (
-        atomic_replace(path) as temporary,
-        temporary.open("w", newline="", encoding="utf-8") as handle,
-    ):
-        writer = csv.DictWriter(handle, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows({k: spreadsheet_cell(v) for k, v in row.items()} for row in rows)
+    with atomic_replace(path) as temporary:
+        temporary.write_text(csv_text([*rows[0]], (row.values() for row in rows)), "utf-8")

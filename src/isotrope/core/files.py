@@ -18,6 +18,7 @@ from typing import IO, Any
 
 from isotrope.core.errors import InputError
 
+_NAMED = 60  # characters of a name that are in that of its room, which has ten more
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
 _LINK = "is a link or a device, and nothing is written through one; remove it"
 
@@ -58,19 +59,29 @@ def _swap(new: Path, path: Path, aside: Path) -> None:
         raise
 
 
-def _reason(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
-
-
 @contextmanager
 def os_errors_as_input_errors(path: Path) -> Iterator[None]:
     """Turn an operating-system error while writing ``path`` into an :class:`InputError`."""
     try:
         yield
     except OSError as error:
-        raise InputError(
-            f"cannot write {path}: {_reason(error)}; free some space or choose another place"
-        ) from error
+        why = (error.strerror or str(error)).lower()
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        remedy = f"{'free some space or ' if full else ''}choose another place"
+        raise InputError(f"cannot write {path}: {why}; {remedy}") from error
+
+
+@contextmanager
+def _room(path: Path) -> Iterator[Path]:
+    """Yield a folder in which something is written before it gets its name."""
+    with os_errors_as_input_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        room = Path(tempfile.mkdtemp(prefix=f".{path.name[:_NAMED]}.", dir=path.parent))
+    try:
+        with os_errors_as_input_errors(path):
+            yield room
+    finally:
+        remove(room)
 
 
 @contextmanager
@@ -85,21 +96,14 @@ def atomic_replace(path: Path) -> Iterator[Path]:
         InputError: the disk is full, or the place cannot be written.
     """
     path = Path(path)
-    with os_errors_as_input_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-    temporary = room / path.name
-    try:
-        with os_errors_as_input_errors(path):
-            yield temporary
-            there = path.exists() and not path.is_symlink() and temporary.exists()
-            if there and path.is_dir() != temporary.is_dir():
-                kinds = ("folder", "file") if path.is_dir() else ("file", "folder")
-                raise InputError(f"{path} is a {kinds[0]}, not a {kinds[1]}; choose another name")
-            _sync(temporary)
-            _swap(temporary, path, room / "previous")
-    finally:
-        remove(room)
+    with _room(path) as room:
+        yield (temporary := room / path.name)
+        there = path.exists() and not path.is_symlink() and temporary.exists()
+        if there and path.is_dir() != temporary.is_dir():
+            kinds = ("folder", "file") if path.is_dir() else ("file", "folder")
+            raise InputError(f"{path} is a {kinds[0]}, not a {kinds[1]}; choose another name")
+        _sync(temporary)
+        _swap(temporary, path, room / "previous")
 
 
 def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
@@ -157,31 +161,24 @@ def replace_together(
         instead_of: Names of files that an earlier command may have written.
     """
     check_outputs(folder, names)
-    with os_errors_as_input_errors(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        room = Path(tempfile.mkdtemp(prefix=f".{names[0]}.", dir=folder))
-    new, before = room / names[0], room / "before"
-    try:
-        with os_errors_as_input_errors(folder / names[0]):
-            new.mkdir()
-            before.mkdir()
-            yield new
-            _sync(new)
-            try:
-                for name in {*names, *instead_of}:
-                    if os.path.lexists(folder / name) and not (folder / name).is_dir():
-                        (folder / name).rename(before / name)
-                for name in names:
-                    (new / name).rename(folder / name)
-            except BaseException:
-                for name in names:
-                    if not (new / name).exists():
-                        remove(folder / name)
-                for path in before.iterdir():
-                    path.replace(folder / path.name)
-                raise
-    finally:
-        remove(room)
+    with _room(folder / names[0]) as room:
+        (new := room / names[0]).mkdir()
+        (before := room / "before").mkdir()
+        yield new
+        _sync(new)
+        try:
+            for name in {*names, *instead_of}:
+                if os.path.lexists(folder / name) and not (folder / name).is_dir():
+                    (folder / name).rename(before / name)
+            for name in names:
+                (new / name).rename(folder / name)
+        except BaseException:
+            for name in names:
+                if not (new / name).exists():
+                    remove(folder / name)
+            for path in before.iterdir():
+                path.replace(folder / path.name)
+            raise
 
 
 def write_all(
@@ -200,9 +197,14 @@ def stale_temporary_folders(folder: Path) -> list[Path]:
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():
             with suppress(FileNotFoundError):  # it has just been removed
-                if {inside.name for inside in path.iterdir()} <= {name[1], "previous", "before"}:
+                if all(inside[:_NAMED] == name[1] for inside in _own(path)):
                     stale.append(path)
     return sorted(stale)
+
+
+def _own(room: Path) -> list[str]:
+    """Return the names in a room of what is to be written."""
+    return [path.name for path in room.iterdir() if path.name not in ("previous", "before")]
 
 
 def tidy(folder: Path) -> None:
@@ -213,7 +215,7 @@ def tidy(folder: Path) -> None:
     if not folder.is_dir():
         return
     for room in stale_temporary_folders(folder):
-        name = room.name[1:-9]
+        name = next(iter(_own(room)), room.name[1:-9])
         if (room / "previous").exists() and not (folder / name).exists():
             # the new one is whole: it is synced before the old one goes aside
             (room / name if (room / name).exists() else room / "previous").rename(folder / name)

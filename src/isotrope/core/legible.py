@@ -4,7 +4,12 @@ Every table, error and place goes through :func:`legible`, and what the command 
 through :class:`LegibleStream`. The escapes are those of JSON, so that JSON stays what it is.
 """
 
+import csv
+import io
 import re
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
 from typing import Any, TextIO
 
 # control characters, the ends of lines, and what turns the direction of writing; letters that join
@@ -20,6 +25,7 @@ _STEERING = {
         *(0xFFFE, 0xFFFF),  # which no page may hold
     )
 }
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-](inf|nan)")
 _MOVES = re.compile(r"(?:\r|\n|\x1b\[A)*")
 _ON_LINES = {code: how for code, how in _STEERING.items() if chr(code) not in "\n\t"}
 
@@ -29,12 +35,22 @@ def legible(text: str) -> str:
     return text.translate(_STEERING).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def spreadsheet_cell(value: object) -> object:
-    """Return what is written into a cell of a CSV file: text that is no formula for a spreadsheet.
+def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return a table as the text of a CSV file, none of whose cells is a formula for a spreadsheet.
 
-    A text that begins with = + - @ gets an apostrophe before it, as spreadsheets spell text.
+    A text that begins with = + - @ and is no number gets an apostrophe before it, as spreadsheets
+    spell text.
     """
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" and value else value
+    text = io.StringIO()
+    table = (map(_spreadsheet_cell, row) for row in chain([header], rows))
+    csv.writer(text, lineterminator="\n").writerows(table)
+    return text.getvalue()
+
+
+def _spreadsheet_cell(value: object) -> object:
+    if not isinstance(value, str | Path) or _NUMBER.fullmatch(cell := str(value)):
+        return value
+    return f"'{cell}" if cell.startswith(tuple("=+-@\t\r")) else cell
 
 
 class LegibleStream:

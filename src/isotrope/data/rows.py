@@ -1,5 +1,6 @@
 """Rows of a table as a source gives them, and cells as text, marks and numbers."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -73,6 +74,25 @@ def whole(value: object) -> int | None:
     if isinstance(value, float):
         return int(value) if value.is_integer() else None
     return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else None
+
+
+def number(value: object) -> float | None:
+    """Return a finite number, also one that is written as text; None for anything else."""
+    try:
+        found = float(value) if isinstance(value, (str, int, float)) else math.nan
+    except (ValueError, OverflowError):  # the latter: an integer of JSON with 400 digits
+        return None
+    return found if math.isfinite(found) else None
+
+
+def cell_score(value: object, path: Path, line: int, where: str = "") -> float:
+    """Return the finite number in a cell."""
+    if (found := number(value)) is None:
+        raise InputError(
+            f"{place(path, line)}: score {quoted(value)}{where} is not a finite number; "
+            "correct it or remove the line"
+        )
+    return found
 
 
 def cell_text(value: object, path: Path, line: int, column: str) -> str:

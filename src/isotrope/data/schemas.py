@@ -34,7 +34,7 @@ from typing import Any, NamedTuple
 from isotrope.core.errors import InputError, place
 from isotrope.data.files import files_of
 from isotrope.data.lines import visible
-from isotrope.data.rows import Table, cell_text, cell_texts, missing, whole
+from isotrope.data.rows import Table, cell_score, cell_text, cell_texts, missing, number, whole
 from isotrope.data.table import SUFFIXES, open_table, plain_suffix, table_of
 
 PAIRS = (
@@ -137,7 +137,7 @@ def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None
     if twice := [name for name, count in Counter(table.columns).items() if count > 1]:
         raise InputError(f"{place(table.place)}: more than one column {twice[0]!r}; rename one")
     names = {name.lower(): name for name in reversed(table.columns) if name != group}
-    score = next((names[name] for name in _SCORE if name in names), "")
+    scored = next((names[name] for name in _SCORE if name in names), "")
     label = next((names[name] for name in _LABEL if name in names), "")
     for first, second, other in PAIRS:
         # ``pos`` and ``positive`` belong to the anchor by their name; others may have a score
@@ -149,8 +149,8 @@ def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None
             texts = (names[first], names[second], *negatives)
             if second == "pos" and {"pos_scores", "neg_scores"} <= {*names}:
                 return Form("pairs", texts, (names["pos_scores"], names["neg_scores"]), group)
-            if score and not sure and not negatives:
-                return Form("scored pairs", texts, (score,), group)
+            if scored and not sure and not negatives:
+                return Form("scored pairs", texts, (scored,), group)
             given = next((names[n] for n in ("scores", "score") if n in names), "")
             return Form("pairs", texts, (given,) if given and negatives else (), group)
     for name in TEXT:
@@ -172,7 +172,7 @@ def _untitled(table: Table) -> Form:
     scores = tuple(
         name
         for i, name in enumerate(table.columns)
-        if 2 * sum(_number(row[i]) is not None for row in head) > len(head)
+        if 2 * sum(number(row[i]) is not None for row in head) > len(head)
     )
     texts = tuple(name for name in table.columns if name not in scores)
     if scores and len(texts) > 1:
@@ -189,21 +189,13 @@ def _proposal(table: Table) -> str:
 
     def is_text(i: int) -> bool:
         cells = [row[i] for row in rows if not missing(row[i])]
-        return bool(cells) and all(isinstance(c, str) and _number(c) is None for c in cells)
+        return bool(cells) and all(isinstance(c, str) and number(c) is None for c in cells)
 
     names = [name for i, name in enumerate(table.columns) if is_text(i) and "," not in name]
     if not names:
         return "none of them holds text; give a table with a column of text"
     first = "put a header above the first line if that is data, or " if table.how else ""
     return f"{first}choose by name: `--columns {','.join(names[:2])}`"
-
-
-def _number(value: object) -> float | None:
-    try:
-        number = float(value) if isinstance(value, (str, int, float)) else float("nan")
-    except (ValueError, OverflowError):
-        return None
-    return number if number == number and abs(number) != float("inf") else None
 
 
 @dataclass
@@ -319,10 +311,10 @@ class Reading:
                 self.leave("an empty text", *where)
                 opens = opens or width == 1
                 continue
-            for number, positive in enumerate(positives):
+            for i, positive in enumerate(positives):
                 pair = (anchor, positive, *negatives) if width > 1 else (anchor,)
                 if width == 1 or positive:
-                    own = _own_scores(scores, number, form)
+                    own = _own_scores(scores, i, form)
                     yield Record(pair, table.place, line, opens, group, own)
                     opens = False
 
@@ -423,13 +415,7 @@ def _scores(
     for cell, column in zip(cells, columns, strict=True):
         values = cell.tolist() if hasattr(cell, "tolist") else cell
         values = values if isinstance(values, list) else [] if missing(values) else [values]
-        numbers = [_number(value) for value in values]
-        if None in numbers:
-            raise InputError(
-                f"{place(path, line)}: score {values[numbers.index(None)]!r} in column {column!r} "
-                "is not a finite number; correct it or remove the line"
-            )
-        scores.append([number for number in numbers if number is not None])
+        scores.append([cell_score(v, path, line, f" in column {column!r}") for v in values])
     return scores
 
 
@@ -447,8 +433,8 @@ def mark(value: object, path: Path, line: int, column: str) -> str:
         return ""
     if isinstance(value, (str, bool)):
         return _WHOLE.sub(r"\1", str(value).strip())
-    if (number := whole(value)) is not None:
-        return str(number)
+    if (integer := whole(value)) is not None:
+        return str(integer)
     if isinstance(value, float):
         return repr(value)
     return cell_text(value, path, line, column)

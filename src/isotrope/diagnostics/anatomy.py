@@ -4,7 +4,6 @@
 together are the evidence of a diagnosis.
 """
 
-import csv
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_log
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
@@ -515,13 +515,9 @@ class Anatomy:
     def save(self, path: str | Path) -> Path:
         """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder."""
         file = _file(Path(path))
-        with (
-            atomic_replace(file) as temporary,
-            temporary.open("w", newline="", encoding="utf-8") as handle,
-        ):
-            writer = csv.writer(handle, lineterminator="\n")
-            writer.writerow(COLUMNS)
-            writer.writerows([_cell(row.get(name)) for name in COLUMNS] for row in self._sorted())
+        rows = ([_cell(row.get(name)) for name in COLUMNS] for row in self._sorted())
+        with atomic_replace(file) as temporary:
+            temporary.write_text(csv_text(COLUMNS, rows), encoding="utf-8")
         return file
 
     def _sorted(self) -> list[Row]:

@@ -91,8 +91,8 @@ def model_folder(path: Path) -> Path:
         )
     # the cache of the hub has links to its own blobs
     within = path.resolve().parent.parent if path.resolve().parent.name == "snapshots" else path
-    for file in (*path.iterdir(), *path.glob("*/*"), *path.glob("*/*/*")):
-        if file.exists() and not file.is_dir():
+    for file in path.rglob("*"):
+        if file.exists() and not (file.is_dir() and file.resolve().is_relative_to(path.resolve())):
             check_file(file, within)  # a pipe would keep whoever opens it waiting
     for file in sorted([*path.glob("*.json"), *path.glob("*/*.json")]):
         _check_kernels(file, read_json(file))
@@ -173,14 +173,21 @@ def _parts(path: Path) -> list[Path]:
             f"{file} is not a list of modules with a type and a path each, as "
             "sentence-transformers writes it"
         ) from error
-    places = [where for _, where in entries]
-    for where in places:
+    places = [(file, where) for _, where in entries]
+    parts: dict[Path, Path] = {}
+    for source, where in places:  # which grows by the modules of a router
         if "\0" in where or Path(where).is_absolute() or ".." in Path(where).parts:
             raise InputError(
-                f"{file} names the path {brief(where)}, which leads out of the folder; a model is "
-                "read from its own folder only"
+                f"{source} names the path {brief(where)}, which leads out of the folder; a model "
+                "is read from its own folder only"
             )
-    return [path / where for where in places]
+        if (part := path / where).resolve() in parts:
+            continue
+        parts[part.resolve()] = part
+        for router in (part / "router_config.json", part / "config.json"):
+            types = (read_json(router) if router.is_file() else {}).get("types")
+            places += [(router, f"{where}/{name}") for name in types or ()]
+    return [*parts.values()]
 
 
 def _check_weights(folder: Path, *, needed: bool) -> None:

@@ -124,7 +124,10 @@ def evaluate(
 
     def keep(task: Task, result: Result) -> None:
         if store is not None and identity is not None:
-            store.keep(task.key(identity), result)
+            try:
+                store.keep(task.key(identity), result)
+            except InputError as error:  # a full disk is no reason to lose hours of scoring
+                print(f"{task.name} is scored but not stored: {error}", file=sys.stderr)
 
     scored = finish(tasks, encoder, keep, finished, **options)
     return _together(tasks, scored, encoder_name(encoder), identity, list(finished))

@@ -1,13 +1,12 @@
 """Writes a sweep as a table, a page and a record, with the command line of the best trial."""
 
-import csv
-import io
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from isotrope.core.files import write_all
+from isotrope.core.legible import csv_text
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
@@ -115,18 +114,15 @@ def _typed(flag: str, value: object) -> list[str]:
 def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:
     """Return one row for each trial: its values, its score, that of every seed, its folders."""
     names = _names(stages)
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
+    rows: list[list[object]] = []
     seeds = [f"seed {seed}" for seed in spec.seeds]
-    lines.writerow(
-        ["stage", "trial", *names, spec.metric, "deviation", *seeds, "seconds", "folder", "note"]
-    )
+    header = ["stage", "trial", *names, spec.metric, "deviation", *seeds]
     for place, stage in enumerate(stages, start=1):
         for trial in stage.trials:
             seconds = [r.metrics.get("seconds") for r in trial.results.values()]
             measured = [float(s) for s in seconds if isinstance(s, int | float)]
             folder = spec.folder(trial.values, spec.seeds[0]).relative_to(spec.output)
-            lines.writerow(
+            rows.append(
                 [
                     place,
                     trial.number,
@@ -139,7 +135,7 @@ def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:
                     "; ".join(dict.fromkeys(trial.notes.values())),
                 ]
             )
-    return text.getvalue()
+    return csv_text([*header, "seconds", "folder", "note"], rows)
 
 
 def _cell(value: float | None) -> str:

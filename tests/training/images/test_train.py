@@ -230,11 +230,13 @@ def test_a_folder_of_pictures_with_broken_ones(
     del quick["limit"]
     assert guarded(["train-images", *flags(quick)]) == 0
     printed = capsys.readouterr().out
-    assert "images that could not be read and were skipped: 1" in printed
-    assert "images that could not be decoded, replaced by others: 1" in printed
+    assert "images that could not be read and were skipped: 1 (cat/13.png)" in printed
+    assert "images that could not be decoded, replaced by others: 1 (dog/5.png)" in printed
     assert "images/s" in printed
     result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert (result["details"]["data"]["images"], result["details"]["data"]["test"]) == (18, 6)
+    data = result["details"]["data"]
+    assert (data["images"], data["test"]) == (18, 6)
+    assert (data["skipped_files"], data["replaced_files"]) == (["cat/13.png"], ["dog/5.png"])
 
 
 def test_workers_whose_sockets_have_no_room_are_refused(

@@ -78,29 +78,15 @@ class _Plain(_InPython):  # type: ignore[misc]
         if bytes([code]) not in (pickle.EMPTY_SET, pickle.FROZENSET, pickle.ADDITEMS)
     }
 
-    def load_setitems(self) -> None:
+    def load_setitems(self, first: int = 0, code: bytes = pickle.SETITEMS) -> None:
         """Fill a dict whose keys are texts: others, nested, can take for ever to hash."""
-        if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
+        if not all(isinstance(key, str | bytes | int) for key in self.stack[first::2]):
             raise pickle.UnpicklingError("a key that is not text")
-        super().load_setitems()
+        _InPython.dispatch[code[0]](self)
 
     dispatch[pickle.SETITEMS[0]] = load_setitems
-
-    def load_setitem(self) -> None:
-        """Fill one of them."""
-        if not isinstance(self.stack[-2], str | bytes | int):
-            raise pickle.UnpicklingError("a key that is not text")
-        super().load_setitem()
-
-    dispatch[pickle.SETITEM[0]] = load_setitem
-
-    def load_dict(self) -> None:
-        """Make a dict of the entries on the stack."""
-        if not all(isinstance(key, str | bytes | int) for key in self.stack[::2]):
-            raise pickle.UnpicklingError("a key that is not text")
-        super().load_dict()
-
-    dispatch[pickle.DICT[0]] = load_dict
+    dispatch[pickle.SETITEM[0]] = partial(load_setitems, first=-2, code=pickle.SETITEM)
+    dispatch[pickle.DICT[0]] = partial(load_setitems, code=pickle.DICT)
 
     def find_class(self, module: str, name: str) -> object:
         """Return our substitute for one of the four names that a pickled array needs."""

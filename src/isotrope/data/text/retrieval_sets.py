@@ -8,14 +8,13 @@ pairs each anchor is a query, each positive its document, and every other text a
 relevant to nothing; a text that is both is no answer to itself either.
 """
 
-import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import fields, is_folder, quoted
-from isotrope.data.rows import cell_text
+from isotrope.data.rows import cell_score, cell_text
 from isotrope.data.schemas import read
 from isotrope.data.table import open_table
 
@@ -166,19 +165,11 @@ def _judgements(path: Path) -> Iterator[tuple[int, str, str, float]]:
         query, document, given = (cell.strip() for cell in cells)
         if line == 1 and given == "score":  # the header
             continue
-        try:
-            score = float(given)
-        except ValueError:
-            score = math.nan
-        if not math.isfinite(score):
-            raise InputError(
-                f"{place(path, line)}: score {quoted(given)} is not a finite number; "
-                "correct it or remove the line"
-            )
-        before = scores.setdefault((query, document), score)
-        if before != score:
+        number = cell_score(given, path, line)
+        before = scores.setdefault((query, document), number)
+        if before != number:
             raise InputError(
                 f"{place(path, line)}: {quoted(query)} and {quoted(document)} have two scores, "
-                f"{before:g} and {score:g}; keep one of the two lines"
+                f"{before:g} and {number:g}; keep one of the two lines"
             )
-        yield line, query, document, score
+        yield line, query, document, number

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import fields, is_folder, lines, quoted
-from isotrope.data.rows import cell_text
+from isotrope.data.rows import cell_score, cell_text
 from isotrope.data.schemas import read
 
 # the scored pairs of every subset
@@ -269,18 +269,10 @@ def _sick_rows(path: Path) -> Rows:
 
 
 def _score(value: object, scale: tuple[float, float], path: Path, line: int) -> float:
-    try:
-        score = float(value) if isinstance(value, str | int | float) else math.nan
-    except (ValueError, OverflowError):  # the latter: an integer of JSON with 400 digits
-        score = math.nan
-    if not math.isfinite(score):
-        raise InputError(
-            f"{place(path, line)}: score {quoted(value)} is not a finite number; "
-            "correct it or remove the line"
-        )
-    if not scale[0] <= score <= scale[1]:
+    number = cell_score(value, path, line)
+    if not scale[0] <= number <= scale[1]:
         raise InputError(
             f"{place(path, line)}: score {quoted(value)} lies outside {scale[0]:g} to "
             f"{scale[1]:g}; correct it"
         )
-    return score
+    return number

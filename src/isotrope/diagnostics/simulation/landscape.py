@@ -1,7 +1,5 @@
 """The landscape: one quantity of an objective over the angles to positives and negatives."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, NoTerms
+from isotrope.core.legible import csv_text
 from isotrope.core.rounding import same
 from isotrope.core.terms import Terms
 from isotrope.diagnostics.simulation.angle_draws import Angles, Floats
@@ -81,16 +80,15 @@ def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
     Args:
         landscapes: Landscapes by name; the names are the first column.
     """
-    text = io.StringIO()
-    lines = csv.writer(text, lineterminator="\n")
-    lines.writerow(["objective", "mu_pos", "mu_neg", "value", "standard_error", "defined"])
+    rows = []
     for name, landscape in landscapes:
         for i, mu_pos in enumerate(landscape.positive):
             for j, mu_neg in enumerate(landscape.negative):
                 numbers = (mu_pos, mu_neg, landscape.value[i, j], landscape.error[i, j])
                 columns = [f"{number:.7g}" for number in numbers]
-                lines.writerow([name, *columns, str(bool(landscape.defined[i, j])).lower()])
-    return text.getvalue()
+                rows.append([name, *columns, str(bool(landscape.defined[i, j])).lower()])
+    header = ["objective", "mu_pos", "mu_neg", "value", "standard_error", "defined"]
+    return csv_text(header, rows)
 
 
 def components(objective: Objective, pairs: Pairs) -> Terms:

@@ -20,6 +20,7 @@ from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError, SettingError
+from isotrope.core.legible import legible
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -358,10 +359,8 @@ class ImageTask(TrainingTask):
         tested = (
             "no test part" if images.test is None else f"{len(images.test.images):,} to test on"
         )
-        skipped = ""
-        if images.skipped:
-            names = ", ".join(images.skipped[:3]) + (" ..." if len(images.skipped) > 3 else "")
-            skipped = f", {len(images.skipped):,} unreadable files skipped ({names})"
+        left = images.skipped
+        skipped = f", unreadable files skipped: {_some(len(left), left)}" if left else ""
         say(hardware(self.settings))
         say(
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
@@ -413,6 +412,7 @@ class ImageTask(TrainingTask):
                 "skipped": len(images.skipped),
                 "skipped_files": list(images.skipped[:100]),
                 "replaced": len(images.replaced),
+                "replaced_files": list(images.replaced[:100]),
             },
         }
 
@@ -425,14 +425,14 @@ def summary(outcome: Outcome) -> str:
     linear = metrics.get("linear")
     probed = "" if linear is None else f"linear probe {linear:.2f}\n"
     speed = f", {metrics['images_per_second']:.0f} images/s"
-    return end_message(outcome, probed + _unreadable(data["skipped"], data["replaced"]), speed)
+    ways = {"skipped": "read and were skipped", "replaced": "decoded, replaced by others"}
+    for key, what in ways.items():
+        if count := data[key]:
+            names = data.get(f"{key}_files", ())
+            probed += f"images that could not be {what}: {_some(count, names)}\n"
+    return end_message(outcome, probed, speed)
 
 
-def _unreadable(skipped: int, replaced: int) -> str:
-    """Return a line for images that were left out and one for those that others stood in for."""
-    lines = []
-    if skipped:
-        lines.append(f"images that could not be read and were skipped: {skipped:,}\n")
-    if replaced:
-        lines.append(f"images that could not be decoded, replaced by others: {replaced:,}\n")
-    return "".join(lines)
+def _some(count: int, names: Sequence[str]) -> str:
+    """Return how many files there are, and the names of the first of them."""
+    return f"{count:,} ({', '.join(map(legible, names[:3]))}{', ...' if count > 3 else ''})"
