@@ -1,7 +1,10 @@
 """Runs the command line; Ctrl-C ends it in one line from the first moment on."""
 
+import importlib
 import os
 import signal
+import sys
+from contextlib import suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -10,8 +13,12 @@ def main() -> NoReturn:
     """Run the command line and exit."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupted)  # while modules are imported
+    from isotrope.cli.main import VERBS
     from isotrope.cli.main import main as run
 
+    if VERBS.keys() & {*sys.argv[1:2]}:
+        with suppress(Exception):  # an interrupt while settings are made is a panic of Rust
+            importlib.import_module(f"isotrope.cli.{sys.argv[1].replace('-', '_')}")
     try:
         if signal.getsignal(signal.SIGINT) is _interrupted:
             signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -135,3 +135,34 @@ def test_a_table_of_scores_does_not_replace_their_data(run, encoder: Path, pairs
     assert found.code == 2
     assert "is an input and would be overwritten" in found.err
     assert pairs.read_bytes() == before
+
+
+@pytest.mark.parametrize("verb", ["diagnose", "report"])
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "metrics.csv", "result.json", "dev.npz", "model", "isotrope", "watched"]
+)
+def test_no_run_is_read_through_a_link(run, tmp_path: Path, verb: str, name: str) -> None:
+    from tests.reports.folders import write_run
+
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "metrics.csv").write_text("step,loss,of somebody else\n1,2,3\n")
+    (secret / "model").mkdir()
+    folder = tmp_path / "run"
+    if name == "isotrope":  # the record that the Doctor leaves in the folder of another trainer
+        folder.mkdir()
+        (folder / name).symlink_to(secret)
+    elif name == "watched":
+        (folder / "isotrope").mkdir(parents=True)
+        (folder / "isotrope" / "metrics.csv").symlink_to(secret / "metrics.csv")
+    else:
+        write_run(folder)
+        (folder / name).unlink(missing_ok=True)
+        target = "model" if name == "model" else "metrics.csv"
+        (folder / name).symlink_to(secret / target)
+    output = ("-o", tmp_path / "page.html") if verb == "report" else ()
+    found = run(verb, folder, *output)
+    assert (found.code, found.out) == (2, "")
+    assert "is a link, and a run is neither read nor written through one" in found.err
+    assert "somebody" not in found.err
+    assert not (tmp_path / "page.html").exists()

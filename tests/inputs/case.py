@@ -110,6 +110,7 @@ def tried(case: Case, bench: Bench, folder: Path) -> tuple[list[str], float]:
         what went wrong, nothing if it was refused as it should be; and the seconds it took.
     """
     from isotrope.cli.main import guarded
+    from tests.inputs.advice import not_taken
 
     room = folder / "room"
     temporary = folder / "temporary"
@@ -142,6 +143,8 @@ def tried(case: Case, bench: Bench, folder: Path) -> tuple[list[str], float]:
                 wrong.append(f"not one line of error on stderr: {said[:600]!r}")
             elif len(line) > LONGEST:
                 wrong.append(f"a line of {len(line)} characters")
+            elif flags := not_taken(arguments, line):
+                wrong.append(f"proposes {flags}, which {arguments[0]} does not take: {line}")
             elif case.says not in line:
                 wrong.append(f"{case.says!r} is not in {said!r}")
             if _text(out):

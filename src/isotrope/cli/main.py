@@ -146,13 +146,13 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
         # the reader of our output has gone (`| head`): not our error, nothing more to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except MemoryError as error:
-        return _refused(f"not enough memory ({error or 'none left'}): {_SMALLER}")
-    except (RuntimeError, ImportError) as error:
+    except (MemoryError, RuntimeError, ImportError) as error:
         # how torch says it, of the processor's memory and of a GPU's, and the loader of libraries
-        if not any(w in str(error) for w in ("allocate memory", "out of memory", "map segment")):
+        said = any(w in str(error) for w in ("allocate memory", "out of memory", "map segment"))
+        if not said and not isinstance(error, MemoryError):
             raise
-        return _refused(f"not enough memory ({str(error).splitlines()[0]}): {_SMALLER}")
+        why = next(iter(str(error).splitlines()), "none left")
+        return _refused(f"not enough memory ({why}): {_SMALLER}")
     except OSError as error:
         # a name too long, a full standard output: nothing of ours, and nothing to debug
         place = f"{error.filename}: " if error.filename else ""

@@ -37,12 +37,10 @@ def check_file(path: Path, within: Path | None = None) -> None:
     """
     try:
         mode = path.stat().st_mode
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValueError) as error:  # the latter: a NUL in the name
         raise InputError(f"{place(path)}: no such file; check the path") from error
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
-    except ValueError as error:  # a NUL in the name
-        raise InputError(f"{place(path)}: no such file; check the path") from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
         raise InputError(
             f"{place(path)}: leads out of {place(within)}; put the file itself in its place"

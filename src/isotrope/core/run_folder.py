@@ -2,7 +2,9 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 
 RECORDING = "isotrope"
@@ -30,6 +32,7 @@ class RunFolder:
         self.tokens = self.path / "tokens"  # the token store; removed at the end
         self.evaluations = self.path / "evaluations"
         self.tensorboard = self.path / "tensorboard"
+        self.watched = self.path / RECORDING
 
     @property
     def is_run(self) -> bool:
@@ -58,9 +61,18 @@ class RunFolder:
                     "folder"
                 )
 
+    def settings(self) -> dict[str, Any]:
+        """Return the settings of the run, if nothing in its folder leads elsewhere."""
+        self.check()
+        return read_yaml(self.config)
+
     def recording(self) -> "RunFolder | None":
         """Return the Doctor's folder in this one, or this one; None if the Doctor wrote neither."""
         if self.config.is_file():
             return None
-        places = (RunFolder(self.path / RECORDING), self)
-        return next((folder for folder in places if folder.metrics.is_file()), None)
+        self.check()
+        places = (RunFolder(self.watched), self)
+        found = next((folder for folder in places if folder.metrics.is_file()), None)
+        if found is not None:
+            found.check()
+        return found

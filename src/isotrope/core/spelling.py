@@ -52,7 +52,8 @@ def brief(value: object) -> str:
 
 def as_flag(setting: str, value: str) -> str:
     """Return what the command line takes: ``--head none``."""
-    word = shlex.quote(value) if _FOR_A_SHELL.search(value) else value
+    one = " " in value and setting == "columns"  # and not several values
+    word = shlex.quote(value) if one or _FOR_A_SHELL.search(value) else value
     return f"--{setting.replace('_', '-')} {word}".rstrip()
 
 

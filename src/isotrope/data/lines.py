@@ -4,6 +4,7 @@ import bz2
 import gzip
 import io
 import lzma
+import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -49,8 +50,8 @@ def quoted(value: object, width: int = 40) -> str:
     return text if len(text) <= width + 2 else f"{text[:width]}..."
 
 
-def is_folder(path: Path) -> bool:
-    """Return whether ``path`` is a folder; False if the path cannot be read."""
+def is_folder(path: "Path | os.DirEntry[str]") -> bool:
+    """Return whether it is a folder; False if the path cannot be read."""
     try:
         return path.is_dir()
     except OSError:  # a name that is too long, for example: check_file says so

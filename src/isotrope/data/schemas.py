@@ -119,7 +119,9 @@ class Form:
         return (*self.texts, *self.scores, *([self.group] if self.group else ()))
 
 
-def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None) -> Form:
+def form_of(
+    table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
+) -> Form:
     """Return how a table is read: by the columns that were chosen, by names, or by their number."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
@@ -162,7 +164,7 @@ def form_of(table: Table, columns: Sequence[str] = (), groups: str | None = None
         return Form("texts", tuple(names.values()), group=group)
     raise InputError(
         f"{place(table.place)}: none of the usual columns (text; anchor and positive); found "
-        f"{', '.join(map(repr, table.columns))[:200] or 'none'}; {_proposal(table)}"
+        f"{', '.join(map(repr, table.columns))[:200] or 'none'}; {_proposal(table, choose)}"
     )
 
 
@@ -183,7 +185,7 @@ def _untitled(table: Table) -> Form:
     return Form("texts" if len(table.columns) == 1 else "pairs", table.columns)
 
 
-def _proposal(table: Table) -> str:
+def _proposal(table: Table, choose: int) -> str:
     """Return a choice of columns that can be read, by what is in the first rows."""
     rows = table.head()
 
@@ -195,7 +197,8 @@ def _proposal(table: Table) -> str:
     if not names:
         return "none of them holds text; give a table with a column of text"
     first = "put a header above the first line if that is data, or " if table.how else ""
-    return f"{first}choose by name: `--columns {','.join(names[:2])}`"
+    chosen = f"choose by name: `--columns {','.join(names[:choose])}`"
+    return f"{first}{chosen if choose else 'rename the columns that are meant'}"
 
 
 @dataclass
@@ -210,6 +213,8 @@ class Reading:
         paired: Whether labelled texts become pairs; otherwise each is a record of one text.
         scored: Whether scored pairs may be read; the default refuses them, because a pair with a
             low score is not a pair that belongs together.
+        choose: How many columns an error may propose to choose: 0 where the caller has no such
+            setting.
         rows: The rows that were read.
         records: The records that they gave.
         negatives: How many records have so many negatives.
@@ -223,6 +228,7 @@ class Reading:
     streaming: bool = False
     paired: bool = True
     scored: bool = False
+    choose: int = 2
     rows: int = 0
     records: int = 0
     negatives: Counter[int] = field(default_factory=Counter)
@@ -239,7 +245,7 @@ class Reading:
         first: tuple[str, Path] | None = None
         for source in self.sources:
             table = self._open(source)
-            form = form_of(table, self.columns, self.groups)
+            form = form_of(table, self.columns, self.groups, self.choose)
             first = first or (form.kind, table.place)
             if form.kind != first[0]:
                 raise InputError(
@@ -247,12 +253,12 @@ class Reading:
                     f"{first[0]}; give files of one kind"
                 )
             if form.kind == "scored pairs" and not self.scored:
+                columns = f"; where all belong together, say `--columns {','.join(form.texts)}`"
                 raise InputError(
                     f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
                     "those with a low score are not positives: keep the pairs with a high score, "
                     "without the column of scores, or train with a loss that takes scores in the "
-                    "trainer of sentence-transformers; where all belong together, say "
-                    f"`--columns {','.join(form.texts)}`"
+                    f"trainer of sentence-transformers{columns if self.choose > 1 else ''}"
                 )
             self._forms.setdefault(form, table)
             before = self.records
@@ -338,13 +344,18 @@ class Reading:
             for reason, count in self.left.items()
         )
 
+    @property
+    def names(self) -> list[str]:
+        """The columns of texts and groups; numbers where they have no names."""
+        read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
+        return list(dict.fromkeys(read))
+
     def __str__(self) -> str:
         """Return one line on what was understood."""
         form, table = next(iter(self._forms.items()))
         files = len({*map(str, self.sources)})
         whose = table.place.name or str(table.place)
-        read = [c for each in self._forms for c in (*each.texts, *filter(None, [each.group]))]
-        names = ", ".join(dict.fromkeys(read))
+        names = ", ".join(self.names)
         kind = {"texts": "single texts"}.get(form.kind, form.kind)
         if widths := [n for n in self.negatives if n]:
             least, most = min(self.negatives), max(widths)
@@ -380,6 +391,7 @@ def read(
     streaming: bool = False,
     paired: bool = True,
     scored: bool = False,
+    choose: int = 2,
 ) -> Reading:
     """Return the records of files, folders and hub data, or of data in memory.
 
@@ -392,15 +404,16 @@ def read(
         streaming: Keep no copy of a data set of the hub.
         paired: Make pairs of labelled texts.
         scored: Read scored pairs too.
+        choose: How many columns an error may propose to choose.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]
-        return Reading([table_of(data)], names, groups, paired=paired, scored=scored)
+        return Reading([table_of(data)], names, groups, streaming, paired, scored, choose)
     if not data:
         raise InputError("no text given; name at least one file or folder")
     files, others = files_of(data)
     return Reading(
-        files, list(columns or ()), groups, streaming, paired, scored, other_files=others
+        files, list(columns or ()), groups, streaming, paired, scored, choose, other_files=others
     )
 
 

@@ -4,7 +4,6 @@ A run must be able to be resumed, diagnosed and repeated in another process, so 
 written to disk once, one JSON object a line, which :func:`isotrope.data.schemas.read` reads.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 
 from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.core.files import atomic_replace, from_home
+from isotrope.core.fingerprint import file_digest
 from isotrope.core.spelling import brief
 from isotrope.data.schemas import HEADER, Reading, read
 from isotrope.data.table import SUFFIXES, is_frame, plain_suffix, table_of
@@ -63,13 +63,7 @@ def named_errors(name: str) -> Iterator[None]:
 
 def digests(files: Iterable[Path | str]) -> dict[str, str]:
     """Return a digest of the bytes of each file, by which a later change is noticed."""
-    made = {}
-    for path in map(Path, files):
-        if path.is_file():
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8))
-            made[str(path)] = digest.hexdigest()
-    return made
+    return {str(path): file_digest(path) for path in map(Path, files) if path.is_file()}
 
 
 def is_in_memory(data: object) -> bool:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import hypers
 from isotrope.core.metrics_log import read_log
@@ -193,8 +192,7 @@ def of_run(folder: Path, dataset: str = "") -> RunEvidence:
         dataset: Data set whose steps and objective to examine, if there are several.
     """
     folder, files = Path(folder), RunFolder(folder)
-    files.check()
-    settings = read_yaml(files.config)
+    settings = files.settings()
     finished = files.result.is_file()
     result = Result.load(files.result) if finished else None
     details = result.details if result is not None else {}
@@ -258,7 +256,7 @@ def _objective(
 
 def datasets_of(folder: Path) -> list[str]:
     """Return the names of the data sets of a run on text; none if there is only one."""
-    names = by_dataset(_files(read_yaml(RunFolder(folder).config)))
+    names = by_dataset(_files(RunFolder(folder).settings()))
     return [name for name in names if name]
 
 

@@ -146,7 +146,7 @@ def _records(
 
 def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, ...]]:
     """Yield the records of a file or folder, single texts or pairs."""
-    reading, count = read([path], columns=columns, paired=False, scored=True), 0
+    reading, count = read([path], columns=columns, paired=False, scored=True, choose=0), 0
     for record in reading:
         count += 1
         yield record.texts[:2]

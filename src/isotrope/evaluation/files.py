@@ -43,11 +43,14 @@ class Hit(NamedTuple):
 
 def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     """Return the single texts of a file."""
-    reading = read([Path(file)], columns=columns, paired=False)
+    reading = read([Path(file)], columns=columns, paired=False, scored=True, choose=1)
     if len(next(iter(reading)).texts) != 1:
+        name = reading.names[0]
         raise InputError(
             f"{file} holds pairs; give a file of single texts (`cut -f2 {shlex.quote(str(file))}` "
-            "takes one side of a .tsv), or choose a column that has a name with `--columns`"
+            "takes one side)"
+            if name.isdigit()
+            else f"{file} holds pairs; choose one of their texts: `--columns {name}`"
         )
     return reading
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result
@@ -45,11 +44,7 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
 def _of_images(run: Path) -> bool:
     """Return whether a folder is that of a run on images, finished or not."""
     config = RunFolder(run).config
-    return config.is_file() and "data" in _settings(run)
-
-
-def _settings(run: Path) -> Mapping[str, Any]:
-    return read_yaml(RunFolder(run).config)
+    return config.is_file() and "data" in RunFolder(run).settings()
 
 
 def own_images(run: str | Path) -> "ImageSet":
@@ -64,7 +59,7 @@ def own_images(run: str | Path) -> "ImageSet":
     yours = "give labelled pictures of your own: `--labels FOLDER`"
     if not RunFolder(run).config.is_file() or not _of_images(run):
         raise InputError(f"{run} is not a run folder, so it has no pictures of its own; {yours}")
-    settings = _settings(run)
+    settings = RunFolder(run).settings()
     data = str(settings["data"])
     if data != "digits" and not Path(data).exists():
         raise InputError(

@@ -7,7 +7,6 @@ incomplete, because a process ended while it wrote, and is never resumed from. N
 checkpoint is executed.
 """
 
-import hashlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import CannotResume
 from isotrope.core.files import atomic_replace, os_errors_as_input_errors, remove
+from isotrope.core.fingerprint import file_digest
 
 COMPLETE = "complete.json"
 """The marker of a whole checkpoint: the digest of every other file in it, and its step."""
@@ -48,15 +48,10 @@ def finish(folder: Path) -> None:
     with os_errors_as_input_errors(folder):
         for file in sorted(folder.rglob("*")):
             if file.is_file() and file.name != COMPLETE:
-                digests[str(file.relative_to(folder))] = _digest(file)
+                digests[str(file.relative_to(folder))] = file_digest(file, 16)
         with atomic_replace(folder / COMPLETE) as temporary:
             content = {"step": step_of(folder), "blake2b": digests}
             temporary.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
-
-
-def _digest(file: Path) -> str:
-    with file.open("rb") as handle:
-        return hashlib.file_digest(handle, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
 def verify(folder: Path) -> None:
@@ -71,7 +66,7 @@ def verify(folder: Path) -> None:
             raise ChecksumMismatch(f"trainer_state.json is of step {state.global_step}")
         for name, digest in {**dict.fromkeys(_NEEDED), **digests}.items():
             check_file(folder / name, folder)
-            if _digest(folder / name) != digest:
+            if file_digest(folder / name, 16) != digest:
                 raise ChecksumMismatch(f"{name} does not match its digest")
     except ChecksumMismatch:
         raise

@@ -21,7 +21,7 @@ from torch import Tensor
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.core.pictures import PHOTOS, SUFFIXES, Unreadable, measure, square
 from isotrope.data.images.records import RecognisedPart, RecognisedSet
-from isotrope.data.lines import quoted
+from isotrope.data.lines import is_folder, quoted
 
 _TRAIN = ("train", "training")
 _TEST = ("test", "testing", "validation", "valid", "val")
@@ -227,7 +227,7 @@ def _inner(folder: Path) -> Path:
     seen: set[str] = set()
     while (real := os.path.realpath(folder)) not in seen:  # a link may lead back
         seen.add(real)
-        entries = [entry for entry in _entries(folder) if _is_folder(entry) or _is_picture(entry)]
+        entries = [entry for entry in _entries(folder) if is_folder(entry) or _is_picture(entry)]
         if len(entries) != 1 or _is_picture(entries[0]) or entries[0].name.lower() in _TRAIN:
             break
         folder = Path(entries[0].path)
@@ -248,7 +248,7 @@ def _called(root: Path, names: Sequence[str]) -> Iterator[Path]:
         yield from (
             Path(entry.path)
             for entry in sorted(_entries(root), key=lambda entry: entry.name != name)
-            if entry.name.lower() == name and _is_folder(entry)
+            if entry.name.lower() == name and is_folder(entry)
         )
 
 
@@ -256,7 +256,7 @@ def _check_alone(root: Path, train: Path) -> None:
     """Refuse a training part without a test part beside other folders of pictures."""
     for entry in sorted(_entries(root), key=lambda entry: entry.name):
         path = Path(entry.path)
-        if path != train and _is_folder(entry) and next(below(path), None):
+        if path != train and is_folder(entry) and next(below(path), None):
             raise InputError(
                 f"{place(root)}: {train.name}/ looks like a training part, but {entry.name}/ is "
                 f"not a test part ({'/, '.join(_TEST)}/): give {quoted(str(train))} to train on "
@@ -327,7 +327,7 @@ def below(folder: Path, prefix: str = "", above: frozenset[str] = frozenset()) -
     if real in above:  # a link back into a folder that contains it
         return
     for entry in _entries(folder):
-        if _is_folder(entry):
+        if is_folder(entry):
             yield from below(Path(entry.path), f"{prefix}{entry.name}/", above | {real})
         elif _is_picture(entry):
             yield prefix + entry.name
@@ -342,11 +342,4 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
 
 
 def _is_picture(entry: "os.DirEntry[str]") -> bool:
-    return entry.name.lower().endswith(PHOTOS) and not _is_folder(entry)
-
-
-def _is_folder(entry: "os.DirEntry[str]") -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
+    return entry.name.lower().endswith(PHOTOS) and not is_folder(entry)

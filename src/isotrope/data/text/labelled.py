@@ -13,12 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from isotrope.core.errors import InputError, place
-from isotrope.data.lines import is_folder, quoted
+from isotrope.data.lines import COMPRESSED, is_folder, quoted
 from isotrope.data.rows import cell_text
 from isotrope.data.schemas import HEADER, mark
 from isotrope.data.table import SUFFIXES, open_table
 
-_ENDINGS = tuple(end + zipped for zipped in ("", ".gz") for end in SUFFIXES)
+_ENDINGS = tuple(end + zipped for zipped in ("", *COMPRESSED) for end in SUFFIXES)
+_TRAINED = 0.8
+"""Share of the texts of a label to fit on, where there is one file."""
 
 
 @dataclass(frozen=True)
@@ -65,35 +67,23 @@ class Features:
     marks: np.ndarray | None = None
 
 
-def load_labelled(
-    path: Path | str,
-    test: Path | str | None = None,
-    *,
-    label: str = "label",
-    text: str = "text",
-    train_fraction: float = 0.8,
-    seed: int = 0,
-) -> LabelledSplit:
+def load_labelled(path: Path | str, test: Path | str | None = None, seed: int = 0) -> LabelledSplit:
     """Load labelled texts that are split into files, or split those of one file.
 
-    A single file is split by class: ``train_fraction`` of the texts of each, rounded up and drawn
-    by the seed, are for training. A class with two or more texts keeps at least one to test on.
+    A single file is split by class: four fifths of the texts of each, rounded up and drawn by the
+    seed, are for training. A class with two or more texts keeps at least one to test on.
     A text that occurs twice can land on both sides; the scores say how many do.
 
     Args:
         path: a folder of a train and a test file, the training file, or the only file.
         test: the test file.
-        label: name of the column of labels.
-        text: name of the column of texts.
-        train_fraction: between 0 and 1; only for one file.
         seed: the seed of the draw.
     """
     path = Path(path)
     if test is None and is_folder(path):
         path, test = _part(path, "train"), _part(path, "test")
     if test is not None:
-        tested = _load(Path(test), label, text, classes=1)
-        split = LabelledSplit(_load(path, label, text), tested)
+        split = LabelledSplit(_load(path), _load(Path(test), classes=1))
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
                 f"{place(Path(test))}: none of its labels ({quoted(split.test.labels[0])} ...) is "
@@ -101,9 +91,7 @@ def load_labelled(
                 "parts of one set, each label<TAB>text or with a header"
             )
         return split
-    if not 0 < train_fraction < 1:
-        raise InputError(f"the training fraction must lie between 0 and 1; found {train_fraction}")
-    return _split(_load(path, label, text), train_fraction, seed, path)
+    return _split(_load(path), seed, path)
 
 
 def _part(folder: Path, name: str) -> Path:
@@ -117,8 +105,8 @@ def _part(folder: Path, name: str) -> Path:
     return candidates[0]
 
 
-def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
-    rows = list(_rows(path, label, text))
+def _load(path: Path, classes: int = 2) -> LabelledText:
+    rows = list(_rows(path))
     data = LabelledText([row[1] for row in rows], [row[2] for row in rows])
     for line, words, name in rows:
         if not name or not words:
@@ -132,22 +120,20 @@ def _load(path: Path, label: str, text: str, classes: int = 2) -> LabelledText:
     return data
 
 
-def _rows(path: Path, label: str, text: str) -> Iterator[tuple[int, str, str]]:
+def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
     """Yield (line, text, label); blank lines are left out."""
-    usual = (label, text) == ("label", "text")
-    table = open_table(path, () if usual else (label, text), header=HEADER, txt_columns=True)
+    table = open_table(path, header=HEADER, txt_columns=True)
     if table.titled:
-        names = {name.lower(): name for name in table.columns} if usual else {}
-        if text == "text" and "text" not in names and "sentence" in names:
-            text = "sentence"
-        columns = [names.get(label, label), names.get(text, text)]
-    elif usual and len(table.columns) == 2:
+        names = {name.lower(): name for name in table.columns}
+        text = "sentence" if "text" not in names and "sentence" in names else "text"
+        columns = [names.get("label", "label"), names.get(text, text)]
+    elif len(table.columns) == 2:
         different = [len({row[i] for _, row in table.rows(["1", "2"]) if row}) for i in (0, 1)]
         columns = ["2", "1"] if different[1] < different[0] else ["1", "2"]
     else:
         raise InputError(
             f"{place(path)}: {len(table.columns)} columns without a header where a label and a "
-            f"text are needed; name the columns {label} and {text} in a first line"
+            "text are needed; name the columns label and text in a first line"
         )
     for line, cells in table.rows(columns):
         if cells and any(cell not in (None, "") for cell in cells):
@@ -155,14 +141,13 @@ def _rows(path: Path, label: str, text: str) -> Iterator[tuple[int, str, str]]:
             yield line, words, mark(cells[0], path, line, columns[0])
 
 
-def _split(data: LabelledText, fraction: float, seed: int, path: Path) -> LabelledSplit:
+def _split(data: LabelledText, seed: int, path: Path) -> LabelledSplit:
     order = np.random.default_rng(seed).permutation(len(data))
     labels = np.array(data.labels)[order]
     first = np.zeros(len(data), dtype=bool)
     for name in np.unique(labels):
         rows = order[labels == name]
-        # rounded first: 0.07 * 100 is a little more than 7
-        share = math.ceil(round(fraction * len(rows), 9))
+        share = math.ceil(round(_TRAINED * len(rows), 9))  # rounded: 0.8 * 15 may be above 12
         first[rows[: min(share, max(len(rows) - 1, 1))]] = True
     if first.all():
         raise InputError(

@@ -49,7 +49,7 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
     path = Path(path)
     if is_folder(path):
         return _load_folder(path, split)
-    reading = read([path])
+    reading = read([path], choose=0)
     pairs = [record.texts for record in reading]
     if reading.kind == "texts":
         raise InputError(

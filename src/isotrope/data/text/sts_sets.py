@@ -223,7 +223,7 @@ def _load(
 
 def _rows(path: Path) -> Rows:
     """Yield the rows of a table of scored pairs."""
-    reading = read([path], scored=True)
+    reading = read([path], scored=True, choose=0)
     for record in reading:
         if reading.kind != "scored pairs" or not record.scores:
             raise InputError(

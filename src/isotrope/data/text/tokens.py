@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace
+from isotrope.core.fingerprint import file_digest
 from isotrope.data.schemas import Reading, Record
 from isotrope.data.text.repeats import (
     CHUNK,
@@ -146,7 +147,7 @@ class TokenStore:
             # an older version wrote no digests
             for name, digest in manifest.get("digests", {}).items() if verify else ():
                 check_file(folder / name, folder)
-                if _digest(folder / name) != digest:
+                if file_digest(folder / name) != digest:
                     raise ValueError(f"{name} does not match its digest")
             return cls(folder, StoreReport(**manifest["report"]), manifest["dtype"])
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -240,11 +241,6 @@ class TokenStore:
         return self._held_out_groups
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=8)).hexdigest()
-
-
 def _mapped(path: Path, dtype: str, shape: tuple[int, ...]) -> NDArray[Any]:
     expected = int(np.prod(shape)) * np.dtype(dtype).itemsize
     if path.stat().st_size != expected:
@@ -303,7 +299,7 @@ def build(
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
         report = asdict(_finish(temporary, former, writer, records))
-        digests = {path.name: _digest(path) for path in sorted(temporary.iterdir())}
+        digests = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
         manifest = {"format": _FORMAT, "dtype": dtype, "report": report, "digests": digests}
         (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     return TokenStore.open(folder)

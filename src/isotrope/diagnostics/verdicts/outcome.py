@@ -92,7 +92,7 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         _GAIN,
     ),
     Change(
-        "--files HARDER (FILE with a third column of near but wrong texts, or with other data)",
+        "another FILE (with a third column of near but wrong texts, or with other data)",
         lambda case: f"{case.words.harder}, or other data",
     ),
     explains=("dissipated-early",),
