@@ -16,18 +16,17 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 _PAGE = """# Verdicts and thresholds
 
-`isotrope diagnose RUN_OR_MODEL` says whether something is wrong with a training or a model. It
-names the root cause first, with the numbers behind it and one setting to change ([its
-options](commands/diagnose.md)). In other people's trainers and in a training loop of your own,
-[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) measures the same numbers and gives
-the same verdicts, with the change in the words of that trainer. What it said about public
-questions is on ["Is this normal?"](questions.md).
+Use this page to look up a verdict. `isotrope diagnose RUN_OR_MODEL` says whether something is wrong
+with a training or a model. It names the cause first, with the numbers behind it and one setting to
+change ([options](commands/diagnose.md)). In other trainers and in your own loop,
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gives the same verdicts, with the
+change in the words of that trainer. ["Is this normal?"](questions.md) has examples.
 
 ## All verdicts
 
-Each page says what a verdict means, what to do, and when to ignore it. The order is the order of
-priority. Consequences of a cause that was found are not listed: once all embeddings are one point,
-no negative is harder than another.
+The page of each verdict says what it means, what to do, and when to ignore it. The first verdict in
+this order is named first. Consequences of a verdict are not listed beside it: if all embeddings are
+one point, no negative is harder than another.
 
 | verdict | what it means |
 |---|---|
@@ -35,8 +34,8 @@ no negative is harder than another.
 
 ## Thresholds
 
-For a training, "the end" is the median of the last third of the logged steps. For a saved model,
-the numbers are measured on 256 inputs. A number that is missing decides nothing.
+For a training, "the end" is the median of the last third of the logged steps. A saved model is
+measured on 256 inputs. A number that was not measured decides nothing.
 
 | threshold | verdict | a fault if | unit | what is measured | source |
 |---|---|---|---|---|---|
@@ -44,20 +43,17 @@ the numbers are measured on 256 inputs. A number that is missing decides nothing
 
 ## How it was tested
 
-The benchmark is a set of small real trainings: healthy ones, and others with one of twelve faults
-planted (`make zoo`, [results](results/zoo.csv)). A faulty training counts as right if the planted
-fault is named first, with the change that undoes it; a healthy one counts as right if nothing is
+The benchmark is a set of small real trainings, some healthy and some with one of twelve planted
+faults (`make zoo`, [results](results/zoo.csv)). A faulty training counts as right if the planted
+fault is named first, with the change that undoes it. A healthy one counts as right if nothing is
 found. Healthy trainings whose held-out score fell are not counted.
 
-Thresholds were set on the part `tuning`, then judged on `first`. Of the 14 trainings of `first`
-that existed by then, three came out wrong: `learning-rate`, and two healthy ones called
-dissipated-early, because all-MiniLM-L6-v2 has nothing to learn from STS-B's paraphrases (another
-encoder has taken its place there). Two thresholds were changed because of that, so `first` can no
-longer judge them. The part `judged`, with other encoders, texts and seeds, can. The verdict
-`nothing-left-to-learn` is newer than these results; only the benchmark's healthy text trainings in
-`judged` were diagnosed again with it, and none of them got this verdict.
-
 {zoo}
+
+Thresholds were set on the part `tuning` and judged on `first`, where three of 14 trainings came out
+wrong. Two thresholds were then changed, so only the part `judged`, with other encoders, texts and
+seeds, can judge them. The verdict `nothing-left-to-learn` is newer than these results: only the
+healthy text trainings in `judged` were diagnosed again with it, and none of them got this verdict.
 """
 
 
@@ -172,8 +168,8 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
         command = f"`isotrope {row['command']}`".replace("|", "\\|")
         lines.append(f"| {command} | `{row['verdict']}` | {change} |")
     return [
-        "These trainings have the fault on purpose ([how it was tested]"
-        "(../diagnosis.md#how-it-was-tested)); words in braces stand for files and encoders.",
+        "This fault was planted in these trainings ([how it was tested]"
+        "(../diagnosis.md#how-it-was-tested)). Words in braces stand for files and encoders.",
         "\n".join(lines),
     ]
 

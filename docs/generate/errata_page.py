@@ -19,27 +19,30 @@ KINDS = {
 """The parts of the page, in order."""
 
 _INTRODUCTION = {
-    "result": "Somebody who uses the printed form gets something else than is claimed for it.",
+    "result": "The printed form does not have the claimed property.",
     "misprint": "The same page, a proof or the released code has it right: for readers who "
     "implement from the text.",
     "code": "No errors: the paper and the code of its authors are two procedures, and the "
     "published numbers belong to the second. Both can be trained (`variant`).",
-    "withdrawn": "These were on this page and should not have been. The numbers stay, since they "
-    "could be cited.",
+    "withdrawn": "These entries were wrong. Their numbers stay, because they may have been cited.",
 }
 
 _PAGE = """# Errata of the papers
 
-Places in the papers behind this library where the printed form is wrong: {result} that change a
-formula, a bound or a statement, and {misprint} misprints. {code} differences between a paper and
-its released code are listed after them and are no errors; {withdrawn} earlier entries are
-withdrawn.
-
-Numbers stay as they are: cite *isotrope, erratum E23*, with a link to its heading. Where it is a
-formula, [a test](../tests/papers/test_errata.py) computes both forms, as
-quoted under *Computed*, and the quotations are compared with the texts that were read. The library
-implements the corrected forms. Whether the papers' *experiments* come out again is
+Look here before you implement a formula from one of the papers behind this library. The library
+implements the corrected forms. Whether the papers' *experiments* replicate is
 [another question](replication.md).
+
+| entries | count |
+|---|---|
+| the printed form changes a formula, a bound or a statement | {result} |
+| misprints | {misprint} |
+| differences between a paper and its released code, which are not errors | {code} |
+| withdrawn | {withdrawn} |
+
+Cite *isotrope, erratum E23*, with a link to its heading; the numbers do not change.
+[A test](../tests/papers/test_errata.py) computes both forms of a formula, as quoted under
+*Computed*, and compares the quotations with the texts.
 
 What was read:
 

@@ -14,58 +14,59 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 _PAGE = """# Is this normal?
 
-People who train embedding models ask this in public, year after year. Here are {count} of their
-questions with an answer that was measured: each setting was rebuilt small,
-[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) watched it, and the change that its
-verdict asks for was made.
+Look up a question like yours. {count} public questions about training embedding models were
+rebuilt small and run: [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) watched each
+training, and then the change that its verdict asks for was made.
 
-Your own training takes one argument, `callbacks=[isotrope.Doctor()]`, and answers for itself.
-[Each verdict](diagnosis.md) has a page that says what it means.
+For your own training, add one argument, `callbacks=[isotrope.Doctor()]`.
+[Each verdict](diagnosis.md) has a page.
 
 ## {count} questions
 
-The column MRR@10 has the score, out of 100, before training, after the training that was asked
-about and, if something was changed, after the training with the change.
+MRR@10 (out of 100) is the score before training, after the training in question and, if something
+was changed, after the changed training.
 
 {questions}
 
-For each question the expected verdict was written down and committed before its setting was run.
-A question counts as right if that verdict comes first, and does not come again after the change:
-{right} of {count} are right. That does not mean that the score rose: in some rows the changed
-training ended below the encoder it began with. Misses stay in the table.
+## How the answers were judged
+
+The expected verdict of each question was committed before its setting was run. An answer counts as
+right if that verdict comes first and does not return after the change: {right} of {count} are
+right. The score need not rise: some changed trainings end below the encoder they started from.
+Misses stay in the table.
 
 {seen} of the questions led to a change of a rule or of their own setting, and so judge nothing:
 
 {reasons}
 
-Of the other {judging}, {judged} are right. The last eleven were committed with their verdicts
+Among the other {judging}, {judged} are right. The last eleven were committed with their verdicts
 before the rules were last changed: seven of them were right immediately, and the four others were
 open_clip 821, sentence-transformers 608 and the misses below.
 
-Where several questions are about one situation, one stands for all. Six rows of an earlier table,
-all of them right, are therefore now named in the row of another (FlagEmbedding 151, 179 and 593,
-VLM2Vec 67 and 112, sentence-transformers 3819). So is FlagEmbedding 747, which had been a miss: the
-setting that was rebuilt for it, a masked language model at a temperature of 0.02, does not show
-what was asked, because positives come closer there. Tevatron 129, a miss as well, was removed: its
-number was wrong, and in
-[the question that was meant](https://github.com/texttron/tevatron/issues/104) the reason was a
-mistake in the asker's own texts. FlagEmbedding 603 asks about dot products.
+If several questions are about one situation, one row names them all. FlagEmbedding 747 had been a
+miss and is now in the row of another, because its setting, a masked language model at a temperature
+of 0.02, does not show what was asked. Tevatron 129, also a miss, was removed: its number was wrong,
+and in [the question that was meant](https://github.com/texttron/tevatron/issues/104) the asker's
+own texts were at fault.
 
-MRR@10 is measured on 100 held-out pairs. Each training has 12 steps, so that a few points are
-noise, and only a collapse or a gain of several points says something. The settings are ours:
-all-MiniLM-L6-v2, or for "a masked language model" the same after 1,924 steps of filling in words,
-on docstrings of Python's library, one seed, in sentence-transformers' trainer
-([table](results/questions.csv), `python benchmarks/questions.py`). The scores of the askers' own
-trainings are not known; each link leads to the question in the asker's words.
+| setting | value |
+| --- | --- |
+| score | MRR@10 on 100 held-out pairs; a few points are noise |
+| training | 12 steps, one seed, in sentence-transformers' trainer |
+| encoder | all-MiniLM-L6-v2 |
+| "a masked language model" | the same after 1,924 steps of filling in words |
+| data | docstrings of Python's library |
+| command | `python benchmarks/questions.py` ([table](results/questions.csv)) |
+
+The scores of the askers' own trainings are not known. Each link leads to the question in the
+asker's words.
 
 {misses}
 
 ## Symptoms and numbers
 
-sentence-transformers comes with a [list of symptoms]({list}) for agents that write training
-scripts. The table gives, for each of them, the number of ours that shows it and the verdict that
-follows. {visible} of {symptoms} are visible in embeddings and their gradient; the others are about
-machines, files and accounts.
+sentence-transformers has a [list of symptoms]({list}) of failed trainings. {visible} of {symptoms}
+show in embeddings and their gradient; the others are about machines, files and accounts.
 
 {table}
 """
@@ -81,10 +82,10 @@ class Symptom:
     """A symptom of their list.
 
     Attributes:
-        name: in our words.
-        numbers: columns of metrics.csv, or another measurement, that show it; empty: not visible.
-        verdicts: that follow.
-        other: what else of isotrope answers it.
+        name: The symptom in our words.
+        numbers: Columns of metrics.csv, or other measurements, that show it; empty if none does.
+        verdicts: The verdicts that follow.
+        other: Another part of isotrope that answers it.
     """
 
     name: str
@@ -149,15 +150,15 @@ SYMPTOMS = (
         ("not-enough-seen",),
     ),
 )
-"""Those of their list, in its order."""
+"""The symptoms of the list, in its order."""
 
 
 def write_question_page(docs: Path, results: Path) -> Path:
     """Write questions.md into a folder, and return its path.
 
     Args:
-        docs: folder of the documentation.
-        results: the table of benchmarks/questions.py.
+        docs: Folder of the documentation.
+        results: The table of benchmarks/questions.py.
     """
     file = docs / "questions.md"
     with atomic_replace(file) as partial:

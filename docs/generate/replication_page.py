@@ -48,15 +48,16 @@ _SHORT: dict[str, str] = {
     "{li-table3-vicreg} (paper: 15.8, 12.7, 12.7); on two other encoders by {li-table3-mhe@seed0} "
     "and {li-table3-mhe@seed1}, {li-table3-barlowtwins@seed0} and {li-table3-barlowtwins@seed1}, "
     "{li-table3-vicreg@seed0} and {li-table3-vicreg@seed1}. For MHS it is {li-table3-mhs} (paper: "
-    "5.5), the opposite, and elsewhere {li-table3-mhs@seed0} and {li-table3-mhs@seed1}. Opposite, "
-    "too: a ratio of 2 for 1 ({li-figure6-ratio-above}), the exchange of the ratio for MHE "
+    "5.5), the opposite, and elsewhere {li-table3-mhs@seed0} and {li-table3-mhs@seed1}. Also "
+    "opposite: a ratio of 2 for 1 ({li-figure6-ratio-above}), the exchange of the ratio for MHE "
     "({li-table5-mhe-ratio}) and Barlow Twins ({li-table5-barlowtwins-ratio}), and the gains in "
     "transfer of Barlow Twins ({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}). The step "
     "that gains is the exchange of the weight (MHE {li-table5-mhe-weight}).",
     "Nie et al. 2023": "InfoNCE ends above DCL, by {nie-table1-infonce-dcl} (paper: 4.9), and "
-    "above alignment and uniformity, by {nie-table1-infonce-alignuniform} (3.4). Of what MET and "
-    "MAT have over InfoNCE in print, less than a quarter is left ({nie-table1-met-infonce}, "
-    "{nie-table1-mat-infonce}); what else a margin or a cut-off adds is mostly too small to tell.",
+    "above alignment and uniformity, by {nie-table1-infonce-alignuniform} (3.4). The "
+    "printed lead of MET and MAT over InfoNCE shrinks to less than a quarter "
+    "({nie-table1-met-infonce}, {nie-table1-mat-infonce}); other effects of a margin or a cut-off "
+    "are mostly too small to decide.",
     "Manna et al. 2023": "MIOv3 is ahead of its earlier versions ({manna-table2-miov1}, "
     "{manna-table2-miov2}) and of four other losses, not clearly of SimCLR "
     "({manna-table2-simclr}; paper: 5.0); BYOL, ahead of it in the paper, is behind "
@@ -67,9 +68,9 @@ _SHORT: dict[str, str] = {
 }
 _PAGE = """# Do the papers replicate?
 
-In part, and it depends on the encoder that training begins with. What is large in print (10 points
-of STS and more) comes out in its direction on all three encoders here, at a quarter to nine tenths of
-its size; what is smaller is often undecided, and some verdicts turn with the encoder. {counts}
+In part, and it depends on the encoder before training. Large printed effects (10 points of STS and
+more) have the same direction on all three encoders here, at a quarter to nine tenths of their size.
+Smaller effects are often undecided, and some verdicts change with the encoder. {counts}
 
 {short}
 
@@ -311,7 +312,7 @@ def _counts(judged: Judged) -> str:
     waiting = f" ({open_} of these not measured yet)" if open_ else ""
     more = f"; {left} more rows follow from these" if (left := len(judged) - len(once)) else ""
     counted = counted.replace("undecided", f"undecided{waiting}")
-    return f"Of {len(once)} claims, each fact counted once: {counted}{more}."
+    return f"Among {len(once)} claims, each fact counted once: {counted}{more}."
 
 
 def _words(judged: Judged) -> str:

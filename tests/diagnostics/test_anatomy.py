@@ -104,8 +104,8 @@ def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
             anatomy.observe(anchors, positives, loss(anchors, positives))
         notes[loss] = anatomy.diagnose().notes
         assert anatomy.rows[0]["dissipation"] is not None
-    assert any("say the temperature" in note for note in notes[scaled])
-    assert not any("say the temperature" in note for note in notes[users_loss])
+    assert any("pass the temperature" in note for note in notes[scaled])
+    assert not any("pass the temperature" in note for note in notes[users_loss])
 
 
 @pytest.mark.parametrize(("n", "d"), [(12, 20), (30, 20)])
@@ -531,7 +531,7 @@ def test_mistakes_are_named() -> None:
         ({"objective": "infonse"}, r"unknown objective 'infonse' \(did you mean 'infonce'\?\)"),
         (
             {"objective": InfoNCE},
-            "objective must be an objective of isotrope, as InfoNCE\\(\\), or",
+            "objective must be an objective of isotrope, such as InfoNCE\\(\\), or",
         ),
     ):
         with pytest.raises(InputError, match=message):

@@ -83,7 +83,7 @@ def test_pairs_are_probed_before_and_after(encoder: Path, pairs: Path, tmp_path:
     assert case.start == case.probe
     gone = examine(run_of(tmp_path / "gone", encoder, [str(pairs)], encoder="no/such/model"))
     assert gone.start is None
-    assert "the encoder that training began with was not probed" in gone.notes[-1]
+    assert "the encoder before training was not probed" in gone.notes[-1]
 
 
 def test_data_of_ones_own_takes_the_place_of_the_runs(
@@ -179,7 +179,7 @@ def test_a_run_on_images(tmp_path: Path) -> None:
 
 def test_a_model_of_images_needs_some(tmp_path: Path) -> None:
     ImageEncoder.build("resnet9", width=4, image_size=8, seed=0).save(tmp_path / "model")
-    with pytest.raises(InputError, match=r"takes images, and there are none: .*data"):
+    with pytest.raises(InputError, match=r"takes images: give some with .*data"):
         examine(tmp_path / "model")
     data = write_pictures(tmp_path / "pictures.npz")
     case = examine(tmp_path / "model", data=str(data))

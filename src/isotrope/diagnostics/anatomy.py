@@ -126,8 +126,8 @@ class Anatomy:
             objective = registry.build(objective)
         if not isinstance(objective, Objective | None):
             raise InputError(
-                "objective must be an objective of isotrope, as InfoNCE(), or its name; leave it "
-                f"out for another loss; found {brief(objective)}"
+                "objective must be an objective of isotrope, such as InfoNCE(), or its name; "
+                f"found {brief(objective)}: leave it out for any other loss"
             )
         self.objective, self.every = objective, every
         self.against, self.reduction, self.temperature = against, reduction, temperature
@@ -481,7 +481,10 @@ class Anatomy:
         rows, notes = self.rows, []
         if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
-            notes += ["dissipation is not judged: say the temperature of the loss (temperature=)"]
+            notes += [
+                "pass the temperature of the loss (temperature=): without it, dissipation "
+                "is not judged"
+            ]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
                 "dissipation is not judged in steps in which it is nearly the same for all anchors "
@@ -495,13 +498,13 @@ class Anatomy:
             ]
         if self.factor not in (None, 1):
             notes += [
-                f"the loss is {self.factor:.3g} times InfoNCE, whose dissipation is shown: without "
-                "the factor"
+                f"the loss is {self.factor:.3g} times InfoNCE; the dissipation shown leaves out "
+                "this factor"
             ]
         if any(row["negatives"] == 0 and row["embedding_gradient"] for row in rows):
             notes += [
-                "the loss compares an anchor with its own pair only: without in-batch negatives it "
-                "has no dissipation, weights and ratio to judge"
+                "the loss has no in-batch negatives, and therefore no dissipation, weights or "
+                "ratio to judge"
             ]
         case = of_rows(rows, objective=self.objective, settings=settings)
         return replace(
@@ -555,8 +558,8 @@ def _scalar(loss: Tensor) -> float:
         )
     if loss.numel() != 1:
         raise ValueError(
-            f"the loss must be a scalar; found shape {tuple(loss.shape)}: reduce it, and give the "
-            "reduction as reduction="
+            f"the loss must be a scalar; found shape {tuple(loss.shape)}: reduce it, and name "
+            "the reduction with reduction="
         )
     return float(loss.detach())
 

@@ -70,7 +70,7 @@ class Hessian:
         if not self.parameters or not losses:
             raise InputError(
                 f"a Hessian needs parameters and a loss; found {len(self.parameters)} parameters "
-                f"that want a gradient and {len(losses)} losses"
+                f"that require a gradient and {len(losses)} losses"
             )
         self.size = sum(p.numel() for p in self.parameters)
         self._decay = _each(decay, len(self.parameters))

@@ -72,9 +72,9 @@ class Words:
     contrastive_name: str = ""
     without_labels: str = ""
     copies: str = "batches without two copies of an input"
-    views: str = "two different inputs a row, or dropout that is switched on"
+    views: str = "two different inputs in each row, or dropout switched on"
     related: str = "rows whose inputs belong together"
-    shorter: str = "a layer that normalises, or embeddings of a smaller scale"
+    shorter: str = "a normalising layer, or smaller embeddings"
     best: str = "fewer steps, or the checkpoint of the best score"
 
     def of_temperature(self, better: float, now: float | None) -> str:

@@ -90,7 +90,7 @@ def _of_model(
 ) -> RunEvidence:
     if is_image(resolve(target)):
         if data is None:
-            raise InputError(f"{target} takes images, and there are none: give some with `--data`")
+            raise InputError(f"{target} takes images: give some with `--data`")
         probe = _crops(target, data, {}, {}, objective)
         notes = (f"{probe['count']:.0f} images of {data}, two crops of each",)
         return RunEvidence(kind="images", objective=objective, probe=probe, notes=notes)
@@ -164,7 +164,7 @@ def _texts_of_run(
         encoder = SentenceEncoder.load(began, pooling=settings.get("pooling"))
         return replace(case, start=probe_texts(encoder, texts, **options))
     except InputError as error:
-        return _with_note(case, f"the encoder that training began with was not probed: {error}")
+        return _with_note(case, f"the encoder before training was not probed: {error}")
 
 
 def _images_of_run(

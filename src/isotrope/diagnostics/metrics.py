@@ -78,8 +78,8 @@ METRICS = (
         "mean gradient dissipation, over the anchors that have negatives",
         "The factor, averaged over anchors, that scales an anchor's whole gradient: near 0 the "
         "anchor already tells its positive from its negatives, and teaches no more. An anchor "
-        "below 0.01 is dead. Where no anchor has negatives, in a batch of one row or under a loss "
-        "of pairs, there is no dissipation, and nothing is drawn.",
+        "below 0.01 is dead. Nothing is drawn if no anchor has negatives (a batch of one row, or "
+        "a loss of pairs).",
         symbol="GD",
         panel=Panel(
             "gradient",
@@ -168,9 +168,9 @@ METRICS = (
         "Bound of the ratio",
         "share of the anchors that still learn and that a small step brings nearer to their "
         "positive (Li et al. 2024, lemma 1)",
-        "The ratio above which a small step brings an anchor nearer to its positive although it is "
-        "pushed by its hardest negative (Li et al. 2024, lemma 1); shown is the share of anchors "
-        "above it, among those that still learn.",
+        "Share of the anchors that still learn whose ratio is above the bound: a small step then "
+        "brings them nearer to their positive although the hardest negative pushes them (Li et "
+        "al. 2024, lemma 1).",
         panel=Panel(
             "gradient",
             "Share of live anchors that a step brings nearer to their positive.",
@@ -276,8 +276,8 @@ METRICS = (
         "opposite_halves",
         "Opposite halves",
         "share of pairs more than a right angle apart",
-        "The share of pairs whose two views lie more than a right angle apart; the further apart "
-        "they are, the weaker the cosine pulls them together.",
+        "The share of pairs whose two views are more than a right angle apart. The farther apart "
+        "they are, the more weakly a cosine pulls them together.",
         panel=Panel(
             "angles",
             "Share of pairs that are more than a right angle apart.",
@@ -326,8 +326,8 @@ METRICS = (
         "False negatives",
         "share of the anchors with a negative that looks like a positive",
         "The share of anchors with a negative that looks like a positive: as near as their own, "
-        "and much nearer than the average negative. Copies of a text in one batch are such, and so "
-        "are images of one class.",
+        "and much nearer than the average negative. Examples are copies of a text in one batch, "
+        "and images of one class.",
         panel=Panel(
             "gradient",
             "Share of anchors with a negative as near as their own positive.",
@@ -347,13 +347,14 @@ METRICS = (
     Metric(
         "misfit",
         "Misfit",
-        "share of the gradient at the embeddings that the pairs which the loss compares leave out",
+        "share of the gradient at the embeddings that does not come from the pairs that the loss "
+        "compares",
         logs=("doctor",),
     ),
     Metric(
         "radial",
         "Radial gradient",
-        "share of the gradient that changes lengths: 0 for cosines, much for dot products and "
+        "share of the gradient that changes lengths: 0 for cosines, large for dot products and "
         "distances",
         logs=("doctor",),
     ),
@@ -381,8 +382,8 @@ METRICS = (
         "dev",
         "Dev score",
         "score on held-out data",
-        "The score on held-out data during training; step 0 is the model before training, and the "
-        "step with the highest score is the model that was saved.",
+        "The score on held-out data during training. Step 0 is the model before training; the "
+        "step with the highest score was saved.",
         logs=("text", "doctor"),
         panel=Panel(
             "training",
@@ -394,10 +395,10 @@ METRICS = (
     Metric(
         "knn",
         "kNN accuracy",
-        "share of test images whose class their nearest training images name",
-        "The share of test images whose class their nearest training images name, by the features "
-        "that are kept; step 0 is the encoder before training, and the last step is the model that "
-        "was saved: choosing a step by the test images would flatter it.",
+        "share of test images whose nearest training images have the same class",
+        "The share of test images whose nearest training images have the same class, by the "
+        "features that are kept. Step 0 is the encoder before training. The last step is saved, "
+        "because choosing a step by the test images would flatter it.",
         unit="%",
         logs=("images",),
         panel=Panel(
@@ -412,7 +413,7 @@ METRICS = (
     Metric(
         "trained_contrastive",
         "InfoNCE on training data",
-        "InfoNCE at temperature 0.05 on as many records that are trained on as are held out",
+        "InfoNCE at temperature 0.05 on training records, as many as are held out",
         logs=("text",),
         beside="held_out_contrastive",
         line="trained on",
@@ -420,27 +421,26 @@ METRICS = (
     Metric(
         "held_out_contrastive",
         "Held-out InfoNCE",
-        "InfoNCE at temperature 0.05 on records that are not trained on",
-        "InfoNCE at temperature 0.05 on up to 512 records that are never trained on, and on as "
-        "many that are, with dropout; both fall as long as what is learnt holds for other text, "
-        "too (Nie et al. 2023, figure 1).",
+        "InfoNCE at temperature 0.05 on held-out records",
+        "InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on as many "
+        "training records. Both fall while the training generalises (Nie et al. 2023, figure 1).",
         logs=("text",),
         panel=Panel(
             "training",
-            "Where that of text that is not trained on turns and rises, training overfits.",
+            "Training overfits from where the held-out curve rises.",
         ),
         line="held out",
     ),
     Metric(
         "held_out_alignment",
         "Held-out alignment",
-        "alignment of records that are not trained on",
+        "alignment of held-out records",
         logs=("text",),
     ),
     Metric(
         "held_out_uniformity",
         "Held-out uniformity",
-        "uniformity of records that are not trained on",
+        "uniformity of held-out records",
         logs=("text",),
     ),
     Metric(

@@ -53,7 +53,7 @@ def diagnose(
     if isinstance(objective, str):
         objective = registry.build(objective, objective_settings)
     elif objective_settings:
-        raise InputError("objective_settings needs an objective that is given by name")
+        raise InputError("objective_settings needs an objective given by name")
     name = os.fspath(target)
     run = RunFolder(name).is_run
     source = None if data is None else str(data)
@@ -87,4 +87,4 @@ def _keep(diagnosis: Diagnosis, path: Path) -> None:
         with atomic_replace(path) as temporary:
             temporary.write_text(diagnosis.to_json(), encoding="utf-8")
     except (InputError, OSError) as error:
-        print(f"isotrope: warning: the diagnosis is not kept: {error}", file=sys.stderr)
+        print(f"isotrope: warning: the diagnosis is not saved: {error}", file=sys.stderr)

@@ -19,8 +19,8 @@ _TRAINED = (
     "training collapse"
 )
 _SCRATCH = (
-    "the encoder is randomly initialised, so it hardly tells pictures apart yet, and neither these "
-    "settings nor the push say much; audit one that has been trained (--encoder RUN)"
+    "audit a trained encoder instead (--encoder RUN): this one is randomly initialised and "
+    "hardly distinguishes pictures yet, so these settings and the push mean little"
 )
 
 

@@ -38,12 +38,13 @@ def _labels_differ(case: RunEvidence) -> bool:
 
 ONLY_PULLED = Verdict(
     "only-pulled",
-    "all pairs have the same label: they are pulled together, and none apart",
+    "all pairs have the same label: every pair is pulled together, none is pushed apart",
     "Every pair has the same label, so the loss pulls all of them together and pushes none apart. "
-    "It is smallest where all texts have one embedding, and training goes there.",
-    "A loss of labelled pairs gets one kind of label: every pair is pulled, and none apart. Where "
-    "labels differ, pairs that belong apart may be done, and then none is pushed either.",
-    "All pairs have the same label, and this loss compares a pair with nothing else: it is "
+    "Such a loss is smallest where all texts have the same embedding, and training moves there.",
+    "All labels are equal, and every pair with a gradient is pulled together. Trainings with "
+    "different labels are exempt: pairs that belong apart may be done there, so that only the "
+    "others have a gradient.",
+    "All pairs have the same label, and this loss compares a pair with nothing else. It is "
     "smallest where all texts are one point.",
     (
         Threshold(
@@ -85,7 +86,7 @@ def _not_finite(case: RunEvidence) -> Found | None:
             *([] if rate is None else [Evidence("learning_rate", rate)]),
         ),
         "The log has numbers that are not finite: the loss or the embeddings overflowed, or were "
-        "NaN from the start. The log after that says nothing.",
+        "NaN from the start. Ignore the log after that step.",
         lower_rate_flag(case, 10),
     )
 
@@ -101,13 +102,13 @@ def _diverging(case: RunEvidence) -> Found | None:
         what = "erased the difference between the labelled pairs, and the loss is above its start"
     elif crosses("lost_gap", unlearnt) and crosses("lost_spread_at_the_end", spread):
         evidence = [("lost_gap", unlearnt), ("lost_spread_at_the_end", spread)]
-        what = "thrown the embeddings together and erased the lead of positives over negatives"
+        what = "moved the embeddings together and erased the lead of positives over negatives"
     elif crosses("lost_room", spread) and crosses("loss_well_above", rise):
         evidence = [("lost_room", spread), ("loss_well_above", rise)]
-        what = "taken the embeddings together instead of apart, and the loss is above its start"
+        what = "moved the embeddings together instead of apart, and the loss is above its start"
     elif crosses("lost_spread", lost) and crosses("loss_rise", rise):
         evidence = [("lost_spread", lost), ("loss_rise", rise)]
-        what = "thrown the embeddings together, and the loss ends above its start"
+        what = "moved the embeddings together, and the loss ends above its start"
     elif _exploding(case, jump):
         evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
         what = "made the embeddings many times as long, so that their directions hardly turn"
@@ -120,7 +121,7 @@ def _diverging(case: RunEvidence) -> Found | None:
             *([] if rate is None else [Evidence("learning_rate", rate)]),
             *further_evidence(case, "uniformity", "norm", "loss"),
         ),
-        f"The steps have {what}: they are too long.",
+        f"The steps are too long: they have {what}.",
         lower_rate_flag(case, 10),
     )
 
@@ -169,8 +170,8 @@ def _rise(case: RunEvidence) -> float | None:
 DIVERGING = Verdict(
     "diverging",
     "the learning rate is too high",
-    "Steps that are too long destroy what the encoder knew. The loss does not return below its "
-    "start, all embeddings come together, they grow many times as long, or numbers become NaN.",
+    "Steps that are too long destroy what the encoder has learnt. The loss stays above its start, "
+    "the embeddings move together or grow many times as long, or numbers become NaN.",
     "The loss or the embeddings became NaN, infinite, or implausibly large; or the first steps "
     "destroy the embeddings: the loss does not recover, or norms explode.",
     thresholds=(
@@ -192,10 +193,10 @@ DIVERGING = Verdict(
         Threshold(
             "lost_gap",
             "lead of positives over negatives at the end",
-            "together with `loss_rise` or `lost_spread_at_the_end`: how far positives are ahead of "
-            "negatives, or pairs of higher labels of others, in standard deviations, at the end "
-            "over that of the first logged step",
-            "our choice, after two of the questions of users had received the verdict healthy",
+            "together with `loss_rise` or `lost_spread_at_the_end`: lead of positives over "
+            "negatives (for labelled pairs, of higher over lower labels) in standard deviations, "
+            "at the end over that of the first logged step",
+            "our choice, after two public questions had wrongly received the verdict healthy",
             below=0.5,
             unit="of the start",
         ),
@@ -204,8 +205,8 @@ DIVERGING = Verdict(
             "spread of the embeddings at the end",
             "together with `lost_gap`: deviation of the dimensions at the end of the run over that "
             "of step 0",
-            "as lost_spread: from even directions, a mean cosine of 0.96; a temperature of 0.02 "
-            "brings a masked language model to 0.73 of its spread, and positives stay as far ahead",
+            "as lost_spread; after an even start, it means a mean cosine of 0.96. A sound training "
+            "of a masked language model at a temperature of 0.02 ends at 0.73",
             below=0.2,
             unit="of the start",
         ),
@@ -214,7 +215,7 @@ DIVERGING = Verdict(
             "spread of the embeddings at the end",
             "together with `loss_well_above`: deviation of the dimensions at the end "
             "of the run over that of step 0",
-            "0.57 of two layers of all-MiniLM-L6-v2 at 100 times the learning rate "
+            "two layers of all-MiniLM-L6-v2 at 100 times the learning rate end at 0.57 "
             "(benchmarks/hosts.py); for sound trainings see lost_spread_at_the_end",
             below=0.65,
             unit="of the start",
@@ -223,7 +224,7 @@ DIVERGING = Verdict(
             "loss_well_above",
             "loss at the end",
             "together with `lost_room`: loss of the last third over the loss of step 0",
-            "1.15 and 1.33 of the trainings that lost_room was set on; our choice",
+            "our choice; the trainings that lost_room was set on have 1.15 and 1.33",
             above=1.1,
             unit="of the start",
         ),
@@ -292,8 +293,9 @@ def _why_collapsed(case: RunEvidence) -> tuple[str, str, tuple[Evidence, ...]]:
             "hardest negative, or pushes less than it pulls, then ends at one point, where it "
             "equals its margin."
         )
-        return why, "--objective infonce (first; this one once inputs are told apart)", ()
-    return "No setting explains it but the length of the steps.", lower_rate_flag(case, 10), ()
+        return why, "--objective infonce (until inputs differ; then this one)", ()
+    why = "No other setting explains it, so the steps are probably too long."
+    return why, lower_rate_flag(case, 10), ()
 
 
 def _decayed(case: RunEvidence) -> bool:
@@ -329,15 +331,15 @@ COLLAPSED = Verdict(
         Threshold(
             "collapse_std",
             "deviation of the dimensions at the end",
-            "deviation of the dimensions of the normalised embeddings, likewise; where all are 0 "
-            "they have no direction, and uniformity says nothing",
-            "1/sqrt(d) if they lie evenly; nothing but equal rows is below",
+            "deviation of the dimensions of the normalised embeddings, median of the last third; "
+            "it also finds embeddings of zeros, which have no uniformity",
+            "1/sqrt(d) for even embeddings; only equal rows are below",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images, because of --weight-decay: the decay",
+            "for images: the weight decay, as the cause",
             "Draganov et al., 2024, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
             above=5e-3,
         ),
@@ -363,7 +365,7 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
         why = "The encoder was like this before the first step."
         change = ANOTHER
     else:
-        why = "Training has taken the other directions away."
+        why = "Training has removed the other directions."
         of_this = case.objective is not None and case.objective.name == "infonce"
         other = "vicreg" if of_this else "infonce"
         change = "--method vicreg" if case.kind == "images" else f"--objective {other}"
@@ -440,7 +442,7 @@ NORMS_TOO_LARGE = Verdict(
             "gradient along the embedding",
             "above this, neither this verdict nor diverging by norms is reported: the loss is one "
             "of dot products or distances, and embeddings may be as long as they like",
-            "0 of cosines, up to rounding; as much as components may leave out",
+            "0 for cosines, up to rounding; the value is the tolerance of the components",
             above=0.05,
             unit="of the gradient",
         ),
@@ -463,7 +465,7 @@ NORMS_TOO_LARGE = Verdict(
             "decay_that_holds",
             "weight decay",
             "together with the norm: weight decay of images from scratch",
-            "Draganov et al., 2024, table 1: 5e-6 does no more than 0",
+            "Draganov et al., 2024, table 1: 5e-6 has no more effect than 0",
             below=1e-5,
         ),
     ),

@@ -37,7 +37,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     usual = 0.1 if case.kind == "images" else 0.05
     better = usual if tau is None or tau > usual else tau / 2
     exchanged = "softmax" in str(parameters(case).get("weight", ""))
-    what = "if it has a temperature, that" if tau is None else f"a temperature of {tau:g}"
+    what = "If it has a temperature, that" if tau is None else f"A temperature of {tau:g}"
     return Found(
         (
             compared("hardest_at_high_temperature" if high else "hardest_times_uniform", over_even),
@@ -45,8 +45,8 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
             *([] if tau is None else [Evidence("temperature", tau)]),
             *further_evidence(case, "dissipation", "gradient_uniformity"),
         ),
-        f"The hardest of {negatives(case)} negatives is pushed hardly more than any other by this "
-        f"loss: {what} is too high for its softmax to tell them apart.",
+        f"This loss pushes the hardest of {negatives(case)} negatives hardly more than any other. "
+        f"{what} is too high for its softmax to tell them apart.",
         f"--objective.weight softmax:{better:g}"
         if exchanged
         else f"--objective.temperature {better:g}",
@@ -63,8 +63,8 @@ NEGATIVES_NOT_HARD = Verdict(
     "every negative is pushed alike: the temperature is too high",
     "Every negative is pushed with the same force. The temperature is so high that the softmax "
     "cannot tell near negatives from far ones.",
-    "A softmax of high temperature is nearly uniform; weights without one are not judged. It is "
-    "uniform at any temperature while embeddings are close together, as early in training.",
+    "A softmax at a high temperature is nearly uniform. Losses without a softmax are not judged, "
+    "nor embeddings that are close together, for which every softmax is uniform.",
     thresholds=(
         Threshold(
             "hardest_times_uniform",
@@ -79,7 +79,7 @@ NEGATIVES_NOT_HARD = Verdict(
             "hardest_at_high_temperature",
             "push on the hardest negative",
             "instead of `hardest_times_uniform`, above `high_temperature`",
-            "of a small network from scratch 1.7 at a temperature of 1 and 15 at 0.1 (62 "
+            "a small network from scratch has 1.7 at a temperature of 1 and 15 at 0.1 (62 "
             "negatives, benchmarks/hosts.py)",
             below=2.5,
             unit="times an even share",
@@ -88,7 +88,7 @@ NEGATIVES_NOT_HARD = Verdict(
             "high_temperature",
             "temperature",
             "temperature of the loss",
-            "0.5 is the highest that a method of images is published with (SimCLR); our choice",
+            "our choice; 0.5 is the highest published for a method of images (SimCLR)",
             above=0.7,
         ),
     ),
@@ -122,7 +122,7 @@ FALSE_NEGATIVES = Verdict(
         Threshold(
             "copies",
             "near copies",
-            "texts with a copy in a sample of the data, that differs in a few words",
+            "texts in a sample of the data with a copy that differs in a few words",
             ZOO,
             above=0.2,
             unit="of the texts",
@@ -160,10 +160,10 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
     if not crosses("gd_on_ideal", ideal) or (case.kind == "images" and margin is None):
         return None
     if margin is None:
-        why, change = "Nothing in this objective says that an anchor is done.", _stopping(objective)
+        why, change = "This objective never counts an anchor as done.", _stopping(objective)
     else:
         usual = type(objective)().hyperparameters()["margin"]
-        why = f"A margin of {margin} is more than an ideal batch keeps."
+        why = f"Even an ideal batch does not reach a margin of {margin}."
         change = f"--objective.margin {usual:g}"
     return Found(
         (
@@ -194,9 +194,9 @@ def _unreachable(case: RunEvidence) -> Found | None:
             Evidence("margin", margin),
             *further_evidence(case, "dissipation", "dead", "loss"),
         ),
-        f"A margin of {margin:g} cannot be kept: distances of these embeddings are at most "
+        f"A margin of {margin:g} cannot be reached: distances of these embeddings are at most "
         f"{most:g}. Every anchor is pulled and pushed in full to the last step, however far ahead "
-        "its positive is: nothing says that it is done.",
+        "its positive is.",
         f"a margin of {_USUAL_MARGIN:g}",
     )
 
@@ -238,8 +238,8 @@ NEVER_DISSIPATING = Verdict(
         Threshold(
             "unreachable_margin",
             "margin",
-            "for a triplet loss that is not one of ours: margin",
-            "nothing to set: no distance is a larger margin above another",
+            "for a triplet loss of another library: margin",
+            "nothing to set: no two distances differ by more",
             above=1.0,
             unit="times the largest distance of unit vectors",
         ),
@@ -295,21 +295,21 @@ TEMPERATURE_TOO_LOW = Verdict(
     "From the first step most anchors have no gradient, and the others spend all of theirs on one "
     "negative. The temperature is so low that any positive that is slightly ahead counts as "
     "learnt.",
-    "Before training most anchors are done or push one negative only, because of a low "
-    "temperature. At a temperature near 0 an anchor whose positive is first by any margin has no "
-    "gradient, and any other pushes its hardest negative alone. Losses without a temperature are "
-    "not judged, nor are batches with fewer than 4 negatives, or with fewer than 16 where scores "
-    "are not cosines, nor cosines at a temperature of 0.01 and more, nor a training whose dev "
-    "score has gained. Where few positives are ahead hardly an anchor is done, but each is "
-    "decided; a loss of dot products may begin so, and then adapt lengths to its temperature.",
+    "Before training, most anchors are done or push one negative only, because of a low "
+    "temperature. At a temperature near 0 an anchor whose positive is slightly ahead has no "
+    "gradient, and any other pushes its hardest negative alone. These are exempt: losses without a "
+    "temperature, cosines at a temperature of 0.01 or more, trainings whose dev score has risen, "
+    "and batches with few negatives (fewer than 4 for cosines, 16 for other scores). If few "
+    "positives are ahead, hardly an anchor is done although each is decided. This counts only if "
+    "it lasts to the end: a loss of dot products may begin so and then adapt its lengths.",
     thresholds=(
         Threshold(
             "hardest_at_first",
             "hardest negative at the first logged step",
             "share of the hardest negative at the first logged step",
             "Li et al., 2024, section 3.2.2: a temperature near 0 is the hardest negative alone; "
-            "of all-MiniLM-L6-v2 on docstrings 0.38 to 0.58 at 0.05, 0.96 and more from 0.005 down "
-            "(31 to 255 negatives)",
+            "all-MiniLM-L6-v2 on docstrings has 0.38 to 0.58 at 0.05 and at least 0.96 from 0.005 "
+            "down (31 to 255 negatives)",
             above=0.95,
             unit="of the push",
         ),
@@ -318,16 +318,16 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest negative at the first logged step",
             "for a loss of cosines at a temperature below `temperature_of_cosines`, together with "
             "`done_by_temperature`: share of the hardest negative at the first logged step",
-            "of two layers of all-MiniLM-L6-v2 0.15 to 0.29 at 0.05 and 0.93 at 0.002 (7 to 31 "
-            "negatives), of a small network from scratch 0.7 to 0.99 at 0.002",
+            "two layers of all-MiniLM-L6-v2 have 0.15 to 0.29 at 0.05 and 0.93 at 0.002 (7 to 31 "
+            "negatives), a small network from scratch has 0.7 to 0.99 at 0.002",
             above=0.6,
             unit="of the push",
         ),
         Threshold(
             "temperature_of_cosines",
             "temperature",
-            "for a loss of cosines: temperature; of other scores any may be",
-            f"0.01 to 0.05 is what embedding models are trained with; {NEWER}",
+            "temperature of a loss of cosines; other scores may have any",
+            f"embedding models are trained at 0.01 to 0.05; {NEWER}",
             below=0.01,
         ),
         Threshold(
@@ -341,9 +341,9 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "decided",
             "decided at the first logged step",
-            "instead of `done_by_temperature`, where the hardest negative has as large a share of "
+            "instead of `done_by_temperature`, if the hardest negative has as large a share of "
             "the push at the end: GD + anchors with GD < 0.01, at the first logged step",
-            "1 at a temperature of 0, where GD is 0 or 1; of a masked language model 0.86 at 0.02 "
+            "1 at a temperature of 0, where GD is 0 or 1; a masked language model has 0.86 at 0.02 "
             "and 0.90 at 0.05 (31 and 63 negatives)",
             above=0.95,
             unit="of the anchors",

@@ -65,9 +65,9 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     "negatives, and no gain was measured. The encoder already knows these data.",
     "Most anchors had no gradient before training began, and the dev score did not rise. If "
     "training itself brought them there, the verdict is dissipated-early.",
-    "Before the first update the positives of most anchors were already so much closer than all "
-    "negatives that this objective has nothing to change: the encoder knows these data. Harder "
-    "negatives or other data give it something to learn; more steps do not.",
+    "The encoder already knows these data: before the first update, the positives of most anchors "
+    "were so much closer than all negatives that this objective has nothing to change. Use harder "
+    "negatives or other data; more steps do not help.",
     (
         Threshold(
             "done_at_first",
@@ -121,9 +121,10 @@ DISSIPATED_EARLY = Verdict(
     "almost no anchor learns after the first steps",
     "Soon after the start hardly any anchor still has a gradient, and the held-out score has not "
     "risen. More steps will change nothing.",
-    "Hardly an anchor has a gradient after the first fifth, and the dev score has not gained.",
-    "Positives are so much closer than all negatives that the objective takes nearly every anchor "
-    "for done, almost from the start: more steps will change nothing.",
+    "After the first fifth of the run hardly any anchor has a gradient, and the dev score has not "
+    "risen.",
+    "Almost from the start, positives are so much closer than all negatives that nearly every "
+    "anchor counts as done. More steps will change nothing.",
     (
         Threshold(
             "dead_early",
@@ -169,8 +170,8 @@ LOSING_PULL = Verdict(
     "The positive pulls too weakly against the push of the negatives: a small step takes most "
     "anchors away from their positives, and the angle to them does not fall.",
     "The push outweighs the pull (Lemma 1 of Li et al., 2024), and positives come no closer.",
-    "A step takes most anchors away from their positives: for each push of the negatives the "
-    "positive pulls by less than the bound of Lemma 1.",
+    "A step moves most anchors away from their positives: their ratio of pull to push is below "
+    "the bound of Lemma 1.",
     (
         Threshold(
             "above_bound",
@@ -192,8 +193,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "for a loss that is not one of ours, the verdict is not reported below this: R at the "
-            "end; a loss that stops pulling at a margin loses nothing by it",
+            "R at the end; for a loss of another library, the verdict is not reported below this, "
+            "because a loss that stops pulling at a margin loses nothing",
             OURS,
             below=0.01,
         ),
@@ -240,7 +241,7 @@ ANISOTROPIC_START = Verdict(
     "Different texts have nearly one direction, and training, if any, has not changed that. Image "
     "features after a ReLU have no negative entries, so their cosines are always high.",
     "Different texts have nearly one direction, as in a language model that was never trained to "
-    "compare texts. Until it is, cosines say little.",
+    "compare texts. Train it for that first: until then, cosines say little.",
     (
         Threshold(
             "mean_cosine",
@@ -391,8 +392,8 @@ def _not_examined(case: RunEvidence) -> Found | None:
 
 
 _JUDGED_BY = (
-    "A training is judged by the pairs that its loss pulls together and pushes apart: whether this "
-    "one is healthy is not known."
+    "It is not known whether this training is healthy: that is judged by the pairs that a loss "
+    "pulls together and pushes apart."
 )
 _OF_A_TERM = (
     "doctor.observe(term) on the term of the loss that compares pairs, before its backward()"
@@ -402,8 +403,8 @@ NOT_EXAMINED = Verdict(
     "not-examined",
     "nothing is known: the pairs that the loss compares were not seen",
     "The doctor judges a training by the pairs of embeddings that its loss compares. It has seen "
-    "none, or other terms of the loss act on the embeddings as well, so that it cannot say whether "
-    "the training is healthy.",
+    "no pairs, or other terms of the loss act on the embeddings as well. It cannot say whether the "
+    "training is healthy.",
     "The loss compares no pairs that can be read, or other terms act on the embeddings too.",
     _JUDGED_BY,
     (
@@ -412,7 +413,7 @@ NOT_EXAMINED = Verdict(
             "gradient at the embeddings that the compared pairs leave out",
             "for a training outside isotrope: share of the gradient at the embeddings that comes "
             "from something else",
-            "0 of a loss that compares pairs alone; backward passes in bfloat16 round by up to "
+            "0 for a loss that only compares pairs; backward passes in bfloat16 round by up to "
             "0.005",
             above=0.02,
             unit="of the gradient",
@@ -434,7 +435,7 @@ def _not_enough_seen(case: RunEvidence) -> Found | None:
         return Found(evidence)
     return Found(
         evidence,
-        "The loss was seen, but no embeddings: whether the training is healthy is not known.",
+        "The loss was seen, but no embeddings. It is not known whether the training is healthy.",
         "an encoder that makes one vector for each text",
     )
 
@@ -444,7 +445,7 @@ NOT_ENOUGH_SEEN = Verdict(
     "nothing was found, but there was too little to examine",
     "Nothing was found, but the training logged fewer than three steps, which is too few to call "
     "it healthy.",
-    "Hardly a step of the training was logged: too little to call it healthy.",
+    "Fewer than three steps of the training were logged.",
     "Nothing was found, but too few steps were logged to say whether this training is healthy.",
     (
         Threshold(

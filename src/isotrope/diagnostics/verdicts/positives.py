@@ -56,11 +56,11 @@ def _batch_with_negatives(case: RunEvidence) -> str:
 
 NO_NEGATIVES = Verdict(
     "no-negatives",
-    "no anchor has a negative that it could be told apart from",
+    "no anchor has a negative in its batch",
     "No anchor of a batch has a negative, so a contrastive loss is 0 and teaches nothing. A loss "
     "of 0 does not mean that anything has been learnt.",
-    "A contrastive loss gets batches of one row, or of one group: there are no negatives. Its "
-    "loss and gradient are then 0 from the first step on. A loss of pairs still has a gradient, "
+    "The batches of a contrastive loss have one row, or one group, and therefore no negatives. "
+    "Loss and gradient are 0 from the first step on. A loss of pairs still has a gradient, "
     "and is exempt.",
     "No anchor of a batch has a negative, so a loss that tells positives from negatives is 0 and "
     "teaches nothing. A loss of 0 does not mean that anything has been learnt.",
@@ -68,17 +68,17 @@ NO_NEGATIVES = Verdict(
         Threshold(
             "without_negatives",
             "batches in which no anchor has a negative",
-            "steps of a batch in which no anchor has a negative",
-            "nothing to set: a batch of one, or of one group, has none at all",
+            "steps in whose batch no anchor has a negative",
+            "nothing to set: a batch of one row, or of one group, has no negatives",
             above=0.5,
             unit="of the logged steps",
         ),
         Threshold(
             "gradient_alone",
             "mean gradient of an anchor",
-            "for a loss that is not one of ours: mean gradient of an anchor; a loss of pairs has "
-            "one, and needs no negatives",
-            "0 of a softmax over the positive alone, up to rounding",
+            "for a loss of another library: mean gradient of an anchor; a loss of pairs has a "
+            "gradient and needs no negatives",
+            "0 for a softmax over the positive alone, up to rounding",
             below=1e-6,
         ),
     ),
@@ -188,7 +188,7 @@ UNRELATED_POSITIVES = Verdict(
     "loss of labelled pairs, those with the higher labels are farther apart. Crops of one image "
     "are related by construction, even if a random encoder does not show it.",
     "A positive is no closer to its anchor than any negative is: the pairs seem to be mixed up. "
-    "The loss stays where guessing is, or falls by learning pairs by heart.",
+    "The loss stays at the level of guessing, or falls because pairs are learnt by heart.",
     (
         Threshold(
             "separation",

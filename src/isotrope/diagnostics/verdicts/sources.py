@@ -10,6 +10,6 @@ OURS = (
 )
 
 NEWER = (
-    "our choice; the verdict is newer than docs/results/zoo.csv: of the benchmark only the healthy "
-    "text trainings of the part `judged` were diagnosed again, and none of them has this verdict"
+    "our choice, newer than docs/results/zoo.csv: only the benchmark's healthy text trainings of "
+    "the part `judged` were diagnosed again, and none of them has this verdict"
 )
