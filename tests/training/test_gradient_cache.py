@@ -259,7 +259,7 @@ def test_batch_statistics_are_refused() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
     message = (
         r"cannot be used with 1 \(BatchNorm1d\): .* of one chunk, not of the batch; "
-        r"train without micro_batch, put the layer into eval\(\)"
+        r"train without micro_batch, keep the layer in eval\(\)"
     )
     with pytest.raises(InputError, match=message):
         cached(module, cut(8, 4, torch.float32))

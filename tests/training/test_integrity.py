@@ -74,7 +74,7 @@ def test_a_damaged_byte_of_the_last_checkpoint(
             assert name == "complete.json"
             continue
         assert newest(last.parent, print) == before
-        assert "is damaged; looking for the one before" in capsys.readouterr().out
+        assert "is damaged; trying the previous one" in capsys.readouterr().out
     resumed = fit(**stopped, resume=True).output
     assert_same_run(resumed, Path(runs["output"]))
 
@@ -154,7 +154,7 @@ def test_a_checkpoint_of_a_stranger_is_named_and_passed_over(
     change(folder)
     assert newest(folder.parent, print) == folder.with_name("checkpoint-3")
     half, damaged = capsys.readouterr().out.splitlines()
-    assert "checkpoint-9 has no complete.json: it is half written, and passed over" in half
+    assert "checkpoint-9 is skipped: it has no complete.json" in half
     assert "checkpoint-4" in damaged
     assert told in damaged
 
@@ -191,7 +191,7 @@ def test_metrics_that_were_not_written_whole(
     file.write_text("\n".join(left(lines)))
     resumed = fit(**{**stopped, "progress": True}, resume=True).output
     assert_same_run(resumed, Path(runs["output"]))
-    said = f"warning: {told} rows of {file} cannot be read and are left out"
+    said = f"warning: {told} rows of {file} cannot be read and are skipped"
     assert (said in capsys.readouterr().err) == (told > 0)
 
 

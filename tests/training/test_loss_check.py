@@ -102,7 +102,7 @@ def test_a_wider_margin_is_harder_for_all_pairs_or_easier_for_all(
 ) -> None:
     (line,) = _by_margin(loss)  # type: ignore[arg-type]
     assert line.passed is passed
-    assert ("changes its side" in line.means) is not passed
+    assert ("changes its sign" in line.means) is not passed
     assert not list(_by_margin(infonce))
 
 

@@ -12,7 +12,10 @@ from isotrope.training.images.train import fit_images
 
 from .conftest import IMAGES, sentences
 
-WARNING = "warning: without dropout the two views are the same; the positives teach nothing"
+WARNING = (
+    "warning: add --dropout 0.1: without dropout the two views of a text are equal, and positives "
+    "teach nothing"
+)
 
 
 def flags(settings: dict[str, Any]) -> list[str]:
@@ -52,7 +55,7 @@ def test_what_is_left_out_and_what_the_dev_score_shares_is_told(
     assert "left out: 7 rows with an empty text (the first is line 201)" in told
     assert f"{held} held out, 7 with an empty text left out)" in told
     assert data["holdout_trained_on"] == held  # five answers, each of many rows
-    assert f"warning: {held} of {held} held-out records have a text that a record with" in told
+    assert f"warning: {held} of {held} held-out records share a text with a training record" in told
 
 
 def test_without_a_terminal_a_line_for_each_logged_step_and_score(

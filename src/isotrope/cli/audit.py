@@ -73,7 +73,7 @@ class AuditSettings(Settings):
     method_settings: dict[str, float | str] = Field(default_factory=dict)
     batch_size: int | None = setting(None, "Rows a step.", shown="64; for pictures 128")
     suspect: float | None = setting(
-        None, "Reciprocal push from which two rows are likely false negatives.", shown="0.1"
+        None, "Reciprocal push above which two rows are likely false negatives.", shown="0.1"
     )
     seed: int | None = setting(
         None, "Seed of batches, dropout and crops.", shown="0; for pictures 42, as in training"
@@ -91,7 +91,9 @@ class AuditSettings(Settings):
     views: Literal["auto", "dropout", "adjacent", "pairs"] | None = setting(
         None, "Where the positive comes from, as in training.", shown="auto", group=_TEXT
     )
-    max_length: int | None = setting(None, "Tokens that a text is cut to.", shown="32", group=_TEXT)
+    max_length: int | None = setting(
+        None, "Tokens to which a text is cut.", shown="32", group=_TEXT
+    )
     query_prompt: str | None = setting(None, "Prompt before every anchor.", "TEXT", group=_TEXT)
     passage_prompt: str | None = setting(
         None, "Prompt before every positive and hard negative.", "TEXT", group=_TEXT
@@ -173,7 +175,7 @@ def _texts(data: str, options: dict[str, Any], settings: AuditSettings) -> "Audi
     ((file,),) = by_dataset([data]).values()  # of NAME=FILE, as train takes it
     check_readable(Path(file))
     if settings.encoder is None:
-        raise SettingError("is missing: the model you plan to train", setting="encoder")
+        raise SettingError("is required: the model you plan to train", setting="encoder")
     if settings.dev not in (None, "auto", "none"):
         check_readable(Path(settings.dev))
     if not settings.plugin:
@@ -216,6 +218,6 @@ run = Command(
     "audit",
     _with_images(),
     audit,
-    "Check data and settings with the encoder, before training.",
+    "Check data and settings before training, with the encoder to be trained.",
     EPILOG,
 )

@@ -131,6 +131,6 @@ run = Command(
     "check",
     CheckSettings,
     check,
-    "Check that a loss, yours or anybody's, is the same in every way of training.",
+    "Check that a loss is the same in chunks, cached, permuted and on two processes.",
     EPILOG,
 )

@@ -84,6 +84,6 @@ run = Command(
     "diagnose",
     DiagnoseSettings,
     diagnose,
-    "Say why a run collapsed, stalled or overfitted, and what to change.",
+    "Name why a run collapsed, stalled or overfitted, and what to change.",
     EPILOG,
 )

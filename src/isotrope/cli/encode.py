@@ -36,7 +36,7 @@ class EncodeSettings(Settings):
         None,
         "Prompt before every text.",
         "TEXT",
-        shown="the model's own for passages, if it was saved with one",
+        shown="the model's own passage prompt, if it has one",
     )
     batch_size: int = setting(128, "Texts encoded at a time.")
     device: str = device()

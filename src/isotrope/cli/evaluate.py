@@ -62,7 +62,7 @@ again for the same weights, data and protocol: you may stop the command and star
 scores everything again.
 """
 
-_DATA = "what to score on, any of them together"
+_DATA = "data to score on, in any combination"
 
 
 class EvaluateSettings(Settings):
@@ -88,7 +88,7 @@ class EvaluateSettings(Settings):
         [], "The transfer tasks to score, instead of all: MR TREC ...", "TASK", many=True
     )
     pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
-    truncate_dim: int | None = setting(None, "Coordinates to score, the first N (text).")
+    truncate_dim: int | None = setting(None, "Number of first coordinates to score (text).")
     dimensions: list[int] = setting(
         [], "Numbers of coordinates to compare: 384 256 128 (text).", "N", many=True
     )

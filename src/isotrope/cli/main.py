@@ -30,10 +30,10 @@ VERBS = {
     "encode": "turn the lines of a file into a matrix of embeddings",
     "search": "find the lines of a file that are closest to a query",
     "objectives": "list the objectives with their hyperparameters, or show one",
-    "check": "check that a loss is the same in chunks, cached, on two processes, permuted, ...",
+    "check": "check that a loss is the same in chunks, cached, permuted, on two processes",
     "simulate": "show what an objective does to an anchor at every angle",
-    "audit": "say before a training what an objective will do to the data",
-    "diagnose": "say what is wrong with a run or a model, and what to change",
+    "audit": "show before training what an objective will do to the data",
+    "diagnose": "name what is wrong with a run or a model, and what to change",
     "sweep": "train with many settings, and find the best",
     "report": "compare runs in one HTML file",
 }
@@ -73,8 +73,8 @@ def _parser() -> Parser:
         "--print-completion",
         metavar="|".join(SHELLS),
         choices=SHELLS,
-        help="print the program by which a shell completes verbs and flags: "
-        'eval "$(isotrope --print-completion bash)" in its start file',
+        help='print the shell program that completes verbs and flags: eval "$(isotrope '
+        '--print-completion bash)" in its start file',
     )
     return parser
 

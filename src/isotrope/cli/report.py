@@ -28,15 +28,15 @@ class ReportSettings(Settings):
     )
     output: Path = setting(Path("report.html"), "File to write.", short="-o")
     pictures: Path | None = setting(
-        None, "Folder to write every picture to as well, as SVG and as PNG.", "DIR"
+        None, "Folder to which every picture is also written, as SVG and as PNG.", "DIR"
     )
     diagnose: bool = setting(
-        False, "Diagnose the runs first that have no diagnosis, or one older than their log."
+        False, "First diagnose the runs whose diagnosis is missing or older than their log."
     )
     plugin: list[Path] = setting(
         [],
-        "Python file with the objective of a run, for --diagnose. One that only the run names is "
-        "not executed.",
+        "Python file with the objective of a run, for --diagnose. A file that only the run names "
+        "is not executed.",
     )
 
 
@@ -56,7 +56,7 @@ def report(settings: ReportSettings) -> int:
     replaced = settings.output.exists()
     print(write_report(settings.runs, settings.output, pictures=settings.pictures))
     if replaced:
-        print("it replaces the file of that name; -o writes another", file=sys.stderr)
+        print("it replaces a file of that name; -o chooses another", file=sys.stderr)
     return 0
 
 

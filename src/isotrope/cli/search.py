@@ -34,7 +34,7 @@ class SearchSettings(Settings):
         ..., "Text, or a folder of pictures, to search.", "FILE|FOLDER", positional=True
     )
     query: list[str] = setting(
-        [], "Text, or the path of a picture; or several.", "QUERY", positional=True
+        [], "One or more texts, or paths of pictures.", "QUERY", positional=True
     )
     queries: Path | None = setting(None, "File with one query a line ('-': stdin).")
     top: int = setting(10, "Hits for each query.", ge=1)
@@ -53,7 +53,9 @@ class SearchSettings(Settings):
     pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
     batch_size: int = setting(128, "Texts encoded at a time.")
     device: str = device()
-    as_json: bool = setting(False, "Print one JSON object a query and nothing else.", name="--json")
+    as_json: bool = setting(
+        False, "Print one JSON object for each query and nothing else.", name="--json"
+    )
 
 
 def search(settings: SearchSettings) -> int:

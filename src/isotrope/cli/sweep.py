@@ -91,7 +91,7 @@ class _SweepFlags(SweepSettings):
     """Settings of ``isotrope sweep`` in addition to the settings of every run."""
 
     dry_run: bool = setting(False, "Check everything, print the settings, run nothing.")
-    show: bool = setting(False, "Print the table of what there is, run nothing.")
+    show: bool = setting(False, "Print the table of the finished runs, run nothing.")
     as_json: bool = as_json()
 
 
@@ -104,7 +104,7 @@ class _SweepCommand(Command[_SweepFlags]):
         parser = self.bare()
         add = parser.add_argument
         add("--vary", action=_Stages, metavar="NAME=VALUES", help="Setting to vary between runs.")
-        help_of_then = "Begin the next stage, with the best of this one."
+        help_of_then = "Begin another stage, from the best of this one."
         add("--then", action=_Stages, nargs=0, help=help_of_then)
         own = {k: v for k, v in _SweepFlags.model_fields.items() if k != "stages"}
         add_fields(parser, own)

@@ -32,8 +32,8 @@ def named_split(path: Path, folder: Path) -> str | None:
 def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
     """Return the files to read, and those of folders that are not read.
 
-    Folders are searched to any depth, following symbolic links, each folder once; what is read of
-    them is sorted. Hidden and empty files are ignored. A saved dataset is one source.
+    Folders are searched to any depth, following symbolic links, each folder once. Their files are
+    sorted. Hidden and empty files are ignored. A saved dataset is one source.
 
     Raises:
         InputError: A file does not exist or is of unknown kind, or a folder has no readable file.

@@ -24,14 +24,14 @@ def load(
 
     Args:
         name: A name, see :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
-        pooling: for text only: replaces the model's own.
-        device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
-        trust_remote_code: for text only: run code that comes with the model.
+        pooling: For text only: replaces the model's own.
+        device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
+        trust_remote_code: For text only: run code that comes with the model.
         model_kwargs: Keywords for ``from_pretrained`` of transformers, for text only: ``dtype``,
             ``attn_implementation``, ``quantization_config``.
 
     Raises:
-        InputError: no such model, a broken one, or a pooling or device that does not exist.
+        InputError: The model does not exist or is broken, or there is no such pooling or device.
     """
     folder = resolve(name)
     if not is_image(folder):

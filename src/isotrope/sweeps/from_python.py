@@ -31,26 +31,26 @@ def sweep(
 ) -> Result:
     """Train with many settings, each with several seeds, and find the best.
 
-    The same call continues where it was stopped, and trains nothing twice. Table, picture and
+    The same call continues where it was stopped and repeats no training. Table, picture and
     result are written to ``output``, each run to a folder in ``output/runs``.
 
     Args:
         data: The data, see ``isotrope.fit``, or ``isotrope.fit_images``.
         vary: The values to try for each setting, ``{"learning_rate": [1e-5, 3e-5],
-            "objective.temperature": "0.03..0.1"}``, where a text is a range, as ``isotrope sweep``
-            takes it; several of these are stages, each with the best of the one before.
-        output: folder of the sweep.
-        images: train on images.
+            "objective.temperature": "0.03..0.1"}``, where a text is a range of ``isotrope sweep``.
+            Several dictionaries are stages; each continues with the best of the one before.
+        output: Folder of the sweep.
+        images: Train on images.
         sampler: The sampler of values: ``grid``, ``random`` or ``tpe`` (Optuna's); None is a grid
-            for listed values, ``random`` where there is a range.
-        trials: settings that random and tpe try [20].
-        seeds: every setting is trained with each.
+            for listed values, ``random`` if there is a range.
+        trials: Number of settings that random and tpe try [20].
+        seeds: Seeds to train every setting with.
         metric: The number of a run's result to compare by [``dev_best``; ``knn_final`` for images].
-        highest: whether higher is better; None: but for losses and seconds.
-        jobs: runs at a time [one for each GPU, or 1].
-        draws: seed of what is drawn.
-        keep: models that stay on disk.
-        report: takes a line when a stage begins, and for each run that ends.
+        highest: Whether higher is better; None is True, except for losses and seconds.
+        jobs: Runs at a time [one for each GPU, or 1].
+        draws: Seed of random and tpe.
+        keep: Models to keep on disk.
+        report: Function that receives a line for each stage and each finished run.
         settings: Settings of every run, as for ``isotrope.fit``.
 
     Returns:
@@ -58,7 +58,8 @@ def sweep(
         ``details["best_command"]`` is the command that trains with them.
 
     Raises:
-        InputError: any error, before anything is trained; or no trial has a score.
+        InputError: A setting or the data are wrong (before anything is trained), or no trial has a
+            score.
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):

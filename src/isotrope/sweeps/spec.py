@@ -23,14 +23,16 @@ _LONGEST = 120  # characters of a folder's name
 
 
 class SweepSettings(Settings):
-    """What a sweep takes beside the settings of every run."""
+    """The settings of a sweep, in addition to those of every run."""
 
     stages: list[list[str]] = setting([], "For each stage the texts that `--vary` takes.")
     output: Path = setting(..., "Folder of the sweep: its runs, table and picture.", "DIR")
     sampler: Sampler | None = setting(
         None, "How values are chosen.", shown="grid; random if there are ranges"
     )
-    trials: int | None = setting(None, "Settings that random and tpe try.", shown="20", ge=1)
+    trials: int | None = setting(
+        None, "Number of settings that random and tpe try.", shown="20", ge=1
+    )
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
     metric: str | None = setting(
         None, "Number to compare by.", shown="dev_best; for images knn_final"
@@ -39,8 +41,8 @@ class SweepSettings(Settings):
         None, "Which end is better.", shown="max; min for loss and seconds"
     )
     jobs: int | None = setting(None, "Runs at a time.", shown="one for each GPU, or 1", ge=1)
-    draws: int = setting(0, "Seed of what is drawn.", ge=0)
-    keep: Literal["all", "best"] = setting("all", "Models that stay on disk.")
+    draws: int = setting(0, "Seed of random and tpe.", ge=0)
+    keep: Literal["all", "best"] = setting("all", "Models to keep on disk.")
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,7 @@ def _refuse(settings: TrainSettings) -> None:
     if settings.encoder == "scratch":
         raise _refusal("an encoder from scratch has learnt nothing to audit", "give a number")
     if launched_processes()[0] > 1:
-        problem = "one process finds it, and torchrun has started several"
+        problem = "one process chooses it, but torchrun has started several"
         raise _refusal(problem, "run `isotrope audit` first, and give a number")
 
 
@@ -127,8 +127,8 @@ def _recommended(
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
     if all(row.dissipation is None for row in table):
         raise InputError(
-            "no temperature can be chosen, because no anchor has a negative: all rows are in one "
-            "group, or share a text"
+            "give a number: no temperature can be chosen, because no anchor has a negative (all "
+            "rows are in one group, or share a text)"
         )
     if found is None:
         raise InputError(

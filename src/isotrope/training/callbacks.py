@@ -140,7 +140,7 @@ class Metrics(TrainerCallback):
             except (KeyError, ValueError):
                 broken += 1
         if broken:
-            warn(f"warning: {broken} rows of {self.path} cannot be read and are left out")
+            warn(f"warning: {broken} rows of {self.path} cannot be read and are skipped")
         return rows
 
     def add(self, step: int, values: dict[str, float | None]) -> None:
@@ -432,8 +432,9 @@ class ProvenanceWriter(TrainerCallback):
         before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
         if before not in (None, now["versions"]):
             warn(
-                f"warning: other versions than before ({self.path} has both): from here on the "
-                "numbers may differ in their last digits"
+                "warning: the versions differ from those of the earlier part of this run "
+                f"({self.path} lists both), so numbers may differ in their last digits from here "
+                "on"
             )
         with atomic_replace(self.path) as temporary:
             temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
@@ -460,7 +461,10 @@ class Stop(TrainerCallback):
             raise KeyboardInterrupt
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        warn(f"{name}: ending this step, then saving (Ctrl-C again: at once, unsaved)")
+        warn(
+            f"{name}: finishing this step, then saving (Ctrl-C again to exit immediately "
+            "without saving)"
+        )
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object

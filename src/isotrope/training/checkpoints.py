@@ -84,13 +84,13 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
     damaged = []
     for checkpoint in _all(folder):
         if not (checkpoint / COMPLETE).exists():
-            tell(f"warning: {checkpoint} has no {COMPLETE}: it is half written, and passed over")
+            tell(f"warning: {checkpoint} is skipped: it has no {COMPLETE}, so it is incomplete")
             continue
         try:
             verify(checkpoint)
         except ChecksumMismatch as error:
             damaged.append(f"{checkpoint} ({error})")
-            tell(f"warning: {damaged[-1]} is damaged; looking for the one before")
+            tell(f"warning: {damaged[-1]} is damaged; trying the previous one")
             continue
         return checkpoint
     if damaged:

@@ -38,27 +38,28 @@ def fit(
     ``help(isotrope.fit)`` lists all keywords; ``isotrope train --help`` explains them.
 
     Args:
-        files: path or paths of text or pairs; or a list of texts, of pairs ``(anchor, positive)``
+        files: Path or paths of text or pairs; or a list of texts, of pairs ``(anchor, positive)``
             or of triples ``(anchor, positive, hard negative)``; one column of a table, which is a
             list of texts; a DataFrame of pandas or polars, or a ``datasets.Dataset``, with the
             columns ``text``, or ``anchor`` and ``positive``, or those that ``columns`` names; or
-            ``"user/dataset"``, the training split of a dataset of the Hugging Face hub. What is in
+            ``"user/dataset"``, the training split of a dataset of the Hugging Face hub. Data in
             memory is written to ``output/data-from-python.jsonl``. A dictionary ``{"qa": ...,
-            "nli": ...}`` of any of these is several data sets: a batch comes from one of them.
-        resume: continue, start or do nothing, as ``--resume`` does.
-        callbacks: called by the trainer between steps, after those of isotrope: callbacks of
-            transformers, for monitoring and for loggers of your own.
+            "nli": ...}`` of any of these defines several data sets; each batch comes from
+            one of them.
+        resume: Continue, start or do nothing, as ``--resume`` does.
+        callbacks: Callbacks of transformers, for monitoring and for your own loggers. They are
+            called between steps, after those of isotrope.
         settings: ``output="runs/x"``, and any other setting, e.g.
-            ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or whatever
-            ``modify`` makes; or a dictionary with one for each data set),
+            ``objective=isotrope.objectives.InfoNCE(temperature=0.1)`` (a name, a class, or the
+            result of ``modify``; or a dictionary with one for each data set),
             ``encoder="all-MiniLM-L6-v2"``, ``max_steps=100``.
 
     Returns:
         The outcome; ``isotrope.load(outcome.output)`` is the trained encoder.
 
     Raises:
-        InputError: anything wrong with the settings, the data, the encoder or the folder.
-        LostProcess: one of several processes has gone.
+        InputError: The settings, the data, the encoder or the folder cannot be used.
+        LostProcess: One of several processes has ended.
     """
     from isotrope.training.text import train
 
@@ -98,7 +99,7 @@ def _files(sources: Mapping[str, object], stored: Mapping[str, str | Path]) -> l
 
 
 def by_name(options: dict[str, Any]) -> dict[str, Any]:
-    """Return settings in which an objective is a name with settings of its own."""
+    """Return settings in which an objective is a name with its own settings."""
     objective = options.get("objective")
     if isinstance(objective, Mapping):
         return _by_dataset(options, objective)
@@ -109,8 +110,8 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     separate = [name for name in options if name.startswith("objective") and name != "objective"]
     if separate:
         raise InputError(
-            f"{separate[0]} needs an objective that is given by name; "
-            f"set the values in {type(objective).__name__}(...) instead"
+            f"{separate[0]} needs an objective given by name; set the values in "
+            f"{type(objective).__name__}(...) instead"
         )
     learnt = [k for k, v in objective.hyperparameters().items() if getattr(v, "requires_grad", 0)]
     if learnt:

@@ -37,7 +37,7 @@ _CODES = {signal.SIGINT: 128 + signal.SIGINT, signal.SIGTERM: REQUEUE}
 _HANGS = 20.0  # seconds for the other ranks to end by themselves when one has failed
 _GRACE = 30.0  # seconds for a process that is not needed any more to leave a checkpoint
 _LAUNCHER = "ISOTROPE_LAUNCHER"
-_GOES_ON = "what was finished is kept, and the same command continues"
+_GOES_ON = "finished work is kept, and the same command continues"
 _STOPPED = f"stopped on request; {_GOES_ON} where it stopped"
 
 
@@ -287,7 +287,7 @@ def each(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
 
     An item is taken only when a process is free and all finished results have been yielded, so
     ``items`` may be a generator that waits for results or stops early. An InputError of a task is
-    yielded. After any other error, or a request to stop, no further task starts. Running tasks
+    yielded. After any other error, or a request to stop, no more tasks start. Running tasks
     continue, or are asked to stop, and their results are yielded before the error is raised.
 
     Args:

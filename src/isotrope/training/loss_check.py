@@ -73,8 +73,8 @@ def check_file(
     losses = _losses(vars(module), module.__name__, name)
     if not losses:
         raise InputError(
-            f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, positives) "
-            "or of a module, or name it ...loss"
+            f"{file} has no {name or 'loss'}: give FILE:NAME of a function of (anchors, "
+            "positives) or of a module, or end its name in loss"
         )
     # all are built before the first is checked, which takes seconds
     built = {
@@ -199,34 +199,36 @@ _WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimen
 
 
 _DRAWS = (
-    "it draws random numbers, which differ with the rows permuted, in chunks, on two processes and "
-    "in bfloat16: these are not compared"
+    "not compared with the rows permuted, in chunks, on two processes and in bfloat16: it draws "
+    "random numbers, which differ there"
 )
 _REMEMBERS = (
-    "a second call on the same batch, after the same torch.manual_seed, gives another value: only "
-    "whether it is finite is checked"
+    "only checked to be finite: a second call on the same batch, after the same "
+    "torch.manual_seed, gives another value"
 )
 _PERMUTED = (
     "it depends on the order of the rows: a mask or a label is at the wrong place, or it draws "
-    "random numbers with a seed of its own, which are the same in every call"
+    "random numbers with a fixed seed, which are the same in every call"
 )
-_CACHED = "it does more with the embeddings than one backward pass: do not train it with a cache"
-_CHUNKS = "its chunks are not the batch: gradients are dropped, or an offset is missing"
+_CACHED = (
+    "do not train it with a gradient cache: it uses the embeddings outside of one backward pass"
+)
+_CHUNKS = "its chunks differ from the whole batch: gradients are dropped, or an offset is missing"
 _GATHERED = (
-    "processes together are not one: gradients do not flow through a reduction (a factor of 1/2), "
+    "two processes differ from one: gradients do not flow through a reduction (a factor of 1/2), "
     "or rows of another process are taken for positives"
 )
 _TURNED = (
-    "a larger margin is harder for some pairs and easier for others: a margin that is a share of a "
-    "similarity changes its side where the similarity is negative"
+    "a larger margin is harder for some pairs and easier for others: a margin proportional to a "
+    "similarity changes its sign where the similarity is negative"
 )
 _UNUSED = (
     "a larger margin changes nothing on this batch, nor where all anchors are turned round: is it "
     "used?"
 )
 _OWN = "it gathers nothing: each process compares its own rows only"
-_BF16 = "arithmetic in bfloat16 loses more than the rounding of its inputs: compute in float32"
-_COLLAPSE = "one such batch ends a training: clamp norms, or return 0 where there is nothing"
+_BF16 = "compute in float32: its arithmetic in bfloat16 loses more than the rounding of its inputs"
+_COLLAPSE = "clamp norms, or return 0 for an empty batch: one such batch ends a training"
 
 
 def _data(dimensions: int, dtype: torch.dtype = torch.float64) -> tuple[nn.Module, list[Tensor]]:

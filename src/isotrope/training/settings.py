@@ -74,8 +74,8 @@ class RunSettings(Settings, ABC):
     micro_batch: int | None = in_steps(
         None,
         ge=1,
-        description="Inputs to encode at a time. Memory grows with this number; the gradient is "
-        "still that of the whole batch. Costs one more forward pass.",
+        description="Inputs to encode at a time, for less memory. The gradient is still that of "
+        "the whole batch. Costs one more forward pass.",
     )
     backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = in_objective(
         "auto",
@@ -92,7 +92,8 @@ class RunSettings(Settings, ABC):
         "weights are not cut.",
     )
     cut_what: Literal["weights", "all"] = in_model(
-        "weights", description="Cut the weights, as in the paper, or all, as in its code."
+        "weights",
+        description="Parameters to cut: weights, as in the paper, or all, as in its code.",
     )
     max_steps: int | None = in_steps(None, ge=1, description="Number of steps after which to stop.")
     precision: Literal["32", "bf16", "16"] = in_hardware(
@@ -107,20 +108,20 @@ class RunSettings(Settings, ABC):
         description="Processes that share every batch, each with its own GPU or its share of the "
         "CPU. The gradient is that of one process. Use torchrun for several machines.",
     )
-    seed: int = in_run(42, ge=0, lt=2**32, description="Seed of everything that is random.")
+    seed: int = in_run(42, ge=0, lt=2**32, description="Seed of all random numbers.")
     checkpoint_every: int = in_run(500, ge=1, description="Steps between checkpoints.")
     keep_every: int | None = in_run(
         None,
         ge=1,
-        description="Steps between checkpoints that are kept (checkpoints/checkpoint-N, also "
-        "step 0 and the last); default: only the newest two.",
+        description="Steps between checkpoints that are kept in checkpoints/checkpoint-N, "
+        "together with step 0 and the last; default: only the newest two are kept.",
     )
     log_every: int = in_watch(10, ge=1, description="Steps between rows of metrics.csv.")
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
         description="Loggers to use in addition to metrics.csv; without a name, none. trackio, "
-        "wandb and mlflow read project, mode and server from their own environment variables and "
-        "need an install (pip install trackio, say).",
+        "wandb and mlflow must be installed and read project, mode and server from "
+        "their own environment variables.",
         python="str | list[str]",
     )
     progress: bool = in_watch(True, description="Show a progress bar, or lines without a terminal.")
@@ -267,9 +268,9 @@ class TrainSettings(RunSettings):
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        description="How to choose settings that are not given: auto, by the data and the encoder "
-        "(unless a loss is named or the encoder is built here); papers, the defaults listed here, "
-        "which are SimCSE's.",
+        description="How to choose settings that are not given. auto: by the data and the "
+        "encoder, unless an objective is named or the encoder is built here. papers: "
+        "the defaults listed here, which are SimCSE's.",
     )
     columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = in_data(
         [],
@@ -280,7 +281,7 @@ class TrainSettings(RunSettings):
     groups: str | None = in_data(
         None,
         coerce_numbers_to_str=True,
-        description="Column of a table: rows with equal values in it are not pushed apart, as in "
+        description="Column of a table. Rows with equal values in it are not pushed apart. For "
         "grouped.jsonl of `isotrope audit`: --groups label.",
         python="str | int | None",
     )
@@ -349,8 +350,8 @@ class TrainSettings(RunSettings):
         1.0,
         gt=0,
         le=1,
-        description="Share of the way from the weights before training to the trained weights at "
-        "which the saved weights lie; less than 1 forgets less (0.7, say).",
+        description="Share of the way from the weights before training to the trained weights, "
+        "at which the saved weights lie. Less than 1, for example 0.7, forgets less.",
     )
     refit: bool = in_steps(
         False,
@@ -385,8 +386,8 @@ class TrainSettings(RunSettings):
     )
     matryoshka: list[int] = in_model(
         [],
-        description="Numbers of first coordinates to train as embeddings of their own. The loss "
-        "is the mean over them and the whole embedding. Needs --head none.",
+        description="Numbers of first coordinates to train as shorter embeddings. The loss is "
+        "the mean over these and the whole embedding. Needs --head none.",
     )
     lora: int | None = in_model(
         None,

@@ -82,7 +82,7 @@ _HEADS: dict[str, Callable[[int], nn.Module | None]] = {
     "linear": LinearHead,
     "none": lambda dimension: None,
 }
-_NOT_SCORED = "no dev score was measured, so whether training helped is not known (use --dev)"
+_NOT_SCORED = "use --dev to find out whether training helps: no dev score was measured"
 
 
 def train(
@@ -146,8 +146,8 @@ def check(
             formed.append(resolve(settings.views, first))
     if {*formed} == {"dropout"} and settings.passage_prompt not in ("", settings.query_prompt):
         warn(
-            "warning: both views of a single text are anchors, so --passage-prompt is saved with "
-            "the model, and nothing is trained on it"
+            "warning: --passage-prompt has no effect on training here, because both views of a "
+            "single text are anchors; it is only saved with the model"
         )
     return encoder_of(settings), objectives, watch
 
@@ -352,11 +352,14 @@ class TextTask(TrainingTask):
         if (query or document) and not (settings.query_prompt or settings.passage_prompt):
             warn(
                 f"warning: {settings.encoder} is searched with {query!r} before queries and "
-                f"{document!r} before documents, and this training puts neither before its texts; "
-                "name them: --query-prompt, --passage-prompt"
+                f"{document!r} before documents, but this training uses no prompts; set "
+                "--query-prompt and --passage-prompt"
             )
         if "dropout" in report.views and not any(rates):
-            warn("warning: without dropout the two views are the same; the positives teach nothing")
+            warn(
+                "warning: add --dropout 0.1: without dropout the two views of a text are equal, "
+                "and positives teach nothing"
+            )
 
     def keep(self, step: int) -> str:
         """Save the model of this step; return its fingerprint."""

@@ -85,11 +85,11 @@ def store_of(
         except InputError as error:
             if rank() > 0:
                 raise
-            warn(f"warning: {error}: reading the text once more")
+            warn(f"warning: {error}: reading the text again")
     if rank() > 0:
         raise InputError(
-            f"process {rank()} sees no {folder}, which the first process has written; give an "
-            "`--output` on a file system that all machines share"
+            f"give an `--output` on a file system that all machines share: process {rank()} "
+            f"cannot see {folder}, which the first process wrote"
         )
     title = f"read {name}".strip()
     with bar(None, title, "records", show=settings.progress) as done, named_errors(name):
@@ -143,9 +143,8 @@ def check_store(objective: Objective, store: TokenStore) -> None:
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
         raise InputError(
-            f"all {len(store):,} records are of one group, so no record has a negative and nothing "
-            "is learnt: name a column of `--groups` with several values, or leave "
-            "`--groups` out"
+            f"all {len(store):,} records are in one group, so no record has a negative: name a "
+            "column of `--groups` with several values, or leave `--groups` out"
         )
     try_objective(objective, negatives=store.columns == 3)
 

@@ -80,8 +80,8 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
         )
     if settings.head != "none":
         raise SettingError(
-            "a head mixes all coordinates, and the first ones of what it gives are not the first "
-            "ones of the saved model's embeddings",
+            "a head mixes all coordinates, so its first outputs are not the first coordinates of "
+            "the saved model",
             setting="matryoshka",
             remedy="add `--head none`",
         )
@@ -97,7 +97,7 @@ def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
         return
     if settings.encoder == "scratch":
         raise SettingError(
-            "an encoder from scratch has no weights worth keeping",
+            "an encoder from scratch has no trained weights to keep",
             setting="lora",
             value=settings.lora,
             remedy="name a trained `--encoder`, or leave `--lora` out",
@@ -117,14 +117,14 @@ def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
         return
     if settings.encoder == "scratch":
         raise SettingError(
-            "an encoder from scratch has no word vectors worth keeping",
+            "an encoder from scratch has no trained word vectors to keep",
             setting="freeze",
             value=settings.freeze,
             remedy="name a trained `--encoder`, or leave `--freeze` out",
         )
     if settings.lora is not None:
         raise SettingError(
-            "`--lora` already keeps the encoder's own weights, the embeddings among them",
+            "`--lora` already keeps all weights of the encoder, including the embeddings",
             setting="freeze",
             value=settings.freeze,
             remedy="leave it out",

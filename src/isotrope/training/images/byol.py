@@ -29,7 +29,7 @@ class BYOLOptions(Options):
     ] = 1.0
     decay: Annotated[
         float,
-        Hyper("", "decay of the target at the first step", at_least=0, at_most=1),
+        Hyper("", "decay of the target network at the first step", at_least=0, at_most=1),
     ] = 0.99
     rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = False
 

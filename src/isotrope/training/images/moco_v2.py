@@ -23,8 +23,8 @@ class MoCoV2Options(Options):
     """Queue, moving average and head of MoCo v2."""
 
     queue: Annotated[int, Hyper("q", "rows of the queue", at_least=2)] = 4096
-    decay: Annotated[float, Hyper("", "of the key encoder", at_least=0, at_most=1)] = 0.99
-    symmetric: Annotated[bool, Hyper("", "each crop once as query")] = True
+    decay: Annotated[float, Hyper("", "decay of the key encoder", at_least=0, at_most=1)] = 0.99
+    symmetric: Annotated[bool, Hyper("", "use each crop once as query")] = True
     hidden: Annotated[int, Hyper("", "width of the head's hidden layer", at_least=1)] = 512
     dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 128
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False

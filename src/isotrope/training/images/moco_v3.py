@@ -27,11 +27,11 @@ class MoCoV3Options(Options):
     dimension: Annotated[int, Hyper("d", "dimension that the objective sees", at_least=2)] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the heads")] = True
     decay: Annotated[
-        float, Hyper("", "of the key encoder, at the first step", at_least=0, at_most=1)
+        float, Hyper("", "decay of the key encoder at the first step", at_least=0, at_most=1)
     ] = 0.99
     rising: Annotated[bool, Hyper("", "the decay rises to 1 along a cosine")] = True
     frozen_patches: Annotated[
-        bool, Hyper("", "a vision transformer's patch projection stays as it was drawn")
+        bool, Hyper("", "do not train a vision transformer's patch projection")
     ] = True
 
 

@@ -62,8 +62,9 @@ class ImageSettings(RunSettings):
     image_size: int | None = in_data(
         None,
         ge=4,
-        description="Side of the crops; default: the side of the images if they are all alike "
-        "and at most 96, otherwise 32, 64, 96, 112 or 224, by the size of most.",
+        description="Side of the crops in pixels; default: the side of the images if all have "
+        "the same one, at most 96; otherwise 32, 64, 96, 112 or 224, by the size of "
+        "most.",
     )
     augment: str | None = in_data(
         None, description="Recipe of the views' augmentation; default: the method's own."
@@ -72,15 +73,13 @@ class ImageSettings(RunSettings):
         "imagenet",
         description="Normalise by ImageNet's mean and deviation, or leave values in [0, 1].",
     )
-    classes: str | None = in_data(
-        None, description="File with one class a line: use only these classes."
-    )
+    classes: str | None = in_data(None, description="File of the classes to use, one on each line.")
     limit: int | None = in_data(None, ge=2, description="Number of images to train on.")
     holdout: float = in_data(
         0.0,
         ge=0,
         le=0.5,
-        description="Share of labelled training images to test on if there is no test part.",
+        description="Share of the labelled training images to test on, if there is no test part.",
     )
     knn_every: int = in_watch(
         1,
@@ -91,19 +90,25 @@ class ImageSettings(RunSettings):
     knn_images: int | None = in_watch(
         None,
         ge=2,
-        description="Most training images, and most test images, for kNN during training; "
-        "default: all.",
+        description="Largest number of training images, and of test images, for kNN during "
+        "training; default: all.",
     )
     linear: bool = in_watch(True, description="Fit a linear probe at the end (needs labels).")
-    batch_size: int = in_steps(128, ge=2, description="Images a step, on all devices.")
-    epochs: float = in_steps(200.0, gt=0, description="Passes over the data, unless --max-steps.")
+    batch_size: int = in_steps(
+        128, ge=2, description="Images in each step, on all devices together."
+    )
+    epochs: float = in_steps(
+        200.0, gt=0, description="Passes over the data; --max-steps overrides it."
+    )
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
         description="Optimiser; default: the method's own. Another one needs --learning-rate "
         "(lars leaves biases and norms alone).",
     )
     learning_rate: float | None = in_steps(
-        None, gt=0, description="Peak, not scaled by the batch size; default: the method's own."
+        None,
+        gt=0,
+        description="Peak learning rate, not scaled by the batch size; default: the method's own.",
     )
     weight_decay: float | None = in_steps(
         None, ge=0, description="Constant weight decay; default: the method's own."

@@ -76,13 +76,13 @@ def fit_images(
     An objective may be a name, a class, or an objective itself, as ``isotrope.fit`` takes it.
 
     Args:
-        data: folder, .npz file or name.
-        encoder: a name or folder, or an encoder of your own, such as
+        data: Folder, .npz file or name.
+        encoder: A name or folder, or your own encoder, such as
             ``ImageEncoder.wrap(module, dimension=512, image_size=32)``: it is trained in place, and
             its weights count as pretrained.
-        resume: continue, start or do nothing, as ``--resume`` does.
-        callbacks: called by the trainer between steps, after those of isotrope.
-        settings: any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
+        resume: Continue, start or do nothing, as ``--resume`` does.
+        callbacks: Callbacks of transformers, called between steps after those of isotrope.
+        settings: Any other setting, e.g. ``output="runs/x"``, ``method="byol"``, ``cut=9``,
             ``method_settings={"decay": 0.99}``, ``max_steps=100``.
 
     Returns:
@@ -90,14 +90,14 @@ def fit_images(
         module the folder has only the weights, and the module itself is trained.
 
     Raises:
-        InputError: anything wrong with the settings, the data, the encoder or the folder.
+        InputError: The settings, the data, the encoder or the folder cannot be used.
     """
     own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own_encoder is None else own_encoder.name
     checked = ImageSettings.read({"data": data, "encoder": name, **by_name(settings)})
     if own_encoder is not None and checked.devices > 1:
         raise SettingError(
-            "starts other processes, which do not have your encoder",
+            "starts other processes, which cannot see your encoder",
             setting="devices",
             value=checked.devices,
             remedy="start them by torchrun, each with its own",
@@ -110,9 +110,9 @@ def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False)
     """Train an encoder and write the run folder; see :func:`isotrope.training.run.run`.
 
     Args:
-        settings: the run's settings.
-        resume: continue, start or do nothing, as ``--resume`` does.
-        lines: print progress lines even without a progress bar; warnings are always printed.
+        settings: The run's settings.
+        resume: Continue, start or do nothing, as ``--resume`` does.
+        lines: Print progress lines even without a progress bar; warnings are always printed.
     """
     return run(settings, _train, resume=resume, lines=lines)
 
@@ -136,8 +136,8 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     """Check everything, read the data and build the modules to train; write nothing.
 
     Args:
-        settings: the run's settings.
-        own_encoder: the user's encoder, None if ``settings.encoder`` names one.
+        settings: The run's settings.
+        own_encoder: The user's encoder, None if ``settings.encoder`` names one.
     """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
@@ -329,8 +329,8 @@ class ImageTask(TrainingTask):
     """A training run on images, checked and prepared.
 
     Attributes:
-        images: the training and the test set.
-        batches: the images of every step.
+        images: The training and the test set.
+        batches: The images of every step.
     """
 
     kind = "train-images"
