@@ -350,7 +350,7 @@ def test_triplets_within_one_column_are_seen_as_they_are_made(
     said: list[str] = []
     doctor = watching(theirs, say=said.append)
     theirs.train()
-    assert "BatchHardTripletLoss is pushes and a pull within the batch" in said[0]
+    assert "BatchHardTripletLoss is a loss that pulls and pushes within the batch" in said[0]
     for row in doctor.rows:
         assert row["norm"] is not None is not row["positive_mean"]
         assert row["misfit"] == 0
@@ -391,7 +391,7 @@ def test_one_line_in_the_trainer_says_what_a_loss_is_and_logs_its_numbers(
     tiny.model_card_data.local_files_only = True
     assert (
         "MultipleNegativesRankingLoss is a softmax over the batch, temperature 0.05 (scale=20), "
-        "with 7 negatives an anchor. The verdict at the end is `healthy`"
+        "with 7 negatives an anchor. The final verdict is `healthy`"
     ) in generate_model_card(tiny)
 
 
@@ -431,7 +431,7 @@ def test_the_folder_is_diagnosed_and_reported_after_the_fact(
     tiny.save(str(tmp_path / "model"))
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert card.count("### Diagnosis of the Training") == 1
-    assert "The verdict at the end is `healthy` (nothing was found); it is explained in" in card
+    assert "The final verdict is `healthy` (nothing was found), explained in" in card
     assert card.index("### Diagnosis of the Training") < card.index("### Framework Versions")
 
 

@@ -56,8 +56,8 @@ class Doctor:
         transformers.Trainer(..., callbacks=[isotrope.Doctor()])
         lightning.Trainer(callbacks=[isotrope.Doctor()])
 
-    It looks at the pairs that the loss compares, which the backward pass of the loss shows: no
-    model, loss or batch has to have any form. If the loss compares no pairs, or they explain less
+    It reads the pairs that the loss compares from the backward pass, so it needs no particular
+    model, loss or batch. If the loss compares no pairs, or they explain less
     than 98% of the gradient at the embeddings, the verdict is ``not-examined``.
 
     It prints one line at the first measured step, one line when its verdict changes, and the
@@ -78,28 +78,28 @@ class Doctor:
         print(doctor.diagnose(batch_size=64))
 
     Args:
-        every: steps between two measured steps; step 0 is measured.
-        path: folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
-        objective: the loss, if it is an objective of isotrope, or its name, for its default
+        every: Steps between two measured steps; step 0 is measured.
+        path: Folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
+        objective: The loss, if it is an objective of isotrope, or its name, for its default
             settings; that of an ``ObjectiveLoss`` is found automatically.
-        against: the views that hold the negatives of another loss: the other view, or both; None
+        against: The views that hold the negatives of another loss: the other view, or both; None
             infers it.
-        reduction: how the loss reduces its n anchors to one number.
-        temperature: temperature of the loss's softmax, used if the gradient does not show it; by
+        reduction: How the loss reduces its n anchors to one number.
+        temperature: Temperature of the loss's softmax, used if the gradient does not show it; by
             default the loss's own ``temperature``, or 1 over its ``scale``.
-        dev: name of the validation metric to judge by, larger is better; by default the
+        dev: Name of the validation metric to judge by, larger is better; by default the
             trainer's ``metric_for_best_model``.
-        say: function that receives the lines; None prints nothing.
+        say: Function that receives the lines; None prints nothing.
 
     Attributes:
-        anatomy: the rows, one per measured step (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
-        losses: recognised properties of each loss by its name: family, temperature, misfit,
+        anatomy: The rows, one per measured step (:class:`~isotrope.diagnostics.anatomy.Anatomy`).
+        losses: Recognised properties of each loss by its name: family, temperature, misfit,
             negatives.
-        off: whether an error has stopped the doctor.
+        off: Whether an error has stopped the doctor.
 
     Raises:
-        InputError: an unknown objective, ``against`` or ``reduction``.
-        ValueError: an ``every`` or a temperature that is not positive.
+        InputError: The objective, ``against`` or ``reduction`` is unknown.
+        ValueError: ``every`` or the temperature is not positive.
     """
 
     # by which Lightning keeps the rows in its checkpoints
@@ -184,24 +184,24 @@ class Doctor:
         """Measure a batch of a custom loop, if its step is due, and return the new row.
 
         Call it between the loss and its ``backward()``. With the loss alone, ``observe(loss)``, the
-        row is measured in the backward pass, and None is returned. With embeddings give the very
-        tensors that the loss was computed from, before they are normalised.
+        row is measured in the backward pass, and None is returned. If you pass embeddings,
+        pass the tensors from which the loss was computed, before they are normalised.
 
         Args:
             anchors: n x d embeddings, or the loss alone.
-            positives: n x d, row i the positive of anchor i; None where there are none.
-            loss: the scalar to minimise, not yet scaled for float16 or for accumulation.
+            positives: n x d, row i the positive of anchor i; None if there are none.
+            loss: The scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d additional negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
-            gradient: n x d, of the loss on the anchors, where it is known already.
+            gradient: n x d gradient of the loss on the anchors, if it is already known.
             labels: n numbers, larger for pairs that belong together, if the loss has labels: the
                 rows of two columns need not be positives then.
-            step: number of the step; by default of the call, from 0.
+            step: Number of the step; by default the number of the call, from 0.
 
         Raises:
-            InputError: embeddings or a loss that are no tensors.
-            ValueError: shapes that do not fit, a loss that is not a scalar, or one that does not
-                depend on the anchors.
+            InputError: The embeddings or the loss are not tensors.
+            ValueError: The shapes do not fit, or the loss is not a scalar or does not depend on
+                the anchors.
         """
         if "trainer" not in self.anatomy.settings:
             self.anatomy.settings["trainer"] = "loop"
@@ -252,7 +252,7 @@ class Doctor:
 
         Args:
             name: Name of the loss.
-            row: None where there was nothing to measure.
+            row: The row; None if nothing was measured.
         """
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
@@ -325,8 +325,8 @@ class Doctor:
             path: Folder of the files; by default the doctor's.
 
         Raises:
-            ValueError: there is no folder to save to.
-            InputError: it cannot be written.
+            ValueError: There is no folder to save to.
+            InputError: The folder cannot be written.
         """
         folder = self.path if path is None else Path(path)
         if folder is None:

@@ -25,13 +25,14 @@ HOSTS: dict[str, Words] = {
         inverse=True,
         rate=_TRANSFORMERS.rate,
         batch=_TRANSFORMERS.batch,
-        cached=f"; if memory does not hold it, Cached{_CONTRASTIVE}(model, mini_batch_size={{}})",
+        cached=f"; if it does not fit into memory, Cached{_CONTRASTIVE}(model, "
+        f"mini_batch_size={{}})",
         harder="harder negatives: mine_hard_negatives(dataset, model, ...)",
         margin="triplet_margin={}",
         contrastive=f"{_CONTRASTIVE}(model)",
         contrastive_name=_CONTRASTIVE,
         without_labels=" without the label column",
-        copies="batch_sampler=BatchSamplers.NO_DUPLICATES; of near duplicates, "
+        copies="batch_sampler=BatchSamplers.NO_DUPLICATES; for near duplicates, "
         "GISTEmbedLoss(model, guide=...)",
         views="a second column with another text, or a model whose dropout is not 0",
         related="columns in the order (anchor, positive, negative): use "

@@ -92,8 +92,8 @@ class HuggingFaceEvents:
         trainer = _trainer(args)
         if args.n_gpu > 1:
             doctor.stop(
-                f"this trainer splits each batch between {args.n_gpu} GPUs: start one process a "
-                "GPU (torchrun), or show it one (CUDA_VISIBLE_DEVICES=0)"
+                "start one process per GPU (torchrun), or use one GPU (CUDA_VISIBLE_DEVICES=0): "
+                f"this trainer splits each batch between {args.n_gpu} GPUs"
             )
             return
         self._state, self._optimizer = state, details.get("optimizer")

@@ -10,15 +10,14 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 _KINDS = {
     "softmax": "a softmax over the batch",
-    "other": "pushes and a pull within the batch, but no softmax of one temperature",
-    "pairs": "a loss of pairs: an anchor is compared with nothing but its own pair, so that there "
-    "are no in-batch negatives",
+    "other": "a loss that pulls and pushes within the batch, but not a softmax",
+    "pairs": "a loss of pairs, without in-batch negatives",
     "nothing": "not recognised yet: its gradient is zero",
     "unseen": "not examined",
     "broken": "not examined: its embeddings are not finite",
-    "scores": "a fit of similarities to labels, not pushes and a pull",
-    "unknown": "not recognised: its gradient is not one of pushes and a pull",
-    "lengths": "no loss of cosines (its gradient changes the embeddings' lengths)",
+    "scores": "a loss that fits similarities to labels",
+    "unknown": "not recognised: its gradient does not pull and push pairs",
+    "lengths": "not a loss of cosines: its gradient changes the lengths of embeddings",
     "single": "not recognised: it was observed without positives",
 }
 
@@ -100,7 +99,7 @@ def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> st
     verdicts = ", ".join(f"`{word}` ({VERDICTS[word].title})" for word in diagnosis.verdict)
     pages = [f"`docs/diagnoses/{word}.md`" for word in diagnosis.verdict if word != HEALTHY]
     sentences.append(
-        f"The verdict at the end is {verdicts}; it is explained in "
+        f"The final verdict is {verdicts}, explained in "
         f"{', '.join(pages) or '`docs/diagnosis.md`'} of isotrope."
     )
     return " ".join(sentences)

@@ -33,8 +33,8 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
     Every process makes the same number of forward passes, as DDP, FSDP and ZeRO-3 need it.
 
     Args:
-        model: the encoder, wrapped or not.
-        columns: the inputs of each column, as the data collator of sentence-transformers makes
+        model: The encoder, wrapped or not.
+        columns: The inputs of each column, as the data collator of sentence-transformers makes
             them.
     """
     merged, places = _merged(columns)

@@ -25,22 +25,22 @@ class ProtocolEvaluator(BaseEvaluator):
     """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
 
     Args:
-        sts: folder of the seven STS tasks, or one file of scored pairs.
-        transfer: folder of the seven transfer tasks.
-        retrieval: folder of a retrieval set, or file of pairs.
-        labels: labelled texts: the training part, all of it, or a folder of both.
-        labels_test: their test part.
-        knn: classify ``labels`` by nearest neighbours.
-        linear: classify ``labels`` by a linear probe.
-        corpus: file or folder of texts or pairs.
+        sts: Folder of the seven STS tasks, or one file of scored pairs.
+        transfer: Folder of the seven transfer tasks.
+        retrieval: Folder of a retrieval set, or file of pairs.
+        labels: Labelled texts: the training part, all of it, or a folder of both.
+        labels_test: Test part of the labelled texts.
+        knn: Classify ``labels`` by nearest neighbours.
+        linear: Classify ``labels`` by a linear probe.
+        corpus: File or folder of texts or pairs.
         mode: Mode of the transfer tasks.
-        primary: the metric by which the trainer chooses the best step, by its name in what is
-            returned; None is the first.
-        greater_is_better: whether the best ``primary`` is the largest.
-        name: goes in front of every metric.
-        batch_size: texts a batch.
-        write_csv: append a line to ``protocols[_NAME]_results.csv`` below the trainer's output; to
-            ``..._results-2.csv`` and so on where that file has columns of other metrics.
+        primary: Name of the returned metric by which the trainer chooses the best step; None is
+            the first.
+        greater_is_better: Whether the best ``primary`` is the largest.
+        name: Prefix of every metric.
+        batch_size: Texts in each batch.
+        write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` below the trainer's
+            output; ``..._results-2.csv`` and so on if that file has columns of other metrics.
     """
 
     def __init__(
@@ -90,15 +90,16 @@ class ProtocolEvaluator(BaseEvaluator):
 
         Args:
             model: The model to score; its modes are left as they are.
-            output_path: folder for the CSV file, or None.
-            epoch: noted in it.
-            steps: noted in it.
+            output_path: Folder for the CSV file, or None.
+            epoch: Epoch to write into it.
+            steps: Number of steps to write into it.
 
         Returns:
             The metrics of ``isotrope.evaluate``, by name.
 
         Raises:
-            InputError: nothing to evaluate on, data that cannot be read, or no such metric.
+            InputError: There is nothing to evaluate on, the data cannot be read, or the
+                metric does not exist.
         """
         numbers = evaluate(cast("Encoder", model), **self._options, results=None).metrics
         metrics = {key: float(value) for key, value in numbers.items() if value is not None}

@@ -10,10 +10,10 @@ makes the difference (SimCSE)::
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which takes
 less padding than a pass per column (``columns.py``); value and gradient are the same. The objective
-sees the embeddings that the model gives, in float32 also under autocast, and all of a batch, which
-no objective here needs a matrix for (docs/notation.md). Their trainer, their gradient cache, their
-samplers (``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed apart) and their
-wrappers (``MatryoshkaLoss``) work with it.
+sees the embeddings that the model gives, in float32 also under autocast, and all rows of a batch;
+no objective here needs a matrix for them (docs/notation.md). The trainer, gradient cache, samplers
+(``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed apart) and wrappers
+(``MatryoshkaLoss``) of sentence-transformers work with it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -122,12 +122,11 @@ class ObjectiveLoss(nn.Module):
         """Return the loss of given embeddings.
 
         Args:
-            embeddings: One n x d tensor a column: anchors, positives and any hard negatives.
+            embeddings: One n x d tensor for each column: anchors, positives and any hard negatives.
             labels: n groups, if the loss takes any; else not used.
 
         Returns:
-            The loss; 0 for a single row, as an epoch may leave over, where the objective compares
-            rows.
+            The loss; 0 for a single row at the end of an epoch, if the objective compares rows.
 
         Raises:
             InputError: a single column, hard negatives for an objective that takes none,
