@@ -163,7 +163,7 @@ def test_formulas_that_take_another_way(objective: Objective, message: str) -> N
     questions = record(objective.formula, torch.float32)
     with pytest.raises(Unfused, match=message):
         small_batch.directions(Views(a, b), questions, both=False)
-    with pytest.raises(Unfused, match="not one temperature"):
+    with pytest.raises(Unfused, match="not one constant temperature"):
         small_batch.directions(Views(a, b), replace(questions, lasting=False), both=True)
     torch.testing.assert_close(objective(a, b), objective(a, b, backend="eager"))
 

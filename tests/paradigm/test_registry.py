@@ -189,7 +189,9 @@ def test_a_single_row_cannot_be_compared() -> None:
 def test_what_pushes_nothing_has_no_ratio_and_no_repulsion() -> None:
     with pytest.raises(InputError, match="NegativeCosine pushes nothing away, and a ratio is"):
         registry.build("negativecosine", {"ratio": 2})
-    with pytest.raises(InputError, match="it pushes nothing away; there is no repulsion to train"):
+    with pytest.raises(
+        InputError, match="it pushes nothing away, so there is no repulsion to train"
+    ):
         registry.build("negativecosine", {"part": "repulsion"})
     edited = registry.build("negativecosine", {"ratio": 2, "weight": "softmax:0.05"})
     assert edited.terms(*batch("random", 4, 3)).weight.any()

@@ -251,7 +251,7 @@ def test_a_function_of_its_own_is_named() -> None:
 
     b = Batch()
     reading = read(Fused.apply(b.a, b.p))
-    assert "a function of its own (FusedBackward)" in reading.reason
+    assert "a custom autograd function (FusedBackward)" in reading.reason
 
 
 def test_attention_in_an_encoder_is_not_compared_with_anything() -> None:

@@ -21,8 +21,8 @@ def apply(
 
     Args:
         function: A function whose ``forward`` takes ``inputs``.
-        outputs: the type of what it returns.
-        inputs: the arguments of ``forward`` without its context.
+        outputs: The type of what it returns.
+        inputs: The arguments of ``forward`` without its context.
     """
     return cast("Outputs", function.apply(*inputs))
 

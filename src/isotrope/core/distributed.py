@@ -75,7 +75,7 @@ def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:
     """Return the largest of all processes' values, on each of them.
 
     Args:
-        value: the value of this process.
+        value: The value of this process.
         device: a device that the process group can send from; a group of NCCL alone has no CPU.
     """
     if world_size() == 1:
@@ -108,9 +108,9 @@ class GlobalBatch(NamedTuple):
     """A batch with the rows of all processes.
 
     Attributes:
-        views: anchors, positives and additional negatives of all processes, in the order of ranks.
-        rows: the rows of this process among the anchors.
-        fewest: the number of anchors of the process that has fewest.
+        views: Anchors, positives and additional negatives of all processes, in the order of ranks.
+        rows: The rows of this process among the anchors.
+        fewest: The number of anchors of the process that has fewest.
     """
 
     views: Views

@@ -114,8 +114,8 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     """Return settings, ``key: value`` lines of YAML, by PyYAML's safe loader.
 
     Args:
-        text: the YAML.
-        path: where it comes from, for messages.
+        text: The YAML.
+        path: Where it comes from, for messages.
     """
     import yaml
 

@@ -169,7 +169,7 @@ def needs_extra(extra: str, *packages: str) -> Iterator[None]:
 
     Args:
         extra: The extra that installs the packages.
-        packages: the import names.
+        packages: The import names.
     """
     try:
         yield
@@ -219,7 +219,7 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     Args:
         word: The word that was typed.
         words: The words that exist.
-        alike: difflib's ratio, from 0 to 1, below which words have nothing to do with each other.
+        alike: Difflib's ratio, from 0 to 1, below which words have nothing to do with each other.
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -20,7 +20,7 @@ from isotrope.core.errors import InputError
 
 _NAMED = 60  # characters of a name that are in that of its room, which has ten more
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
-_LINK = "is a link or a device, and nothing is written through one; remove it"
+_LINK = "is a link or a device; remove it, because nothing is written through one"
 
 
 def _sync(path: Path) -> None:
@@ -132,7 +132,7 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
     """Refuse at the start what cannot be written at the end, and what is read.
 
     Args:
-        folder: where the files will be.
+        folder: Where the files will be.
         names: Names of the files.
         inputs: Inputs of the same command; only paths of files and folders count.
     """
@@ -156,7 +156,7 @@ def replace_together(
     comes: files of two commands never lie side by side. If the body raises, nothing changes.
 
     Args:
-        folder: where the files will be; it is made.
+        folder: Where the files will be; it is made.
         names: Names of the files to write.
         instead_of: Names of files that an earlier command may have written.
     """

@@ -16,12 +16,12 @@ class Hyper:
 
     Attributes:
         symbol: Its letter in the papers (docs/notation.md).
-        help: one sentence.
-        above: exclusive lower bound.
-        at_least: inclusive lower bound.
-        at_most: inclusive upper bound.
-        constant: no gradient reaches it, so that it cannot be learnt.
-        choices: the allowed values of a field that is a ``Literal`` or a ``bool``; filled in by
+        help: One sentence on its meaning.
+        above: Exclusive lower bound.
+        at_least: Inclusive lower bound.
+        at_most: Inclusive upper bound.
+        constant: Whether no gradient reaches it, so that it cannot be learnt.
+        choices: The allowed values of a field that is a ``Literal`` or a ``bool``; filled in by
             :func:`hypers` from the field's type, empty for numbers.
     """
 
@@ -108,7 +108,7 @@ def check(instance: object, *, constant: bool = False) -> None:
 
     Args:
         instance: Instance of a dataclass.
-        constant: all hyperparameters are, whether declared so or not.
+        constant: Whether all hyperparameters are constant, even if not declared so.
     """
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)

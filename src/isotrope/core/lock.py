@@ -56,7 +56,7 @@ def exclusive_lock(
     Where the file system has no locks, a warning says so on stderr, and nobody is kept out.
 
     Args:
-        folder: the folder; it is made if need be, and removed at the end if it was made here and
+        folder: The folder; it is made if need be, and removed at the end if it was made here and
             is empty.
         doing: The work of this process there, for the message to others.
         hint: An addition to the message.

@@ -15,10 +15,10 @@ def bar(
     """Yield a function to call with the number of things done since the last call.
 
     Args:
-        total: the number of things; None where it is not known, and for 0 there is no bar.
+        total: The number of things; None where it is not known, and for 0 there is no bar.
         what: The work, as the title of the bar.
         unit: The counted unit.
-        show: whether a bar is wanted; without tqdm there is none.
+        show: Whether a bar is wanted; without tqdm there is none.
     """
     try:
         from tqdm import tqdm

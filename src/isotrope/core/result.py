@@ -41,11 +41,11 @@ class Result:
 
     Attributes:
         kind: The kind of work: ``"train"``, ``"sts"``, ``"retrieval"``, ...
-        name: the name of the run or model.
-        metrics: flat numbers (None where a number does not exist).
-        details: everything nested: tables, parameters, per-subset values.
-        provenance: versions, machine, seed, data fingerprint, command (see :func:`provenance`).
-        items: one value for each thing that was scored (a query's reciprocal rank, whether an
+        name: The name of the run or model.
+        metrics: Flat numbers (None where a number does not exist).
+        details: Everything nested: tables, parameters, per-subset values.
+        provenance: Versions, machine, seed, data fingerprint, command (see :func:`provenance`).
+        items: One value for each thing that was scored (a query's reciprocal rank, whether an
             example was classified right), by name; what resampling needs. Not part of the JSON.
     """
 
@@ -162,9 +162,9 @@ def provenance(
     """Return the versions, machine, seed and data needed to repeat a result.
 
     Args:
-        seed: the seed of the run.
-        data: the fingerprint of the data.
-        command: the argument vector; by default this process's own.
+        seed: The seed of the run.
+        data: The fingerprint of the data.
+        command: The argument vector; by default this process's own.
     """
     return {
         "versions": {p: v for p in _PACKAGES if (v := _version(p)) is not None},

@@ -17,7 +17,7 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 
     Args:
         dtype: Precision to which the loss under test rounds its factors.
-        terms: the longer side of a matrix, as in the tolerance of a rank.
+        terms: The longer side of a matrix, as in the tolerance of a rank.
     """
     return min(terms * torch.finfo(dtype).eps, 0.01)
 

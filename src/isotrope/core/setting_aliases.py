@@ -66,7 +66,7 @@ def intended_name(word: str, candidates: Iterable[str]) -> str | None:
 
     Args:
         word: The written name, with hyphens, underscores or neither.
-        candidates: names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
+        candidates: Names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
     """
     names = list(candidates)
     letters = _letters(word)

@@ -31,14 +31,14 @@ class Terms:
     Attributes:
         dissipation: n, GD.
         weight: n x c, W, with 0 for excluded entries (the anchor itself, its positive, groups).
-        pull: n, or n x d where it acts on each coordinate by itself: sum_j W_ij R_ij.
+        pull: n, or n x d if it acts on each coordinate separately: sum_j W_ij R_ij.
         against: Meaning of the columns of ``weight``: ``cross`` the other view (m columns),
             ``within`` the same view (n), ``both`` [positives; anchors]; followed by the q
             additional negatives, if the views have any.
         scale: ``scale * assemble(terms)`` is the gradient of the objective's scalar.
-        residual: n x d, in closed form, what does not fit the paradigm: radial parts, and what an
-            anchor receives from the losses of others; None where all fits. ``modify`` leaves it
-            out, for it holds everything but the anchor constant.
+        residual: n x d, in closed form, the part that does not fit the paradigm: radial parts, and
+            the gradient that an anchor receives from the losses of others; None if all fits.
+            ``modify`` leaves it out, because it holds everything but the anchor constant.
         extra: n x d, an additional push of an anchor's own loss (the deviations of VICReg), kept
             when other components are exchanged; None without one.
     """
@@ -58,14 +58,14 @@ class Terms:
 
     @property
     def ratio(self) -> Tensor | None:
-        """n, R = sum_j W_ij R_ij / sum_j W_ij; None where the pull is matrix-valued."""
+        """n, R = sum_j W_ij R_ij / sum_j W_ij; None if the pull is matrix-valued."""
         if self.pull.ndim != 1:
             return None
         mass = self.mass
         return (self.pull / mass.where(mass != 0, 1.0)).where(mass != 0, 0.0)
 
     def detached(self) -> "Terms":
-        """The same numbers without their history, that of forward-mode derivatives included."""
+        """The same numbers without autograd history, forward-mode derivatives included."""
         return replace(
             self,
             dissipation=self.dissipation.detach(),

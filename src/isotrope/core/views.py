@@ -24,7 +24,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
-    """Return what :func:`unit` divides the rows of ``x`` by, n x 1: infinity for a dead row."""
+    """Return the divisors of :func:`unit` for the rows of ``x``, n x 1: infinity for a dead row."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).nan_to_num(torch.nan, torch.nan)
     # a dead row is divided by infinity, and so is its gradient
     return torch.threshold(norm, max(eps, torch.finfo(x.dtype).tiny), torch.inf)
@@ -110,10 +110,10 @@ class Views:
         positives: m x d. The positive of anchor i is row ``offset + i``; m > n when the keys of
             several processes were gathered.
         negatives: q x d additional negatives of all anchors (hard negatives, a queue), or None.
-        offset: row of ``positives`` that belongs to anchor 0.
+        offset: Row of ``positives`` that belongs to anchor 0.
         groups: m integers or None. Two rows with the same group are known not to be negatives of
             each other (near-identical text): they are excluded, never pushed apart.
-        in_batch: False leaves only ``negatives`` to push (MoCo): rows of the batch do not.
+        in_batch: False pushes against ``negatives`` only (MoCo), not against rows of the batch.
     """
 
     anchors: Tensor
@@ -230,7 +230,7 @@ class Views:
         """The other direction: positives as anchors.
 
         Raises:
-            ValueError: the views are rectangular, and their other direction needs other processes.
+            ValueError: The views are rectangular, so the other direction needs other processes.
         """
         if len(self.anchors) != len(self.positives):
             raise ValueError(
@@ -240,5 +240,5 @@ class Views:
         return replace(self, anchors=self.positives, positives=self.anchors)
 
     def detached(self) -> "Views":
-        """The same numbers without their history."""
+        """The same numbers without autograd history."""
         return self.map(Tensor.detach)

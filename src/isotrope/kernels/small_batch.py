@@ -53,7 +53,7 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
         Unfused: the formula uses other statistics, or the temperature is too low.
     """
     if len(questions.temperatures) != 1 or not questions.lasting:
-        raise Unfused("not one temperature that stays")
+        raise Unfused("not one constant temperature")
     (((kind, against), tau),) = questions.temperatures.items()
     if kind != "logsumexp" or against == "within" or (against == "both" and not both):
         raise Unfused("not a log-sum-exp of rows and columns")

@@ -135,7 +135,7 @@ class Gaps(StatisticsOnly):
 
     @property
     def positive(self) -> Tensor:
-        raise Unfused("the formula asks for more than the gaps that were recorded")
+        raise Unfused("the formula uses more than the recorded gaps")
 
     def gap(self, temperature: float | Tensor, against: Against = "cross") -> Tensor:
         return self._answers.value("logsumexp", temperature, against)
@@ -160,17 +160,17 @@ class Known:
 
     def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
         if self.questions.temperatures.get((kind, against)) != _plain(temperature):
-            raise Unfused("the formula asks for other statistics than those that were recorded")
+            raise Unfused("the formula uses other statistics than the recorded ones")
         return self.values[kind, against]
 
     def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
         if mixing != self.questions.mixing:
-            raise Unfused("the formula asks for another mixture than that which was recorded")
+            raise Unfused("the formula uses another mixture than the recorded one")
         return self.value("mixed", temperature, "cross")
 
     def count(self, against: Against) -> Tensor:
         if against not in self.counts:
-            raise Unfused("the formula counts other negatives than those that were recorded")
+            raise Unfused("the formula counts other negatives than the recorded ones")
         return self.counts[against]
 
 
@@ -187,7 +187,7 @@ class _Recorder:
         if isinstance(temperature, Tensor):
             questions.lasting = False
             if temperature.requires_grad and temperature is not self.learnt:
-                raise Unfused("the temperature is computed from what wants a gradient")
+                raise Unfused("the temperature is computed from a tensor that requires a gradient")
         if kind != "hardest":
             self.at_learnt.add(temperature is self.learnt)
             questions.learnt = self.learnt if True in self.at_learnt else None
@@ -264,7 +264,7 @@ def record(
 
     Args:
         formula: Formula of one direction.
-        dtype: dtype of the statistics.
+        dtype: Dtype of the statistics.
         learnt_of: Function that returns the tensor, besides the embeddings, that requires a
             gradient.
 
@@ -293,7 +293,7 @@ def record(
     if value.requires_grad:
         questions.lasting = False
         if _leaves(value) - {learnt}:
-            raise Unfused("the formula has more tensors that want a gradient")
+            raise Unfused("the formula has other tensors that require a gradient")
     if questions.lasting:
         _remember(formula, dtype, questions)
     return questions

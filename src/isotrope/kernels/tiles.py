@@ -33,7 +33,7 @@ def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
 
     Args:
         columns: Number of columns of the block.
-        dtype: dtype of its entries.
+        dtype: Dtype of its entries.
         most: Limit on the rows below ``MOST``, if smaller blocks are better.
     """
     limit, room = MOST, TILE_BYTES

@@ -50,7 +50,7 @@ class InfoNCE(
 
     temperature: Temperature = 0.05
     in_batch: Annotated[
-        bool, Hyper("", "the other rows of the batch are negatives, besides additional ones")
+        bool, Hyper("", "use the other rows of the batch as negatives, besides additional ones")
     ] = True
 
     coupling = "none"

@@ -104,10 +104,12 @@ class MixedInfoNCE(
     temperature: Temperature = 0.05
     mix: Annotated[
         Literal["negatives", "positive"],
-        Hyper("", "what the hardest negative is mixed with: the next hardest, or the positive"),
+        Hyper(
+            "", "partner of the hardest negative in a mixture: the next hardest, or the positive"
+        ),
     ] = "negatives"
     share: Annotated[float, _SHARE] = 0.2
-    renormalise: Annotated[bool, Hyper("", "mixtures go back to the sphere")] = True
+    renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True
 
     coupling = "none"
 

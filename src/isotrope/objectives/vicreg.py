@@ -56,14 +56,14 @@ class VICReg(
         float, Hyper("lambda", "weight of the positives' squared distance", at_least=0)
     ] = 25.0
     var_coeff: Annotated[
-        float, Hyper("nu2", "weight of the deviations that are too small", at_least=0)
+        float, Hyper("nu2", "weight of the hinge on small deviations", at_least=0)
     ] = 25.0
     cov_coeff: Annotated[float, Hyper("nu1", "weight of the squared covariances", at_least=0)] = 1.0
     gamma: Annotated[
         float, Hyper("gamma", "standard deviation that every coordinate should have", at_least=0)
     ] = 1.0
     epsilon: Annotated[
-        float, Hyper("epsilon", "added to the variance under the root", at_least=0)
+        float, Hyper("epsilon", "number added to the variance under the root", at_least=0)
     ] = 1e-4
     space: Annotated[
         Literal["sphere", "raw"], Hyper("", "normalise each row, or take it as it is")

@@ -27,7 +27,7 @@ Pull = Annotated[
 
 Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"],
-    Hyper("", "components exchanged so far; the settings of the others do nothing"),
+    Hyper("", "components exchanged so far; settings of the others have no effect"),
 ]
 
 DirectVariant = Annotated[

@@ -23,7 +23,7 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
 
     Args:
         terms: The components of the anchors.
-        pairs: the row statistics they came from.
+        pairs: The row statistics they came from.
     """
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
     weight = terms.weight.abs()
@@ -59,7 +59,7 @@ def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
 
     Args:
         terms: The components of the anchors.
-        pairs: the row statistics they came from.
+        pairs: The row statistics they came from.
     """
     ratio = terms.ratio
     weighted = terms.mass != 0

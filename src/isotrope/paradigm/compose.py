@@ -49,7 +49,7 @@ class Paradigm(
 
     Reference: Li et al., 2024, eq. 5 and section 4.2. Its empirical baseline, in section 3.2, is
     ``Paradigm(dissipation="margin:0.3", weight="softmax:0.05", ratio=1)``, trained on batches of
-    128 at a learning rate of 1e-5 (the released code: ``variant="released"`` besides).
+    128 at a learning rate of 1e-5 (for the released code, also ``variant="released"``).
 
     Example:
         >>> from isotrope.paradigm.compose import Paradigm

@@ -60,7 +60,7 @@ class Margin(Dissipation):
 
     coupling = "none"
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
-    metric: Annotated[Metric, Hyper("", "what the gap is measured in")] = "dot"
+    metric: Annotated[Metric, Hyper("", "measure of the gap")] = "dot"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         near = dissimilarity(pairs.positive, self.metric)

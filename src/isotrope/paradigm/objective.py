@@ -62,6 +62,11 @@ class Preset:
         learning_rate: Learning rate of AdamW, linearly decayed.
         batch_size: Number of sentences in a batch.
         source: Paper and table.
+
+    Example:
+        >>> preset = Preset({"margin": 0.3}, learning_rate=1e-5, batch_size=128, source="table 2")
+        >>> preset.values["margin"]
+        0.3
     """
 
     values: Mapping[str, float | str]

@@ -75,7 +75,7 @@ class MetricRatio(Ratio, name="met"):
     """
 
     coupling = "none"
-    metric: Annotated[Metric, Hyper("", "what the margin is measured in")] = "distance"
+    metric: Annotated[Metric, Hyper("", "measure of the margin")] = "distance"
 
     def __call__(self, pairs: Pairs) -> Tensor:
         push = slope(pairs.hardest(), self.metric)

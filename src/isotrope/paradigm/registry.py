@@ -20,7 +20,8 @@ _plugin_files: set[Path] = set()  # files passed to load_plugin
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
-        "", "a backbone, whose tuned hyperparameters fill in what is not given (nothing else)"
+        "",
+        "backbone whose tuned hyperparameters fill in those that are not given (no other settings)",
     ),
     "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
     "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),
@@ -92,7 +93,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         objective = objective.symmetric() if forms.get("symmetric") else objective
         part = forms.get("part", "both")
         if part == "repulsion" and objective.has_terms and not pushes(objective):
-            raise ValueError("it pushes nothing away; there is no repulsion to train")
+            raise ValueError("it pushes nothing away, so there is no repulsion to train")
         return objective if part == "both" else getattr(objective.parts, part)
     except ValueError as error:
         raise InputError(f"objective {name}: {error}") from error
@@ -212,6 +213,6 @@ def check_plugins(plugins: object, folder: Path) -> None:
             file.name for file in _plugin_files
         }:
             raise InputError(
-                f"{folder} needs the plugin {path}, and code that only a folder names is not run; "
-                f"if you trust it, add `--plugin {path}`"
+                f"{folder} needs the plugin {path}: if you trust it, add `--plugin {path}`; code "
+                "that only a folder names is not run"
             )

@@ -53,9 +53,7 @@ _NORMALISES = _MOVES | _SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
 _REDUCES = _MOVES | _SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where"}
 
-_NOTHING = (
-    "the loss is 0 and compares nothing: a batch of one row, or of one label, has no negatives"
-)
+_NOTHING = "the loss is 0: a batch of one row, or of one label, has no negatives"
 _MOST_NODES = 50_000
 _LEAST_WIDTH = 4  # dimensions of an embedding
 _FEW = 2  # scores of an anchor in a pair or a triplet, which show no batch
@@ -444,7 +442,7 @@ class _Graph:
         of_python: Any = torch.autograd.function.BackwardCFunction
         own = [node.name() for node in self.nodes if isinstance(node, of_python)]
         if own:
-            return f"the loss is a function of its own ({own[0]}), which cannot be read"
+            return f"the loss is a custom autograd function ({own[0]}), which cannot be read"
         return (
             "the loss compares no two embeddings with each other: it may be one of a classifier, "
             "of prototypes, of targets or of dimensions"

@@ -47,7 +47,7 @@ class SoftmaxFit:
     Attributes:
         terms: GD, W and pull, where each row of W sums to 1; float64 on the CPU. GD includes the
             1/tau of the loss.
-        temperature: tau; None if several fit equally well, as with a single negative, or if the
+        temperature: Tau; None if several fit equally well, as with a single negative, or if the
             best is at the end of the range from 0.002 to 200.
         misfit: Share of the gradient that is left out: 0 if all fits, 1 if nothing does.
         even: Whether the weights are as even as at the highest of these temperatures, so that GD
@@ -167,7 +167,7 @@ def factor(terms: Terms, views: Views, temperature: float) -> float | None:
     Args:
         terms: Recognised components, with the 1/tau in GD.
         views: Raw embeddings.
-        temperature: tau.
+        temperature: Tau.
     """
     pairs = choose_pairs(views.map(lambda x: x.detach().cpu().double()).unit())
     candidates = pairs.logsumexp(temperature, terms.against)

@@ -152,9 +152,12 @@ class Hardest(Weight):
     where the negative is closer than .01.
     """
 
-    metric: Annotated[Metric, Hyper("", "what pushes it away: dot product, distance or angle")] = (
-        "dot"
-    )
+    metric: Annotated[
+        Metric,
+        Hyper(
+            "", "measure in which the hardest negative is pushed: dot product, distance or angle"
+        ),
+    ] = "dot"
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:
