@@ -33,8 +33,8 @@ def report(
     """Compare runs in one self-contained HTML file, with the diagnoses of ``isotrope.diagnose``.
 
     Args:
-        runs: run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.
-        output: the file to write; replaced as a whole.
+        runs: Run folder or folders, or outcomes of ``isotrope.fit``, finished or in progress.
+        output: The file to write; replaced as a whole.
         title: Title of the page.
         pictures: a folder; every picture is also written there, as SVG and as PNG.
 
@@ -42,7 +42,7 @@ def report(
         The path of the file.
 
     Raises:
-        InputError: no run, a damaged one, or a file that cannot be written.
+        InputError: No run is given, a run is damaged, or the file cannot be written.
         MissingExtra: matplotlib or jinja2 is not installed.
     """
     with needs_extra("report", "matplotlib", "jinja2"):
@@ -79,42 +79,42 @@ def audit(
     output: str | Path | None = None,
     progress: bool = False,
 ) -> "TextAudit":
-    """Say before a training what an objective will do to the data, in one pass of the encoder.
+    """Show before training what an objective will do to the data, in one pass of the encoder.
 
     Args:
-        data: one file that ``isotrope train`` reads, of single texts or pairs; or a list of texts
+        data: One file that ``isotrope train`` reads, of single texts or pairs; or a list of texts
             or of pairs, a DataFrame, a ``datasets.Dataset``, or one column of these.
-        encoder: the encoder that training will begin with: a name, a folder, or a loaded one.
+        encoder: The encoder to be trained: a name, a folder, or a loaded one.
         objective: Objective whose components to compute.
         objective_settings: Settings of an objective that is given by name.
         columns: Columns of a table.
         groups: a column of a file; rows that are equal in it are not negatives of each other.
-        views: how a positive is made, as for ``isotrope.fit``.
-        batch_size: rows of a batch in training.
-        max_length: tokens that a text is cut to in training.
-        query_prompt: put before every anchor.
-        passage_prompt: put before every positive and hard negative.
+        views: How a positive is made, as for ``isotrope.fit``.
+        batch_size: Rows in a batch of the training.
+        max_length: Tokens to which a text is cut in training.
+        query_prompt: Prompt before every anchor.
+        passage_prompt: Prompt before every positive and hard negative.
         dev: Data to score whitening on: an STS file or a retrieval set; ``auto`` holds out a part
             of the data and searches for its positives; None skips this.
-        suspect: reciprocal push from which two rows are likely false negatives, of all the push
+        suspect: Reciprocal push above which two rows are likely false negatives, of all the push
             that an anchor can have.
-        mine: hard negatives for each anchor.
-        hardness: the largest share of the push on an anchor that a hard negative may have.
+        mine: Hard negatives for each anchor.
+        hardness: The largest share of the push on an anchor that a hard negative may have.
         seed: Seed of batches, dropout and all other draws.
-        device: where to embed.
+        device: Device on which to embed.
         plugins: Python files with objectives of your own.
         output: a folder for the page (``audit.html``), ``audit.json`` and the files for a training;
-            files of those names in it are replaced. One of fewer than two rows is not written, and
-            stderr says so.
-        progress: show bars on stderr.
+            existing files of these names are replaced. A file with fewer than two rows is not
+            written, and a message on stderr says so.
+        progress: Show bars on stderr.
 
     Returns:
         The audit: ``print`` shows its tables, ``recommended`` has the values to begin with,
         ``to_json()`` everything.
 
     Raises:
-        InputError: anything wrong with the data, the encoder, the objective or the folder; an
-            objective that has no components, or does not compare rows.
+        InputError: The data, the encoder, the objective or the folder cannot be used, or the
+            objective has no components or does not compare rows.
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
     if output is not None:
@@ -158,23 +158,23 @@ def audit_images(
     progress: bool = False,
     **settings: Any,
 ) -> "PictureAudit":
-    """Say before a training on pictures what an objective will do to them.
+    """Show before training on pictures what an objective will do to them.
 
     Args:
-        data: folder, .npz file or name, as for ``isotrope.fit_images``.
-        encoder: the encoder that training will begin with; one of your own stays as it is.
-        suspect: reciprocal push from which two pictures are likely false negatives.
+        data: Folder, .npz file or name, as for ``isotrope.fit_images``.
+        encoder: The encoder to be trained; an encoder object is not changed.
+        suspect: Reciprocal push above which two pictures are likely false negatives.
         output: a folder for the page (``audit.html``) and ``audit.json``.
-        progress: show bars on stderr.
-        settings: any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
-            ``batch_size=256``; what an optimiser does makes no difference.
+        progress: Show bars on stderr.
+        settings: Any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
+            ``batch_size=256``; settings of the optimiser have no effect.
 
     Returns:
         The audit: ``print`` shows its tables, ``to_json()`` has everything.
 
     Raises:
-        InputError: anything wrong with the settings, the data or the encoder; an objective without
-            a push between the pictures of a batch.
+        InputError: The settings, the data or the encoder cannot be used, or the objective does
+            not push pictures of a batch apart.
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
     from isotrope.encoders.image import ImageEncoder

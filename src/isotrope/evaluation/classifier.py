@@ -38,11 +38,11 @@ class ClassifierProtocol:
     """How a classifier is trained.
 
     Attributes:
-        folds: the number of folds of each cross-validation.
+        folds: The number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
-        batch: examples a step.
+        batch: Examples in each step.
         tenacity: Number of scores without improvement after which training continues.
-        passes: passes over the training set between two scores on the development set.
+        passes: Passes over the training set between two scores on the development set.
         most: Passes after which training stops.
     """
 
@@ -63,9 +63,9 @@ class TrainingSet:
     """Examples to train on, once for each strength of regularisation.
 
     Attributes:
-        train: rows of the features.
-        dev: rows for early stopping; None holds out 5% of ``train``.
-        decays: strengths of the L2 regularisation.
+        train: Rows of the features.
+        dev: Rows for early stopping; None holds out 5% of ``train``.
+        decays: Strengths of the L2 regularisation.
     """
 
     train: Indices
@@ -78,8 +78,8 @@ class Fitted:
     """The best classifiers of a training set.
 
     Attributes:
-        weights: decays x classes x (dimension + 1), the bias last.
-        accuracies: on the development set, one for each decay, in [0, 1].
+        weights: Decays x classes x (dimension + 1), the bias last.
+        accuracies: On the development set, one for each decay, in [0, 1].
     """
 
     weights: Tensor
@@ -118,12 +118,12 @@ def fit(
     """Fit the best classifiers of each training set, for each strength of regularisation.
 
     Args:
-        x: features, n x d.
-        y: classes, n.
-        classes: the number of classes.
-        sets: the training sets.
-        protocol: how a classifier is trained.
-        done: called with the number of fits that have ended since the last call.
+        x: Features, n x d.
+        y: Classes, n.
+        classes: The number of classes.
+        sets: The training sets.
+        protocol: How a classifier is trained.
+        done: Called with the number of fits that have ended since the last call.
     """
     start = initial(x.shape[1], classes, x.dtype)
     first = torch.cat([start.weight, start.bias[:, None]], dim=1).detach()

@@ -99,9 +99,9 @@ def compare_results(
 
     Args:
         results: The Result of ``isotrope.evaluate`` for each model on the same data.
-        resamples: the number of bootstrap resamples; None is 5,000, or 100 for each comparison
+        resamples: The number of bootstrap resamples; None is 5,000, or 100 for each comparison
             where that is more.
-        seed: the seed of the bootstrap; a task's resamples depend on it and the task's name alone.
+        seed: The seed of the bootstrap; a task's resamples depend on it and the task's name alone.
 
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,

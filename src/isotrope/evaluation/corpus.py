@@ -77,11 +77,11 @@ def corpus(
         encoder: Any object with ``encode``; positives of single texts need our ``SentenceEncoder``.
         data: a file or folder that training reads, n texts, or n pairs; more texts of a record
             are left out.
-        columns: the columns of a table; one for texts, two for pairs.
-        sample: records that are compared all with all, at least 2.
-        seed: the seed of the sample and the dropout.
-        batch_size: texts a batch.
-        progress: show a bar on stderr, where the encoder can.
+        columns: The columns of a table; one for texts, two for pairs.
+        sample: Records that are compared all with all, at least 2.
+        seed: The seed of the sample and the dropout.
+        batch_size: Texts in each batch.
+        progress: Show a bar on stderr, if the encoder can.
 
     Returns:
         A Result of kind ``corpus``; ``items`` hold ``alignment``, ``distance_gap`` and

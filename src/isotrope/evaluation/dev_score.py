@@ -28,8 +28,8 @@ class DevMetric:
     """A dev score.
 
     Attributes:
-        name: the name.
-        score: the function of an encoder; larger is better, out of 100.
+        name: The name.
+        score: The function of an encoder; larger is better, out of 100.
         fingerprint: A fingerprint of the texts that are scored and of their expected answers.
         records: Number of held-out records that it is measured on; None for other data.
         trained_on: Number of these records that share a text with a training record; None if
@@ -75,7 +75,7 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
     Where rows have groups, a query may find the target of any row of its group.
 
     Args:
-        stores: the run's tokens, by data set.
+        stores: The run's tokens, by data set.
         prompts: Prompts of queries and targets; the encoder adds a prompt of the model itself.
     """
     sets, looked_at, met = [], 0, 0

@@ -67,17 +67,17 @@ def evaluate(
         retrieval: folder of a retrieval set, or file of pairs.
         labels: Labelled texts (or pictures): the training part, all data, or a folder of both
             parts.
-        labels_test: their test part.
-        knn: classify ``labels`` by nearest neighbours.
-        linear: classify ``labels`` by a linear probe.
+        labels_test: Test part of the labelled texts.
+        knn: Classify ``labels`` by nearest neighbours.
+        linear: Classify ``labels`` by a linear probe.
         corpus: File or folder of texts or pairs, to measure the geometry of the embeddings.
         mode: Mode of the transfer tasks; papers print ``full``.
         only: Transfer tasks to score (``["MR", "TREC"]``), without an average.
         pooling: None keeps the model's own; only for a name or folder.
-        truncate_dim: for text, score only so many of the first coordinates.
+        truncate_dim: For text, score only so many of the first coordinates.
         device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
-        batch_size: texts or pictures a batch.
-        results: folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
+        batch_size: Texts or pictures in each batch.
+        results: Folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
             ``isotrope/evaluations`` in the user's cache; None keeps nothing.
         again: Score finished tasks again.
         progress: Show bars and the tasks that were finished before, on stderr.

@@ -77,14 +77,14 @@ class CachedEncoder:
     It keeps every vector, so use it for the sentences of a few tasks, not for a corpus.
 
     Args:
-        encoder: the encoder that embeds.
-        batch_size: texts a batch.
-        progress: show a bar on stderr, where the encoder can.
-        known: vectors of texts that were embedded before.
+        encoder: The encoder that embeds.
+        batch_size: Texts in each batch.
+        progress: Show a bar on stderr, if the encoder can.
+        known: Vectors of texts that were embedded before.
 
     Attributes:
-        name: the name of the encoder.
-        encoder: the encoder that embeds.
+        name: The name of the encoder.
+        encoder: The encoder that embeds.
     """
 
     def __init__(

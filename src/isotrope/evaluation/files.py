@@ -171,23 +171,23 @@ def search(
 
     Args:
         model: a name or folder for ``isotrope.load``, a finished run, or anything with ``encode``.
-        corpus: file of texts, m texts, or their embeddings (m x d). For an encoder of images: a
+        corpus: File of texts, m texts, or their embeddings (m x d). For an encoder of images: a
             folder of pictures.
-        query: a text or several; for an encoder of images the path of a picture.
+        query: One or more texts; for an encoder of images the path of a picture.
         top: Number of results for each query; fewer if the corpus is smaller.
-        columns: the one column of a table that holds the texts.
+        columns: The one column of a table that holds the texts.
         embeddings: An .npy file that ``isotrope encode`` wrote for this corpus. Only the query is
             then encoded, and a few texts to check their rows.
         query_prompt: Prompt before every query; None uses the model's saved prompt.
         passage_prompt: Prompt before every text of the corpus; None uses the saved one.
         pooling: Pooling instead of the model's own; only for a name or folder.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``; only for a name or folder.
-        batch_size: texts a batch.
-        progress: show a bar on stderr.
+        batch_size: Texts in each batch.
+        progress: Show a bar on stderr.
 
     Raises:
-        InputError: an empty query or corpus, ``top`` below 1, embeddings that are not finite, or
-            not those of this model and these texts, or anything wrong with the model or the file.
+        InputError: The query or corpus is empty, ``top`` is below 1, the embeddings are not finite
+            or do not belong to this model and these texts, or the model or file cannot be read.
     """
     queries = [query] if isinstance(query, str) else list(query)
     _check_queries(queries, top)

@@ -45,9 +45,9 @@ def holdout_set(
     Args:
         records: Lists of one text (``dropout``), or of an anchor, its positive and other texts,
             which are ignored (``adjacent`` and ``pairs``).
-        views: one of :data:`VIEWS`.
+        views: One of :data:`VIEWS`.
         limit: Largest number of queries.
-        seed: the seed of the draw.
+        seed: The seed of the draw.
         groups: A number for each record, equal for records that belong together; of equal records
             the first one's counts.
 

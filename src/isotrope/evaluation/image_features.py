@@ -35,16 +35,16 @@ def image_features(
         encoder: Our encoder, or any object whose ``encode`` returns n vectors of one size for n
             pictures (uint8, n x 3 x side x side). It must set its own evaluation mode, as ours
             does.
-        part: the pictures.
-        what: part of the set, as messages name it.
+        part: The pictures.
+        what: Part of the set, as messages name it.
         limit: Largest number of pictures, taken evenly from the classes.
-        batch_size: pictures held and encoded at a time.
-        progress: show a bar on stderr.
+        batch_size: Pictures held and encoded at a time.
+        progress: Show a bar on stderr.
     """
     if part.labels is None:
         raise InputError(
-            f"the {what} pictures have no labels, and neighbours or a linear probe need them: put "
-            "each class into a folder of its own, or add labels to the .npz file"
+            f"put each class into its own folder, or add labels to the .npz file: the {what} "
+            "pictures have no labels, and neighbours and a linear probe need them"
         )
     labels = np.asarray(part.labels)
     if limit is not None and limit < 1:

@@ -34,16 +34,16 @@ def image_scores(
     """Score an encoder on the labelled pictures of a set; each picture is encoded once.
 
     Args:
-        encoder: see :func:`isotrope.evaluation.image_features.image_features`.
+        encoder: See :func:`isotrope.evaluation.image_features.image_features`.
         image_set: a set with labels and a test part.
-        knn: classify by nearest neighbours, see :func:`isotrope.evaluation.knn.knn`.
-        linear: score a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
-        k: the number of neighbours.
-        temperature: the temperature of their votes.
-        probe: how the linear probe is fitted.
-        device: where it is fitted.
-        batch_size: pictures held and encoded at a time.
-        progress: show bars on stderr.
+        knn: Classify by nearest neighbours, see :func:`isotrope.evaluation.knn.knn`.
+        linear: Score a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
+        k: The number of neighbours.
+        temperature: The temperature of their votes.
+        probe: How the linear probe is fitted.
+        device: Device on which to fit it.
+        batch_size: Pictures held and encoded at a time.
+        progress: Show bars on stderr.
 
     Returns:
         A Result of kind ``knn``, ``linear`` or ``knn+linear``: metrics ``knn_top1``,
@@ -82,13 +82,13 @@ def knn_evaluation(
     """Return the percentage of test pictures that their neighbours classify correctly, and which.
 
     Args:
-        encoder: see :func:`isotrope.evaluation.image_features.image_features`.
+        encoder: See :func:`isotrope.evaluation.image_features.image_features`.
         image_set: a set with labels and a test part.
         limit_train: Largest number of training pictures, evenly over the classes; None takes all.
         limit_test: Largest number of test pictures.
-        k: neighbours; all training pictures if they are fewer.
-        temperature: the temperature of their votes.
-        batch_size: pictures held and encoded at a time.
+        k: Neighbours; all training pictures if they are fewer.
+        temperature: The temperature of their votes.
+        batch_size: Pictures held and encoded at a time.
     """
     train, test = both_features(
         encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size

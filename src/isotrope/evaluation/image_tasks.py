@@ -29,7 +29,7 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
 
     Args:
         model: a name or folder, or an encoder: one that has an ``image_size`` takes pictures.
-        ask_hub: look up a name on the hub if it is not a folder here.
+        ask_hub: Look up a name on the hub if it is not a folder here.
     """
     if not isinstance(model, (str, Path)):
         return hasattr(model, "image_size")
@@ -109,8 +109,8 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     the names as numbers, if all are numbers, else their places in sorted order.
 
     Args:
-        labels: the training part, all pictures, or a folder of both parts.
-        test: the test part.
+        labels: The training part, all pictures, or a folder of both parts.
+        test: The test part.
         side: Side of the pictures that the encoder takes.
     """
     from isotrope.data.images.sets import load_images

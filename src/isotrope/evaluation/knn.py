@@ -41,9 +41,9 @@ def knn(
     Args:
         train: n rows.
         test: m rows.
-        k: neighbours. If n is smaller all n vote, and the result says so.
+        k: Neighbours. If n is smaller all n vote, and the result says so.
         temperature: t of the weighted vote; the smaller, the more the nearest decide.
-        name: the name of the Result.
+        name: The name of the Result.
 
     Returns:
         A Result of kind ``knn``: ``knn_top1`` and ``knn_top5`` of the weighted vote (the share of

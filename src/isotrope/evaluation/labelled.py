@@ -17,7 +17,7 @@ class Classes:
     """Labels as class indices; the classes are those of the training set, sorted.
 
     Attributes:
-        names: the names of the C classes.
+        names: The names of the C classes.
         train: int64 (n), in [0, C).
         test: int64 (m), in [0, C), or -1 for a class that is not in the training set: any
             prediction for it counts as wrong.

@@ -37,12 +37,12 @@ class Probe:
             part (one that varies a million times less than another becomes 0); ``unit`` divides
             each row by its norm; ``none``. With the first two, rows have length 1 on average, so
             that one learning rate suits all.
-        epochs: passes over the training part.
-        batch_size: rows a step.
-        learning_rate: the rate at the start, not scaled by the batch size. For features
+        epochs: Passes over the training part.
+        batch_size: Rows in each step.
+        learning_rate: The rate at the start, not scaled by the batch size. For features
             of length 1 steps are stable below 7.6: softmax curves at most by 1/2.
-        weight_decay: lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none.
-        seed: the seed of the order of the rows.
+        weight_decay: Lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none.
+        seed: The seed of the order of the rows.
     """
 
     scaling: Scaling = "standard"
@@ -75,9 +75,9 @@ class _Scaled:
 
     Attributes:
         vectors: n x d, as they are.
-        shift: subtracted from each row, d.
-        factor: multiplies each dimension then, d.
-        unit: whether rows are divided by their norm instead.
+        shift: Subtracted from each row, d.
+        factor: Multiplies each dimension then, d.
+        unit: Whether rows are divided by their norm instead.
     """
 
     vectors: np.ndarray
@@ -113,7 +113,7 @@ def linear_probe(
         test: m rows, an array or memory map.
         probe: Settings of the fit; by default ``Probe()``.
         device: Device for the fit: ``auto``, ``cpu``, ``cuda``, ...
-        name: the name of the Result.
+        name: The name of the Result.
 
     Returns:
         A Result of kind ``linear``: ``linear_top1`` and ``linear_top5`` (the share of test rows

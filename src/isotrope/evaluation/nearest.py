@@ -38,7 +38,7 @@ def nearest_rows(
         corpus: m x d, m below 2^32, an array or memory map. A zero row, or one that is not
             finite, has cosine 0.
         top: k; all m if there are fewer.
-        tile: similarities held at a time, 8 bytes each; three times that are needed.
+        tile: Similarities held at a time, 8 bytes each; three times that are needed.
 
     Returns:
         Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first; among equal

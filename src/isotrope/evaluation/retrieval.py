@@ -35,14 +35,14 @@ def retrieval(
     query itself (``data.itself``) is not ranked, as in BEIR.
 
     Args:
-        encoder: anything with ``encode``.
+        encoder: Anything with ``encode``.
         data: Queries, corpus, and for each query the gains of its relevant documents.
-        ks: the depths of recall.
-        depths: the depths of MRR and nDCG.
+        ks: The depths of recall.
+        depths: The depths of MRR and nDCG.
         search: ``exact``, or ``faiss`` for its exact flat index, which is faster.
         prompts: Prompts of queries and documents; None uses those saved with the model.
-        progress: show a bar on stderr, where the encoder can.
-        batch_size: texts a batch.
+        progress: Show a bar on stderr, if the encoder can.
+        batch_size: Texts in each batch.
 
     Returns:
         A Result of kind ``retrieval``; its ``items`` hold, under the names of the metrics, one

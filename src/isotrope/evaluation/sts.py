@@ -37,10 +37,10 @@ def sts(
     Every distinct sentence of all tasks is encoded once.
 
     Args:
-        encoder: anything with ``encode``.
-        data: the folder of the tasks, a file, or what :func:`load_tasks` made of it.
-        progress: show a bar on stderr, where the encoder can.
-        batch_size: texts a batch.
+        encoder: Anything with ``encode``.
+        data: The folder of the tasks, a file, or what :func:`load_tasks` made of it.
+        progress: Show a bar on stderr, if the encoder can.
+        batch_size: Texts in each batch.
 
     Returns:
         A Result of kind ``sts``; its ``details`` are

@@ -21,9 +21,9 @@ class Task:
     """One task of an evaluation.
 
     Attributes:
-        kind: the kind of its Result: ``sts``, ``transfer``, ...
+        kind: The kind of its Result: ``sts``, ``transfer``, ...
         name: ``STS12``, ``MR``, ...
-        data: fingerprint of its data.
+        data: Fingerprint of its data.
         score: Function from an encoder to a Result.
         settings: Everything else that decides the numbers.
     """
@@ -154,12 +154,12 @@ def finish(
     """Score the tasks that are not finished yet, one after the other.
 
     Args:
-        tasks: the tasks, in the order in which they are scored.
-        encoder: anything with ``encode``.
-        keep: called with each task as soon as it is finished.
-        finished: the finished ones, by name.
-        progress: show bars on stderr.
-        batch_size: texts a batch.
+        tasks: The tasks, in the order in which they are scored.
+        encoder: Anything with ``encode``.
+        keep: Called with each task as soon as it is finished.
+        finished: The finished tasks, by name.
+        progress: Show bars on stderr.
+        batch_size: Texts in each batch.
     """
     # the years of STS share sentences with STS-B
     memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)

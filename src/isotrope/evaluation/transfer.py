@@ -50,10 +50,10 @@ class TaskScore:
     """The outcome of one task.
 
     Attributes:
-        accuracy: percent on the test set (without one: mean over the outer folds), two decimals.
-        devacc: percent in the cross-validation, or on the development set, two decimals.
+        accuracy: Percent on the test set (without one: mean over the outer folds), two decimals.
+        devacc: Percent in the cross-validation, or on the development set, two decimals.
         correct: 0 or 1 for each test example, int8, in the order of the file.
-        f1: percent, of MRPC's paraphrases; else None.
+        f1: Percent, of MRPC's paraphrases; else None.
     """
 
     accuracy: float
@@ -79,12 +79,12 @@ def transfer(
     """Score an encoder on the transfer tasks.
 
     Args:
-        encoder: anything with ``encode``.
-        data: the folder of the tasks, or what ``load_transfer`` made of it.
-        mode: one of :data:`MODES`.
+        encoder: Anything with ``encode``.
+        data: The folder of the tasks, or what ``load_transfer`` made of it.
+        mode: One of :data:`MODES`.
         tasks: Tasks to score; None means all seven, and only all seven have an average.
-        progress: show bars on stderr.
-        batch_size: texts a batch of the encoder.
+        progress: Show bars on stderr.
+        batch_size: Texts in each batch of the encoder.
 
     Returns:
         A Result of kind ``transfer``, see :func:`transfer_result`.

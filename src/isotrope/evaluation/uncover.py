@@ -53,13 +53,13 @@ class Uncovered:
     Attributes:
         kind: ``raw``, ``disturbed`` or ``trained``; ``unknown`` if it was not measured.
         sentence: The consequence for a training, or why it was not measured.
-        score: the name of the score.
+        score: The name of the score.
         raw: Score without whitening, out of 100.
         whitened: Score with whitening.
         low: Lower end of the 95% interval of the difference.
         high: Upper end.
         mean_cosine: The mean cosine of different texts.
-        texts: number of texts that gave mean and covariance.
+        texts: Number of texts that gave mean and covariance.
     """
 
     kind: Literal["raw", "disturbed", "trained", "unknown"]
@@ -85,8 +85,8 @@ def uncover(
     Args:
         encoder: The encoder to start training from.
         texts: Texts that give mean and covariance; none of them may be scored.
-        name: the name of the score.
-        score: the score of an encoder by example.
+        name: The name of the score.
+        score: The score of an encoder by example.
     """
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
@@ -141,8 +141,8 @@ def uncover_records(
 
     Args:
         encoder: The encoder to start training from.
-        records: texts as training forms them; a third of them, at most 1,000, are scored.
-        views: how a positive is made.
+        records: Texts as training forms them; a third of them, at most 1,000, are scored.
+        views: How a positive is made.
         prompts: Prompts of queries and targets.
         groups: A number for each record; any record with the same number counts as found.
         seed: The seed of the choice.
@@ -179,19 +179,18 @@ def uncover_records(
 
 
 _MEANINGS = {
-    "raw": "whitening more than doubles the score, which is typical of a raw encoder, one that was "
-    "never trained on pairs. The components of the objective decide much: compare several "
-    "(isotrope sweep).",
-    "disturbed": "whitening alone gains, which is typical of an encoder of sentences that was "
-    "trained on something else since. Compare every training with whitening: one that gains less "
-    "has learnt nothing new.",
-    "trained": "whitening gains nothing measurable, which is typical of an encoder that was "
-    "trained on pairs. Work on data and settings first; the choice of the objective matters least.",
+    "raw": "whitening more than doubles the score, which is typical of a raw encoder that was "
+    "never trained on pairs. The objective matters much: compare several (isotrope sweep).",
+    "disturbed": "whitening alone gains, which is typical of a sentence encoder that was later "
+    "trained on something else. Compare every training with whitening: one that gains less has "
+    "learnt nothing new.",
+    "trained": "whitening gains nothing measurable, which is typical of an encoder trained on "
+    "pairs. Work on data and settings first; the objective matters least.",
     "unknown": "the score is too low either way to show anything: score it on an STS file or a "
     "retrieval set (isotrope audit --dev).",
 }
 
 _UNPAIRED = (
-    "single texts say nothing of it; score it on an STS file or a retrieval set "
+    "single texts cannot show it; score it on an STS file or a retrieval set "
     "(isotrope audit --dev), or give pairs"
 )

@@ -53,7 +53,7 @@ class WhitenedEncoder:
     """An encoder whose embeddings are whitened.
 
     Args:
-        encoder: anything with ``encode``.
+        encoder: Anything with ``encode``.
         texts: Texts whose embeddings give mean and covariance; scored texts must not be among them,
             unless the score is reported as transductive.
 

@@ -11,7 +11,7 @@ def alignment(anchors: Tensor, positives: Tensor, alpha: float = 2.0) -> Tensor:
     Args:
         anchors: n x d, any length.
         positives: n x d, any length.
-        alpha: exponent; 2 throughout the papers (Nie et al., 2023, eq. 3).
+        alpha: Exponent; 2 throughout the papers (Nie et al., 2023, eq. 3).
 
     Example:
         >>> import torch

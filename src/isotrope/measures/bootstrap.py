@@ -18,7 +18,7 @@ def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[n
     """Yield how often each resample holds each of ``size`` examples, block by block (size x b).
 
     Args:
-        rng: the generator of the draws.
+        rng: The generator of the draws.
         size: Number of scored examples.
         resamples: Number of draws of ``size`` examples with replacement.
     """
@@ -39,7 +39,7 @@ def bootstrap_spearman(
     twice ties with itself. The values are sorted once, not in every resample.
 
     Args:
-        predicted: the scores of n pairs by each of m models.
+        predicted: The scores of n pairs by each of m models.
         gold: n human scores.
         counts: n x b, each column sums to n.
 
@@ -97,8 +97,8 @@ def p_value(differences: np.ndarray, changed: int) -> float:
     2^(1 - changed).
 
     Args:
-        differences: one of each resample.
-        changed: the number of examples whose scores differ between the two models.
+        differences: One difference for each resample.
+        changed: The number of examples whose scores differ between the two models.
     """
     beyond = 1 + min((differences <= 0).sum(), (differences >= 0).sum())
     return min(1.0, max(2 * float(beyond) / (1 + len(differences)), 2.0 ** (1 - changed)))

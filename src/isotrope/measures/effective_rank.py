@@ -13,7 +13,7 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
 
     Args:
         embeddings: n x d, as they are, not normalised.
-        centre: subtract the mean row first.
+        centre: Subtract the mean row first.
 
     Example:
         >>> import torch

@@ -40,7 +40,7 @@ class DevEvaluation:
     """One evaluation on the dev set.
 
     Attributes:
-        value: the score, out of 100.
+        value: The score, out of 100.
         items: n numbers, one for each example.
         gold: The n human scores of pairs, if the score is 100 times Spearman's correlation with
             them; None if it is 100 times the mean of the items.
@@ -211,12 +211,12 @@ def unjudged(name: str, start: float | None, score: float, step: float) -> Judge
 
 
 def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement | None:
-    """Return the judgement of a run folder; None where it keeps nothing to judge by.
+    """Return the judgement of a run folder; None if it stores nothing to judge by.
 
     Args:
-        folder: the folder of the run.
-        details: the details of its result, with the judgement; None of a run without a result,
-            which is judged by what it has kept so far.
+        folder: The folder of the run.
+        details: The details of its result, with the judgement; None for a run without a result,
+            which is judged by the evaluations stored so far.
     """
     if details is not None and details.get("judgement") is not None:
         try:

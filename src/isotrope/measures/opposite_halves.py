@@ -23,7 +23,7 @@ def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi /
     Args:
         anchors: n x d, any length, n >= 1.
         positives: n x d, any length.
-        angle: an angle in radians, between 0 and pi.
+        angle: An angle in radians, between 0 and pi.
 
     Returns:
         A scalar, at least float32; it has no gradient.

@@ -17,14 +17,14 @@ class Tally:
 
     Attributes:
         count: n.
-        mean: the mean of the rows, d.
+        mean: The mean of the rows, d.
         scatter: sum_i (x_i - mean)(x_i - mean)^T, d x d.
-        total: sum of the unit rows, d.
-        squares: sum of their squares: n less the zero rows.
-        norm_mean: the mean of the Euclidean norms.
-        norm_scatter: sum of the squared deviations of the norms.
-        norm_min: the least norm.
-        norm_max: the largest norm.
+        total: Sum of the unit rows, d.
+        squares: Sum of their squares: n less the zero rows.
+        norm_mean: The mean of the Euclidean norms.
+        norm_scatter: Sum of the squared deviations of the norms.
+        norm_min: The least norm.
+        norm_max: The largest norm.
     """
 
     count: int

@@ -15,9 +15,9 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
 
     Args:
         embeddings: n x d, n >= 2, any length.
-        t: inverse temperature; reported values use 2 (also Nie et al., 2023, eq. 4, within a
+        t: Inverse temperature; reported values use 2 (also Nie et al., 2023, eq. 4, within a
             view).
-        block: rows per block.
+        block: Rows per block.
 
     Raises:
         ValueError: fewer than two rows.

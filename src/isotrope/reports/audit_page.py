@@ -20,8 +20,8 @@ def check_folder(folder: Path, *inputs: object) -> None:
 def write_audit(audited: Audit, folder: Path) -> None:
     """Write ``audit.html``, ``audit.json`` and, for text, the files for a training.
 
-    The files of an earlier audit go, also those that this one has none of. A file of fewer than two
-    rows is not written, and stderr says why.
+    Files of an earlier audit are removed. A file with fewer than two rows is not written, and a
+    message on stderr says why.
     """
     tables = [HtmlTable(t.title, t.columns, t.rows, t.note) for t in audited.tables()]
     files = {

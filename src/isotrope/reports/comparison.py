@@ -116,7 +116,7 @@ def verdict(run: Run) -> str:
 
 
 def twins(run: Run, runs: Sequence[Run]) -> str:
-    """Return a sentence where the saved weights of a run are those of others; empty if not."""
+    """Return a sentence if other runs have the same saved weights; otherwise an empty text."""
     same = [
         other.name
         for other in runs

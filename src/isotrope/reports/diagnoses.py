@@ -16,11 +16,11 @@ _MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return the words of the pill and its class: green only where nothing speaks against it.
+    """Return the words of the pill and its class, which is green only if nothing speaks against it.
 
     Args:
         diagnosis: Diagnosis of the run.
-        outcome: whether training helped, in the words of the judgement.
+        outcome: Whether training helped, in the words of the judgement.
     """
     words = diagnosis.words if outcome == "not known" else f"{diagnosis.words}; {outcome}"
     if not diagnosis.healthy or outcome == "worse":
@@ -37,8 +37,8 @@ def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection
     """Return one sentence on the health of the runs; empty if none has a diagnosis.
 
     Args:
-        diagnoses: name and diagnosis of each run.
-        worse: names of the runs that training made worse.
+        diagnoses: Name and diagnosis of each run.
+        worse: Names of the runs that training made worse.
     """
     diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
     unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]

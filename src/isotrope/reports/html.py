@@ -37,7 +37,7 @@ from isotrope.reports.runs import Run, read_run
 
 @dataclass(frozen=True)
 class HtmlTable:
-    """An extra table of a report. None is shown as a dash; numbers of a column get equal digits."""
+    """An additional table of a report; None is shown as a dash, and a column has equal digits."""
 
     title: str
     columns: Sequence[str]
@@ -67,11 +67,11 @@ def write_report(
     """Compare run folders in one self-contained HTML file.
 
     Args:
-        runs: output folders of trainings on text or images, finished or in progress.
-        output: the HTML file to write; replaced as a whole.
-        title: the page's title.
+        runs: Output folders of trainings on text or images, finished or in progress.
+        output: The HTML file to write; replaced as a whole.
+        title: The page's title.
         tables: Additional tables, shown after the comparison.
-        examples: searches before and after training.
+        examples: Searches before and after training.
         pictures: a folder; every picture is also written there, as SVG and as PNG.
 
     Returns:
@@ -103,8 +103,8 @@ def tables_page(title: str, lead: str, tables: Sequence[HtmlTable]) -> str:
     """Return a page of tables and nothing else, with the style of a report.
 
     Args:
-        title: the page's title.
-        lead: the sentence below it.
+        title: The page's title.
+        lead: The sentence below it.
         tables: Tables in order; each line of a note becomes a paragraph.
     """
     template = _environment().get_template("tables.html")

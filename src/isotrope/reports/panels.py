@@ -32,11 +32,11 @@ class Scale:
 
     Attributes:
         across: The quantity on the horizontal axis.
-        along: whether the pointer is followed along that axis, not from point to point.
-        box: left, top, right and bottom of the axes.
-        x: offset and slope of the horizontal axis.
-        lines: for each line its run, column, name, spread, and offset and slope of its height.
-        log: whether heights are of the logarithm to base ten.
+        along: Whether the pointer is followed along that axis, not from point to point.
+        box: Left, top, right and bottom of the axes.
+        x: Offset and slope of the horizontal axis.
+        lines: For each line its run, column, name, spread, and offset and slope of its height.
+        log: Whether heights are of the logarithm to base ten.
     """
 
     across: str
@@ -54,12 +54,12 @@ class ReportPanel:
     Attributes:
         key: The key of the quantity, unique on the page.
         title: The heading.
-        note: how to read it.
-        names: The names of the lines that a run has, where there are several: solid, dotted.
-        svg: the element.
-        wide: the same with the names of the runs at the ends of the lines, or empty.
+        note: How to read it.
+        names: Names of the lines of a run if there are several: solid, dotted.
+        svg: The element.
+        wide: The same element with the names of the runs at the ends of the lines, or empty.
         scales: The scales of the two.
-        without: names of the runs that have not measured it.
+        without: Names of the runs that have not measured it.
     """
 
     key: str
@@ -73,10 +73,10 @@ class ReportPanel:
 
 
 def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list[str]]]:
-    """Draw what any run has measured, by subject; and name what none has.
+    """Draw the quantities that any run has measured, by subject, and name those that no run has.
 
     Returns:
-        for each subject its pictures, and the headings of those left out.
+        The pictures of each subject, and the headings of those left out.
     """
     sections_ = []
     for section in SECTIONS:

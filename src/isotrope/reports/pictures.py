@@ -97,7 +97,7 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
 
     Args:
         folder: The folder of the run.
-        quantities: columns of metrics.csv; none: loss, dev score, gradient dissipation and the
+        quantities: Columns of metrics.csv; none: loss, dev score, gradient dissipation and the
             share of the hardest negative, as far as they were measured.
     """
     run = read_run(Path(folder))

@@ -45,12 +45,13 @@ class Curve:
 
     Attributes:
         run: The place of the run among the runs.
-        line: which line of the quantity.
+        line: Which line of the quantity.
         x: m values.
         y: m values.
         spread: m standard deviations of y, or None.
-        origin: The number that is subtracted from y before it is drawn,
-        unit: and by what that is divided: not 0 and 1 where the runs share no axis.
+        origin: Number that is subtracted from y before it is drawn.
+        unit: Number by which the difference is divided. Both differ from 0 and 1 only if the
+            runs share no axis.
     """
 
     run: int
@@ -63,7 +64,7 @@ class Curve:
 
     @property
     def shown(self) -> NDArray[np.float64]:
-        """The points of y to draw."""
+        """The values of y to draw."""
         return (self.y - self.origin) / self.unit
 
 
@@ -80,7 +81,7 @@ def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
 
 
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
-    """Return a picture of the dev score for each metric, as two share no axis; others as they are.
+    """Return one picture of the dev score per metric, because two share no axis; others unchanged.
 
     A run that is not finished does not say its metric; its dev setting does, where others have it.
     """
@@ -110,7 +111,7 @@ def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
 
 
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
-    """Return title and note: the score says what it is, losses whether they share a unit."""
+    """Return title and note; a score names itself, and losses say whether they share a unit."""
     if quantity.lines[0].column == "dev":
         name = next((name for name in _dev_names(quantity, runs) if name), "")
         title = f"{name[:1].upper()}{name[1:]}" or quantity.title

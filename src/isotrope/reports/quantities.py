@@ -9,11 +9,11 @@ from isotrope.diagnostics.metrics import METRICS
 
 @dataclass(frozen=True)
 class Line:
-    """One line of every run: its column, its name where a picture has several, its deviation.
+    """One line of every run: its column, its name if a picture has several, its deviation.
 
     Attributes:
         column: The column of metrics.csv.
-        name: The name in the key of the picture; empty where the runs have one line each.
+        name: The name in the key of the picture; empty if each run has one line.
         spread: The column of a standard deviation, drawn as a band around the line.
     """
 
@@ -27,7 +27,7 @@ class Quantity(Panel):
     """One picture: a panel with its lines.
 
     Attributes:
-        lines: What is drawn of every run; the second is dotted.
+        lines: Lines to draw for every run; the second is dotted.
         runs: The places of the runs that are drawn; None for all.
     """
 
@@ -36,7 +36,7 @@ class Quantity(Panel):
 
     @property
     def wide(self) -> bool:
-        """Whether it takes two columns of the page."""
+        """Whether the picture takes two columns of the page."""
         return self.kind == "score"
 
 

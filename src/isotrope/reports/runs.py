@@ -34,13 +34,13 @@ class Run:
     """One training run, as read from its folder.
 
     Attributes:
-        name: the folder's name.
-        folder: where it was read.
-        settings: config.yaml; empty of a training loop of one's own, which leaves none.
+        name: The folder's name.
+        folder: Folder from which it was read.
+        settings: Settings in config.yaml; empty for the log of your own training loop.
         steps: t logged steps, increasing.
-        series: column of metrics.csv -> t values, NaN where nothing was measured.
-        result: result.json, or None while the run is in progress (or was stopped).
-        judgement: whether training helped, or None where nothing was kept to judge by.
+        series: Column of metrics.csv -> t values, NaN where nothing was measured.
+        result: Contents of result.json; None while the run is in progress (or was stopped).
+        judgement: Whether training helped, or None if nothing was stored to judge by.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def foreign(self) -> bool:
-        """Whether this is the log of a training loop of one's own: numbers and nothing else."""
+        """Whether this is the log of your own training loop, which has numbers only."""
         return self.result is None and not self.settings
 
     @property
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def method(self) -> str:
-        """Name of the method of a run on images, and by what its weights were divided."""
+        """Name of the method of a run on images, with the number that divided its weights."""
         details = self.result.details if self.result else {}
         recorded = details.get("method", self.settings.get("method", ""))
         name = str(recorded.get("name", "?") if isinstance(recorded, Mapping) else recorded)
@@ -127,20 +127,20 @@ class Run:
 
     @property
     def scores(self) -> Series:
-        """The dev score, or of images the kNN accuracy, at each step; NaN where not measured."""
+        """The dev score (for images, the kNN accuracy) at each step; NaN if it was not measured."""
         return self.series.get("knn" if self.of_images else "dev", np.full_like(self.steps, np.nan))
 
     @property
     def dev_settings(self) -> str:
-        """The settings that decide what is scored: all that is known while a run is in progress."""
+        """The settings that decide what is scored; nothing else is known during a run."""
         names = ("data",) if self.settings.get("dev") != "auto" else (*HELD_OUT_BY, "seed")
         return str([self.settings.get(name) for name in ("dev", *names)])
 
     @property
     def saved(self) -> str:
-        """The number that scores the model that was saved: the best step's, of images the last's.
+        """The score of the saved model: that of the best step, for images of the last step.
 
-        Images are scored on the test part, by which no step may be chosen.
+        Images are scored on the test part, which must not choose a step.
         """
         return "dev_final" if self.of_images else "dev_best"
 
@@ -155,7 +155,7 @@ class Run:
     def metric(self, name: str) -> float | None:
         """Return a final number: from the result, else from the metrics so far; None if missing.
 
-        ``dev_best`` and its like are ``knn_best`` of a run on images.
+        For a run on images, ``dev_best`` and similar names stand for ``knn_best`` and so on.
         """
         if self.result is not None:
             column = name.replace("dev_", "knn_", 1) if self.of_images else name

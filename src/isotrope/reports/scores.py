@@ -36,12 +36,12 @@ class SettingPanel:
     """Scores over one setting.
 
     Attributes:
-        title: above the panel.
-        x: name of the setting.
-        y: name of the score.
+        title: Title of the panel.
+        x: Name of the setting.
+        y: Name of the score.
         scores: Scores by title; those of one panel all have numbers or all have names as ``x``.
-        points: points, without lines between them.
-        log_x: the horizontal axis is logarithmic.
+        points: Points, without lines between them.
+        log_x: The horizontal axis is logarithmic.
     """
 
     title: str

@@ -39,7 +39,7 @@ class Surface:
     """One panel or curve.
 
     Attributes:
-        title: above the panel, or in the legend.
+        title: Title above the panel, or in the legend.
         x: q angles to the negatives, radians.
         y: p angles to the positive, radians.
         value: p x q.
@@ -72,11 +72,11 @@ def heatmaps(
     """Draw one panel for each surface, four in a row.
 
     Args:
-        surfaces: one or more, each with at least 2 x 2 values.
+        surfaces: One or more surfaces, each with at least 2 x 2 values.
         quantity: The meaning of the colours.
         limits: The limits of the colours, for all panels; without them every panel has its own,
             from 0.
-        lines: values at which a contour is drawn.
+        lines: Values at which a contour is drawn.
         labels: The labels of the axes x and y.
     """
     columns = min(_COLUMNS, len(surfaces))
@@ -108,9 +108,9 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
     """Draw the first row of every surface over the angle to the negatives, from 0 to 1.
 
     Args:
-        surfaces: one or more.
-        quantity: label of the vertical axis.
-        legend: heading of the legend.
+        surfaces: One or more surfaces.
+        quantity: Label of the vertical axis.
+        legend: Heading of the legend.
     """
     with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
