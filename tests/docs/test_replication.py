@@ -81,7 +81,7 @@ def test_a_row_says_what_was_measured_and_why() -> None:
     near = judge({seed: claim.effect + 0.01 * seed for seed in (1, 2, 3)}, claim.effect)
     page = claims_page([(claim, near)])
     assert page.count("| replicated | at least a quarter of the paper's effect |") == 1
-    assert "Of 1 claims, each fact counted once: 1 replicated." in page
+    assert "Among 1 claims, each fact counted once: 1 replicated." in page
     assert "| 3 | replicated |" in page
     alone = claims_page([(claim, judge({1: claim.effect}, claim.effect))])
     assert "| 1 | undecided | one seed has no interval |" in alone
@@ -104,7 +104,7 @@ def test_what_never_falls_is_not_called_unmeasured() -> None:
     claim = next(c for c in claims() if c.id == "nie-figure1d-alignment")
     page = claims_page([(claim, judge({}, 1.0, interest=0.1))])
     assert "| 0 | undecided | in no seed does it fall in every training" in page
-    assert "Of 1 claims, each fact counted once: 1 undecided." in page
+    assert "Among 1 claims, each fact counted once: 1 undecided." in page
 
 
 def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Path) -> None:
