@@ -35,7 +35,10 @@ UNPLAIN = re.compile(
     r"|[,;:] what (?:is|are|was|were)\b(?!\?)"
 )
 # pages that readers of the library read: not the log, nor pages that the papers' code writes
-PAGES = ("README.md", "docs/*.md", "docs/guide/*.md", "docs/commands/*.md", "docs/diagnoses/*.md")
+PAGES = (
+    *("README.md", "SECURITY.md", "kernels-triton/README.md", "docs/*.md", "docs/guide/*.md"),
+    *(f"docs/{folder}/*.md" for folder in ("commands", "diagnoses", "methods", "objectives")),
+)
 LOG = "LOG.md"
 CODE = re.compile(r"^```.*?^```$|`[^`]*`", re.DOTALL | re.MULTILINE)
 
@@ -62,6 +65,7 @@ def measured(root: Path) -> Counter[str]:
         if page.name != LOG:
             prose = CODE.sub("", page.read_text(encoding="utf-8"))
             numbers["unplain words"] += len(UNPLAIN.findall(prose))
+            numbers["prose fragments"] += len(HABITS.findall(prose))
     for file in sorted((root / "papers").rglob("*.py")):
         numbers["papers lines"] += _lines(file)
         tree = ast.parse(file.read_bytes())

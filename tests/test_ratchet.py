@@ -44,7 +44,7 @@ NUMBERS = {
     "function bodies above 60 lines": 1,
     "functions of nine or more parameters": 1,
     "exemptions": 1,
-    "prose fragments": 3,
+    "prose fragments": 5,
     "unplain words": 5,
 }
 
@@ -76,6 +76,7 @@ def checkout(tmp_path: Path) -> Path:
     (tmp_path / "src" / "isotrope" / "room").mkdir(parents=True)
     (tmp_path / "src" / "isotrope" / "room" / "__init__.py").write_text(ROOM)
     (tmp_path / "README.md").write_text("Read further.\n`anew`\nIt is computed anew.\n")
+    (tmp_path / "SECURITY.md").write_text("Of these, `Of` one is none.\n")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "LOG.md").write_text("What came of it was said anew.\n")
     (tmp_path / "docs" / "faq.md").write_text("Two are told apart; further rows are not.\n")
