@@ -29,7 +29,7 @@ def pairs(tmp_path: Path) -> Path:
         (["--encoder", MINILM, "--batch-size", "1"], "a batch of 1 has no negatives"),
         (["--encoder", MINILM, "--mine", "-2"], "0 to 100; found -2"),
         (["--encoder", MINILM, "--batch", "x"], "--batch-size x: "),
-        ([], "--encoder is missing"),
+        ([], "--encoder is required"),
     ],
 )
 def test_bad_flags_are_refused_at_once(run, pairs: Path, flags: list[str], message: str) -> None:

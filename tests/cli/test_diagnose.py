@@ -64,7 +64,7 @@ def test_what_cannot_be_kept_is_told_all_the_same(
     found = run("diagnose", fallen)
     assert found.code == 0
     assert found.out.startswith("verdict: overfitting")
-    assert "warning: the diagnosis is not kept" in found.err
+    assert "warning: the diagnosis is not saved" in found.err
 
 
 def test_a_healthy_run(run, tmp_path: Path) -> None:

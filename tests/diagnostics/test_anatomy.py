@@ -104,8 +104,8 @@ def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
             anatomy.observe(anchors, positives, loss(anchors, positives))
         notes[loss] = anatomy.diagnose().notes
         assert anatomy.rows[0]["dissipation"] is not None
-    assert any("pass the temperature" in note for note in notes[scaled])
-    assert not any("pass the temperature" in note for note in notes[users_loss])
+    assert any("give the loss's temperature" in note for note in notes[scaled])
+    assert not any("give the loss's temperature" in note for note in notes[users_loss])
 
 
 @pytest.mark.parametrize(("n", "d"), [(12, 20), (30, 20)])
@@ -225,7 +225,7 @@ def test_no_negatives_is_not_an_anchor_that_is_done() -> None:
     assert row["uniformity"] is not None is not row["embedding_gradient"]
     found = anatomy.diagnose(batch_size=16)
     assert found.verdict == ("healthy",)
-    assert any("without in-batch negatives" in note for note in found.notes)
+    assert any("no in-batch negatives" in note for note in found.notes)
 
 
 def test_pairs_that_belong_together_have_angles() -> None:

@@ -290,7 +290,7 @@ def test_a_lost_process_is_one_line_and_exit_code_75(
     command = ["train", *quick["files"], "--recipe", "papers", "--output", quick["output"]]
     assert guarded(command) == launching.REQUEUE
     assert capsys.readouterr().err == (
-        "isotrope: error: another process of this run has ended; run the same command with "
+        "isotrope: error: another process of this run ended; run the same command with "
         "--resume to start again: there is no checkpoint\n"
     )
 

@@ -137,9 +137,9 @@ def draws_elsewhere(anchors: Tensor, positives: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("loss", "says", "others"),
     [
-        (drops_out, "it draws random numbers", ["wider: margin", "gradient-cached"]),
-        (draws_negatives, "it draws random numbers", ["gradient-cached"]),
-        (draws_elsewhere, "a second call on the same batch", []),
+        (drops_out, "not compared with the rows permuted", ["wider: margin", "gradient-cached"]),
+        (draws_negatives, "not compared with the rows permuted", ["gradient-cached"]),
+        (draws_elsewhere, "only checked to be finite", []),
     ],
 )
 def test_a_loss_that_draws_is_compared_where_its_numbers_are_the_same(
@@ -173,7 +173,7 @@ def drawn_by_itself(anchors: Tensor, positives: Tensor) -> Tensor:
 def test_numbers_of_a_seed_of_its_own_are_a_reason_that_is_named() -> None:
     (line,) = [check for check in check_loss(drawn_by_itself) if check.passed is False]
     assert line.name == "rows permuted"
-    assert "a seed of its own" in line.means
+    assert "a fixed seed" in line.means
 
 
 def small_difference(anchors: Tensor, positives: Tensor) -> Tensor:

@@ -91,9 +91,7 @@ class AuditSettings(Settings):
     views: Literal["auto", "dropout", "adjacent", "pairs"] | None = setting(
         None, "Where the positive comes from, as in training.", shown="auto", group=_TEXT
     )
-    max_length: int | None = setting(
-        None, "Tokens to which a text is cut.", shown="32", group=_TEXT
-    )
+    max_length: int | None = setting(None, "Tokens kept of each text.", shown="32", group=_TEXT)
     query_prompt: str | None = setting(None, "Prompt before every anchor.", "TEXT", group=_TEXT)
     passage_prompt: str | None = setting(
         None, "Prompt before every positive and hard negative.", "TEXT", group=_TEXT

@@ -53,9 +53,7 @@ class SearchSettings(Settings):
     pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
     batch_size: int = setting(128, "Texts encoded at a time.")
     device: str = device()
-    as_json: bool = setting(
-        False, "Print one JSON object for each query and nothing else.", name="--json"
-    )
+    as_json: bool = setting(False, "Print one JSON object per query, nothing else.", name="--json")
 
 
 def search(settings: SearchSettings) -> int:

@@ -481,10 +481,7 @@ class Anatomy:
         rows, notes = self.rows, []
         if any((row["dissipation"] or 0) > _WHOLE for row in rows):
             rows = [{**row, "dissipation": None, "dead": None} for row in rows]
-            notes += [
-                "pass the temperature of the loss (temperature=): without it, dissipation "
-                "is not judged"
-            ]
+            notes += ["dissipation is not judged: give the loss's temperature (temperature=)"]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
                 "dissipation is not judged in steps in which it is nearly the same for all anchors "

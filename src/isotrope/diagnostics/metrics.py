@@ -425,10 +425,7 @@ METRICS = (
         "InfoNCE at temperature 0.05, with dropout, on up to 512 held-out records and on as many "
         "training records. Both fall while the training generalises (Nie et al. 2023, figure 1).",
         logs=("text",),
-        panel=Panel(
-            "training",
-            "Training overfits from where the held-out curve rises.",
-        ),
+        panel=Panel("training", "Training overfits from where the held-out curve rises."),
         line="held out",
     ),
     Metric(

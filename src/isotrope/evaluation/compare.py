@@ -182,10 +182,7 @@ def _draws(results: Sequence[Result], resamples: int, seed: int) -> dict[str, np
 
 
 def _changed(results: Sequence[Result]) -> dict[str, np.ndarray]:
-    """Return for every column how many scores of each model but the first are not the first's.
-
-    For an average these are the scores of all its tasks.
-    """
+    """Return, for every column and later model, how many scores differ from the first model's."""
     counts = {}
     for name in _statistics(results):
         rows = [result.items.get(f"{name}/cosine", result.items.get(name)) for result in results]

@@ -96,11 +96,7 @@ def _on_a_gpu(job: Job, both_directions: bool) -> Sweep:
 
 
 def _sweep(job: Job, both_directions: bool) -> Sweep:
-    """Choose the passes for the job.
-
-    Raises:
-        Unfused: no passes support it.
-    """
+    """Choose the passes for the job, or raise Unfused."""
     single_pass = one_pass.takes(job)
     if single_pass and not both_directions:
         return functools.partial(one_pass.one_pass, job)

@@ -104,9 +104,7 @@ class MixedInfoNCE(
     temperature: Temperature = 0.05
     mix: Annotated[
         Literal["negatives", "positive"],
-        Hyper(
-            "", "partner of the hardest negative in a mixture: the next hardest, or the positive"
-        ),
+        Hyper("", "partner of the hardest negative: the next hardest, or the positive"),
     ] = "negatives"
     share: Annotated[float, _SHARE] = 0.2
     renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True

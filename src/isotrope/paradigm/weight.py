@@ -154,9 +154,7 @@ class Hardest(Weight):
 
     metric: Annotated[
         Metric,
-        Hyper(
-            "", "measure in which the hardest negative is pushed: dot product, distance or angle"
-        ),
+        Hyper("", "measure of the push: dot product, distance or angle"),
     ] = "dot"
     by: Annotated[By, _BY] = "cross"
 

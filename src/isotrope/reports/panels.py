@@ -193,10 +193,7 @@ def _in_words(quantity: Quantity, drawn: Sequence[Curve], runs: Sequence[Run]) -
 
 
 def _label_ends(axes: Axes, drawn: Sequence[Curve], runs: Sequence[Run]) -> dict[str, str]:
-    """Write each run's name at the end of its line, pushed apart; return placeholder -> text.
-
-    The names are put into the finished SVG: fonts and math markup of matplotlib never see them.
-    """
+    """Mark where the runs' names go in the finished SVG; return placeholder -> text."""
     ends = sorted(
         (float(axes.transData.transform((c.x[-1], c.shown[-1]))[1]), c.run) for c in drawn
     )

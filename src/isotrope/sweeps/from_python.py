@@ -35,7 +35,7 @@ def sweep(
     result are written to ``output``, each run to a folder in ``output/runs``.
 
     Args:
-        data: The data, see ``isotrope.fit``, or ``isotrope.fit_images``.
+        data: Path or name of the data, as for ``isotrope.fit`` or ``isotrope.fit_images``.
         vary: The values to try for each setting, ``{"learning_rate": [1e-5, 3e-5],
             "objective.temperature": "0.03..0.1"}``, where a text is a range of ``isotrope sweep``.
             Several dictionaries are stages; each continues with the best of the one before.

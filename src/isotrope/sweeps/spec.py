@@ -30,9 +30,7 @@ class SweepSettings(Settings):
     sampler: Sampler | None = setting(
         None, "How values are chosen.", shown="grid; random if there are ranges"
     )
-    trials: int | None = setting(
-        None, "Number of settings that random and tpe try.", shown="20", ge=1
-    )
+    trials: int | None = setting(None, "Settings to try (random, tpe).", shown="20", ge=1)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
     metric: str | None = setting(
         None, "Number to compare by.", shown="dev_best; for images knn_final"

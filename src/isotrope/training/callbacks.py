@@ -432,9 +432,8 @@ class ProvenanceWriter(TrainerCallback):
         before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
         if before not in (None, now["versions"]):
             warn(
-                "warning: the versions differ from those of the earlier part of this run "
-                f"({self.path} lists both), so numbers may differ in their last digits from here "
-                "on"
+                f"warning: the versions differ from before ({self.path} lists both), so numbers "
+                "may differ in their last digits"
             )
         with atomic_replace(self.path) as temporary:
             temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
@@ -461,10 +460,7 @@ class Stop(TrainerCallback):
             raise KeyboardInterrupt
         self.signal = number
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
-        warn(
-            f"{name}: finishing this step, then saving (Ctrl-C again to exit immediately "
-            "without saving)"
-        )
+        warn(f"{name}: saving after this step (Ctrl-C again: exit at once, unsaved)")
 
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object

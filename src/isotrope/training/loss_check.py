@@ -210,9 +210,7 @@ _PERMUTED = (
     "it depends on the order of the rows: a mask or a label is at the wrong place, or it draws "
     "random numbers with a fixed seed, which are the same in every call"
 )
-_CACHED = (
-    "do not train it with a gradient cache: it uses the embeddings outside of one backward pass"
-)
+_CACHED = "do not train it with a cache: it uses the embeddings outside of one backward pass"
 _CHUNKS = "its chunks differ from the whole batch: gradients are dropped, or an offset is missing"
 _GATHERED = (
     "two processes differ from one: gradients do not flow through a reduction (a factor of 1/2), "

@@ -196,9 +196,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
     except Exception as error:
         if not isinstance(error, LostProcess) and not is_peer_failure(error):
             raise
-        what = (
-            error if isinstance(error, LostProcess) else ("another process of this run has ended")
-        )
+        what = error if isinstance(error, LostProcess) else ("another process of this run ended")
         saved = exists(RunFolder(output).checkpoints)
         then = (
             "continue from the last checkpoint" if saved else "start again: there is no checkpoint"

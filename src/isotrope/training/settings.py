@@ -93,7 +93,7 @@ class RunSettings(Settings, ABC):
     )
     cut_what: Literal["weights", "all"] = in_model(
         "weights",
-        description="Parameters to cut: weights, as in the paper, or all, as in its code.",
+        description="Parameters to cut: weights (the paper) or all (its code).",
     )
     max_steps: int | None = in_steps(None, ge=1, description="Number of steps after which to stop.")
     precision: Literal["32", "bf16", "16"] = in_hardware(

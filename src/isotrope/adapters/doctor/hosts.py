@@ -25,8 +25,7 @@ HOSTS: dict[str, Words] = {
         inverse=True,
         rate=_TRANSFORMERS.rate,
         batch=_TRANSFORMERS.batch,
-        cached=f"; if it does not fit into memory, Cached{_CONTRASTIVE}(model, "
-        f"mini_batch_size={{}})",
+        cached=f"; if it does not fit, Cached{_CONTRASTIVE}(model, mini_batch_size={{}})",
         harder="harder negatives: mine_hard_negatives(dataset, model, ...)",
         margin="triplet_margin={}",
         contrastive=f"{_CONTRASTIVE}(model)",

@@ -58,9 +58,7 @@ def audit_texts(
     rows = read_rows(data, columns=columns, groups=groups, views=views)
     check_negatives(chosen, rows.columns, rows.name)
     if mine and rows.views == "dropout":
-        raise InputError(
-            "leave mine out: these are single texts, and only pairs have hard negatives"
-        )
+        raise InputError("leave mine out: single texts have no hard negatives")
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(os.fspath(encoder), device=device)
     prompts = (query_prompt, passage_prompt)

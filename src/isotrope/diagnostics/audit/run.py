@@ -29,7 +29,7 @@ def checked_objective(
     if isinstance(objective, str):
         objective = registry.build(objective, settings)
     elif settings:
-        raise InputError("objective_settings needs an objective that is given by name")
+        raise InputError("objective_settings needs an objective given by name")
     if not objective.has_terms or not objective.pairwise:
         what = "compares coordinates, not rows" if objective.has_terms else "has no components"
         raise InputError(

@@ -27,7 +27,7 @@ class DINOOptions(Options):
     prototypes: Annotated[int, Hyper("K", "dimension of the logits", at_least=2)] = 2048
     hidden: Annotated[int, Hyper("", "width of the head's hidden layers", at_least=1)] = 2048
     bottleneck: Annotated[
-        int, Hyper("", "dimension of the vectors that are compared with the prototypes", at_least=1)
+        int, Hyper("", "dimension that is compared with the prototypes", at_least=1)
     ] = 256
     batch_norm: Annotated[bool, Hyper("", "batch normalisation in the head")] = False
     decay: Annotated[
@@ -40,20 +40,14 @@ class DINOOptions(Options):
     ] = 0.04
     warmup: Annotated[
         float,
-        Hyper(
-            "", "share of the training after which it is the objective's own", at_least=0, at_most=1
-        ),
+        Hyper("", "share of the training until it is the objective's own", at_least=0, at_most=1),
     ] = 0.1
     frozen_epochs: Annotated[
         float, Hyper("", "epochs in which the prototypes do not change", at_least=0)
     ] = 1.0
     local_crops: Annotated[
         int,
-        Hyper(
-            "",
-            "small crops for the student; -1: 8, or 0 for images of up to 64 pixels",
-            at_least=-1,
-        ),
+        Hyper("", "small crops for the student; -1: 8, or 0 up to 64 pixels", at_least=-1),
     ] = -1
 
 

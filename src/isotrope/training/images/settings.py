@@ -62,9 +62,8 @@ class ImageSettings(RunSettings):
     image_size: int | None = in_data(
         None,
         ge=4,
-        description="Side of the crops in pixels; default: the side of the images if all have "
-        "the same one, at most 96; otherwise 32, 64, 96, 112 or 224, by the size of "
-        "most.",
+        description="Side of the crops; default: that of the images if all have the same, at "
+        "most 96; otherwise 32, 64, 96, 112 or 224, by the size of most.",
     )
     augment: str | None = in_data(
         None, description="Recipe of the views' augmentation; default: the method's own."
@@ -94,12 +93,8 @@ class ImageSettings(RunSettings):
         "training; default: all.",
     )
     linear: bool = in_watch(True, description="Fit a linear probe at the end (needs labels).")
-    batch_size: int = in_steps(
-        128, ge=2, description="Images in each step, on all devices together."
-    )
-    epochs: float = in_steps(
-        200.0, gt=0, description="Passes over the data; --max-steps overrides it."
-    )
+    batch_size: int = in_steps(128, ge=2, description="Images per step, on all devices.")
+    epochs: float = in_steps(200.0, gt=0, description="Passes over the data (or --max-steps).")
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
         description="Optimiser; default: the method's own. Another one needs --learning-rate "
@@ -108,7 +103,7 @@ class ImageSettings(RunSettings):
     learning_rate: float | None = in_steps(
         None,
         gt=0,
-        description="Peak learning rate, not scaled by the batch size; default: the method's own.",
+        description="Peak rate, not scaled by batch size; default: the method's own.",
     )
     weight_decay: float | None = in_steps(
         None, ge=0, description="Constant weight decay; default: the method's own."
