@@ -317,8 +317,8 @@ class TrainSettings(RunSettings):
     holdout: float = in_data(
         0.0, ge=0, le=0.5, description="Share of the records to hold out (0.1 with --dev auto)."
     )
-    batch_size: int = in_steps(64, ge=2, description="Sentences or pairs a step, on all devices.")
-    epochs: float = in_steps(1.0, gt=0, description="Passes over the data, unless --max-steps.")
+    batch_size: int = in_steps(64, ge=2, description="Sentences or pairs per step, on all devices.")
+    epochs: float = in_steps(1.0, gt=0, description="Passes over the data (or --max-steps).")
     minutes: float | None = in_steps(
         None,
         gt=0,
@@ -355,8 +355,8 @@ class TrainSettings(RunSettings):
     )
     refit: bool = in_steps(
         False,
-        description="Afterwards, unless the model before training was kept, train once more with "
-        "the next seed, on the held-out records too, and save the mean of both models' weights.",
+        description="Train once more with the next seed, on the held-out records as well, and save "
+        "the mean of both models' weights; not if the model before training was kept.",
     )
     gradient_checkpointing: bool = in_steps(
         False,

@@ -456,15 +456,15 @@ class TextTask(TrainingTask):
 
 
 def _seen_in_training(watch: DevMetric, settings: TrainSettings) -> str:
-    """Return the warning that some of what is scored is trained on, too."""
-    where = f"queries of {settings.dev} are trained on, too (up to case and punctuation)"
+    """Return the warning that some scored texts are also trained on."""
+    where = f"queries of {settings.dev} are also trained on (up to case and punctuation)"
     if settings.dev == "auto":
         where = (
-            "held-out records have a text that a record with another anchor has, too, and is "
-            "trained on (the same answer, or the pair the other way round)"
+            "held-out records share a text with a training record (the same answer, or the "
+            "reversed pair)"
         )
     counts = f"{watch.trained_on:,} of {watch.records:,}"
-    return f"warning: {counts} {where}; the dev score is better there than on new text"
+    return f"warning: {counts} {where}, so the dev score is optimistic for them"
 
 
 def _unit(report: StoreReport) -> str:

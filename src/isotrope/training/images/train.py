@@ -207,7 +207,7 @@ def _knn_callback(
         every=settings.knn_every * per_epoch,
         last=module.steps,
         saved="last",
-        otherwise="no labels to test with: whether training helped is not known",
+        otherwise="it is not known whether training helped: there are no labels to test with",
     )
 
 
