@@ -125,7 +125,7 @@ def learnt(details: Mapping[str, Any]) -> Iterator[str]:
     if queries := details.get("queries"):
         yield (
             f"of {queries['all']} dev queries {queries['better']} are answered better than before "
-            f"and {queries['worse']} worse"
+            f"and {queries['worse']} worse{'; the worst, by 1/rank:' if queries['worst'] else ''}"
         )
         for one in queries["worst"]:
             yield f"  {one['before']:.2f} to {one['after']:.2f}: {one['query'][:80]}"

@@ -92,7 +92,7 @@ def refit_line(result: Result) -> str:
     if (second := result.details.get("refit")) is None:
         return ""
     return (
-        f"the saved model is the mean of that one and of a second, trained on all "
+        f"the saved model is the mean of this one and of a second, trained on all "
         f"{second['records']:,} records in {second['seconds']:.0f} s, which no held-out record "
         "can judge"
     )

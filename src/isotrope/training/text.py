@@ -484,8 +484,8 @@ def summary(outcome: Outcome) -> str:
         if dead >= 0.9
         else ""
     )
-    notes = f"{line}\n" if (line := refit_line(outcome.result)) else ""
-    notes += "".join(f"{line}\n" for line in learnt(outcome.result.details))
+    lines = [*learnt(outcome.result.details), refit_line(outcome.result)]
+    notes = "".join(f"{line}\n" for line in lines if line)
     unit, rate = outcome.result.details["data"]["unit"], metrics["samples_per_second"]
     speed = f", {rate or 0:.0f} {unit}/s"
     return end_message(outcome, notes + spent, speed)
