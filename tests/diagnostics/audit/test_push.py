@@ -12,6 +12,7 @@ from isotrope.objectives.modified_mhe import ModifiedMHE
 from isotrope.objectives.ntxent import NTXent
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.registry import build
 from tests.diagnostics.audit.handmade import embedded, of
 
 OBJECTIVES = [InfoNCE(), MPT(margin=0.9), NTXent(), ModifiedMHE()]
@@ -99,6 +100,41 @@ def test_every_pair_of_rows_meets_once_in_blocks(
     assert all(len(set(row)) == len(row) for row in book.partners.tolist())
 
 
+SEPARABLE = ["arccon", "dcl", "dclplus", "infonce", "mat", "met", "mpt", "paradigm"]
+MIXING = ["mixcse", "mixedinfonce"]  # they mix the rows that were drawn
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+@pytest.mark.parametrize("name", SEPARABLE)
+def test_of_rows_that_meet_all_others_the_ledger_is_the_exact_one(
+    name: str, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows, objective = planted(60, (17, 40)), build(name)
+    groups = torch.arange(60).clamp_max(50) if grouped else torch.arange(60)
+    rows = of(rows.anchors.double(), rows.positives.double(), groups=groups)
+    exact = ledger(rows, objective, keep=59)
+    monkeypatch.setattr(subject, "_EXACT", 0)
+    found = ledger(rows, objective, keep=59)
+    assert found.unit == pytest.approx(exact.unit)
+    np.testing.assert_allclose(found.push, exact.push, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(found.row_force, exact.row_force, rtol=1e-6)
+    some = exact.push > 0
+    if name not in ("mpt", "met", "mat"):  # of these equal pushes are in another order
+        assert (found.partners == exact.partners)[some].all()
+    assert mutual(found).rows[:9].tolist() == mutual(exact).rows[:9].tolist()
+
+
+@pytest.mark.parametrize("name", [*SEPARABLE, *MIXING])
+def test_of_many_rows_the_planted_pair_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for constant, size in {"_EXACT": 0, "_CLUSTER": 30, "_ASKED": 3, "_DRAWN": 100}.items():
+        monkeypatch.setattr(subject, constant, size)
+    book = ledger(planted(600), build(name), keep=4)
+    found = mutual(book)
+    assert [17, 120] in found.rows[found.push == found.push[0]].tolist()
+    assert all(len(set(row)) == len(row) for row in book.partners[book.push.min(axis=1) > 0])
+    assert (book.partners != np.arange(600)[:, None]).all()
+
+
 def test_rows_of_a_group_do_not_push_each_other() -> None:
     rows = planted()
     groups = torch.arange(200)
@@ -107,8 +143,12 @@ def test_rows_of_a_group_do_not_push_each_other() -> None:
     assert [17, 120] not in found.rows.tolist()
 
 
+@pytest.mark.parametrize("exact", [0, 100])
 @pytest.mark.parametrize("objective", OBJECTIVES, ids=lambda o: o.name)
-def test_rows_that_are_all_the_same_and_rows_of_zeros(objective: Objective) -> None:
+def test_rows_that_are_all_the_same_and_rows_of_zeros(
+    objective: Objective, exact: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subject, "_EXACT", exact)
     same = torch.ones(6, 4)
     alone = ledger(of(same, same, groups=torch.zeros(6, dtype=torch.long)), objective)
     assert len(mutual(alone)) == 0

@@ -84,13 +84,14 @@ def repeated(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 def _nearer(embedded: Embedded, seed: int) -> NDArray[np.float64]:
     """Return for each anchor the share of other positives that are nearer than its own."""
     n = len(embedded)
-    anchors, positives = unit(embedded.anchors), unit(embedded.positives)
-    own = (anchors * positives).sum(dim=1)
     drawn = torch.from_numpy(Order(n, seed, 1)[np.arange(min(n, _COMPARED))])
+    compared = unit(embedded.positives[drawn])
     shares = []
     for piece in torch.arange(n).split(_PIECE):
         others = embedded.groups[piece, None] != embedded.groups[drawn]
-        nearer = (anchors[piece] @ positives[drawn].T > own[piece, None]) & others
+        anchors, positives = unit(embedded.anchors[piece]), unit(embedded.positives[piece])
+        own = (anchors * positives).sum(dim=1, keepdim=True)
+        nearer = (anchors @ compared.T > own) & others
         shares.append(nearer.sum(dim=1) / others.sum(dim=1).clamp_min(1))
     return torch.cat(shares).double().numpy()
 

@@ -7,16 +7,17 @@ geometric mean of these four numbers, the *reciprocal push*.
 
 A batch of the size that training uses shows few of the n (n - 1) pairs, and its normaliser, a sum
 over few rows, is noise: in ``benchmarks/audit.py`` the pairs found first are more often right the
-more rows an anchor is compared with. So each pair of rows meets once, in blocks of up to 8,192 rows
-whose order is drawn. Only the strongest partners of each row are kept: memory is linear in the
-rows, time is quadratic with the constant of a matrix product.
+more rows an anchor is compared with. So up to 30,000 rows each pair meets once, in blocks of up to
+8,192 rows whose order is drawn. Beyond that a row meets the rows nearest to it, which are looked
+for in the clusters around it, and 4,096 rows that are drawn: time is then linear in the rows. Only
+the strongest partners of each row are kept, so memory is linear too.
 
 That needs an objective in which an anchor's push depends on no other anchor (``coupling`` "none").
-Where it does, rows meet in square batches of two blocks.
+Where it does, each pair meets in square batches of two blocks, however many rows there are.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,14 +26,24 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.progress import bar
-from isotrope.core.views import Views
+from isotrope.core.terms import Against
+from isotrope.core.views import Views, unit
 from isotrope.data.order import Order
 from isotrope.diagnostics.audit.rows import Embedded
+from isotrope.kernels.eager import EagerPairs
+from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.topk import chunked_topk
 from isotrope.paradigm.objective import Objective
 
 _ANCHORS, _COLUMNS = 512, 8192  # of a block
 _SQUARE = 1024  # rows of either of two blocks that form a square batch
+_EXACT = 30_000  # rows up to which each pair meets
+_CLUSTER, _ASKED = (
+    512,
+    12,
+)  # rows of a cluster in the mean, and clusters that a row is compared with
+_SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
+_DRAWN, _PIECE = 4096, 4096  # rows drawn for those that are not around, and rows looked at together
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,7 @@ class Ledger:
         partners: int64 (n x k), the rows that push each row most, the strongest first; -1 for none.
         push: n x k, the geometric mean of the push in both directions, in units of ``unit``.
         force: n x k, their arithmetic mean, in the same units.
-        row_force: n, the sum of the force over all other rows.
+        row_force: n, the sum of the force over the other rows that it met.
         unit: the mean over the anchors of the sum of their weights (1/temperature for InfoNCE), so
             that 1 is all the push that an anchor can have.
     """
@@ -93,17 +104,20 @@ def ledger(
     """
     n = len(embedded)
     keep = min(keep, n - 1)
+    separable = _separable(embedded, objective)
+    if separable and n > _EXACT:
+        near = _nearest(embedded, keep, seed, progress)
+        return _among(embedded, objective, near, seed, progress)
     partners = torch.full((n, keep), -1)
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass, met = torch.zeros(n, dtype=torch.float64), 0.0, 0
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    separable = _separable(embedded, objective)
     grouped = len(embedded.groups.unique()) < n  # comparing groups takes a fifth of the time
     meetings = _rectangles(order) if separable else _squares(order)
     with bar(n * n, "push", "pairs", show=progress) as done:
         for rows, columns, new in meetings:
             views = _directions(embedded, rows, columns, grouped=grouped)
-            both = [_pushes(objective, of) for of in views]
+            both = [_pushes(objective, objective.compare(of)) for of in views]
             mass += sum(float(of[1].sum()) for of in both) / 2
             met += len(rows)
             first, second = (of[0] for of in both)
@@ -124,14 +138,13 @@ def ledger(
             ):
                 held[rows] = torch.cat([held[rows], other], dim=1).gather(1, chosen.indices)
             done(int(new.expand(len(rows), -1).sum()))
-    unit = mass / met if mass else 1.0
-    return Ledger(
-        partners.numpy(),
-        (push / unit).numpy(),
-        (force / unit).numpy(),
-        (row_force / unit).numpy(),
-        unit,
-    )
+    return _book(partners, push, force, row_force, mass / met)
+
+
+def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit: float) -> Ledger:
+    unit = unit or 1.0
+    numbers = ((x / unit).numpy() for x in (push, force, row_force))
+    return Ledger(partners.numpy(), *numbers, unit)
 
 
 def mutual(book: Ledger) -> Mutual:
@@ -210,11 +223,120 @@ def _directions(embedded: Embedded, rows: Tensor, columns: Tensor, *, grouped: b
     return [Views(a[rows], p[columns], groups=groups), Views(p[rows], a[columns], groups=groups)]
 
 
-def _pushes(objective: Objective, views: Views) -> tuple[Tensor, Tensor]:
+def _pushes(objective: Objective, pairs: Pairs) -> tuple[Tensor, Tensor]:
     """Return GD_i W_ij of every row on every anchor, and the sum of each anchor's weights."""
-    terms = objective.components(objective.compare(views))
+    terms = objective.components(pairs)
     weight = terms.weight.clamp_min(0)
-    width = len(views.positives)
+    width = len(pairs.views.positives)
     if terms.against == "both":
         weight = weight[:, :width] + weight[:, width:]
     return terms.dissipation[:, None] * weight, weight.sum(dim=1)
+
+
+def _nearest(embedded: Embedded, keep: int, seed: int, progress: bool) -> Tensor:
+    """Return the rows whose other view is nearest to each row, n x keep; -1 for none.
+
+    Rows are put into clusters by the middle of their views, and each is compared with the clusters
+    whose centres are nearest to it. Near is the sum of the similarities of either row's anchor with
+    the other's positive: how strongly two rows push each other grows with it.
+    """
+    n, a, p = len(embedded), embedded.anchors, embedded.positives
+    middles = a.new_empty(a.shape)
+    for piece in torch.arange(n).split(_PIECE):
+        middles[piece] = unit(unit(a[piece]) + unit(p[piece]))
+    centres = _centres(middles, seed)
+    asked = [(x @ centres.T).topk(min(_ASKED, len(centres))).indices for x in middles.split(_PIECE)]
+    del middles
+    clusters = torch.cat(asked)
+    members = _places(clusters[:, 0], len(centres))
+    visits = _places(clusters.flatten(), len(centres))
+    best, near = a.new_full((n, keep), -torch.inf), torch.full((n, keep), -1)
+    with bar(clusters.numel(), "neighbours", "visits", show=progress) as done:
+        for cluster, visit in zip(members, visits, strict=True):
+            for columns in cluster.split(_COLUMNS):
+                others = unit(p[columns]), unit(a[columns])
+                for rows in (visit // clusters.shape[1]).split(_PIECE):
+                    score = unit(a[rows]) @ others[0].T + unit(p[rows]) @ others[1].T
+                    same = embedded.groups[rows, None] == embedded.groups[columns]
+                    values, where = chunked_topk(
+                        score.masked_fill_(same, -torch.inf), min(keep, len(columns))
+                    )
+                    found = columns[where.clamp_min(0)].masked_fill_(where < 0, -1)
+                    chosen = torch.cat([best[rows], values], dim=1).topk(keep, dim=1)
+                    best[rows] = chosen.values
+                    near[rows] = torch.cat([near[rows], found], dim=1).gather(1, chosen.indices)
+            done(len(visit))
+    return near
+
+
+def _centres(points: Tensor, seed: int) -> Tensor:
+    """Return the centres of clusters of unit vectors: k-means on a sample."""
+    draw = torch.Generator().manual_seed(seed)
+    count = -(-len(points) // _CLUSTER)
+    sample = points[torch.randint(len(points), (count * _SAMPLE,), generator=draw)]
+    centres = sample[:count]
+    for _ in range(_ROUNDS):
+        own = torch.cat([(x @ centres.T).argmax(dim=1) for x in sample.split(_PIECE)])
+        centres = unit(torch.zeros_like(centres).index_add_(0, own, sample))
+    return centres
+
+
+def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
+    """Return for each number below ``count`` where it stands."""
+    return numbers.argsort(stable=True).split(numbers.bincount(minlength=count).tolist())
+
+
+class _Beside(EagerPairs):
+    """Pairs whose additional negatives are other rows for each anchor.
+
+    Args:
+        pairs: with as many additional negatives, of which only the number matters.
+        others: n x q, the similarities with them.
+    """
+
+    def __init__(self, pairs: Pairs, others: Tensor) -> None:
+        super().__init__(pairs.views)
+        shared = pairs.views.anchors @ pairs.views.positives.T
+        self._matrices["cross", False] = torch.cat([shared, others], dim=1)
+
+    def _nearest(self, k: int, against: Against) -> Tensor:  # to mix: only what has a vector
+        return EagerPairs(replace(self.views, negatives=None))._nearest(k, against)
+
+
+def _among(
+    embedded: Embedded, objective: Objective, near: Tensor, seed: int, progress: bool
+) -> Ledger:
+    """Return the ledger of rows that each meet their nearest rows, and others that are drawn."""
+    n, keep = near.shape
+    push, force = embedded.anchors.new_zeros(2, n, keep)
+    row_force, mass = torch.zeros(n, dtype=torch.float64), 0.0
+    place, draw = torch.full((n,), -1), torch.Generator().manual_seed(seed)
+    order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
+    grouped = len(embedded.groups.unique()) < n
+    with bar(n, "push", "rows", show=progress) as done:
+        for rows in order.split(max(1, _COLUMNS // keep)):
+            drawn = torch.randint(n, (_DRAWN,), generator=draw).unique()
+            columns = torch.cat([rows, drawn[~torch.isin(drawn, rows)]])
+            own = near[rows]
+            place[columns] = torch.arange(len(columns))
+            twice = place[own].masked_fill(own < 0, -1)  # near rows that were drawn as well
+            place[columns] = -1
+            at = (twice >= 0).nonzero()[:, 0], twice[twice >= 0]
+            both = []
+            for views in _directions(embedded, rows, columns, grouped=grouped):
+                vectors = embedded.positives if not both else embedded.anchors
+                views = replace(views, negatives=vectors[:keep])
+                pairs = objective.compare(views, "eager")
+                others = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(vectors[own]))
+                pairs = _Beside(pairs, others.masked_fill_(own < 0, -torch.inf))
+                pairs.similarity()[at] = -torch.inf
+                both.append(_pushes(objective, pairs))
+            mass += sum(float(of[1].sum()) for of in both) / 2
+            first, second = (of[0] for of in both)
+            mean = first.add(second).div_(2)
+            row_force[rows] = mean.double().sum(dim=1)
+            chosen = (first * second)[:, -keep:].sqrt_().sort(dim=1, descending=True, stable=True)
+            push[rows], force[rows] = chosen.values, mean[:, -keep:].gather(1, chosen.indices)
+            near[rows] = own.gather(1, chosen.indices).masked_fill_(chosen.values <= 0, -1)
+            done(len(rows))
+    return _book(near, push, force, row_force, mass / n)

@@ -97,7 +97,8 @@ class Embedded:
         if self.negatives is not None:
             views["hard negative"] = self.negatives
         for name, rows in views.items():
-            broken = (~rows.isfinite()).any(dim=1).nonzero().flatten()
+            largest = torch.linalg.vector_norm(rows, torch.inf, dim=1)  # NaN of a NaN
+            broken = (~largest.isfinite()).nonzero().flatten()
             if len(broken):
                 raise InputError(
                     f"{name} {int(broken[0])} has an embedding that is not finite (NaN "

@@ -123,10 +123,11 @@ def recommend(table: Sequence[Setting]) -> list[Recommendation]:
     return found
 
 
-def _batches(count: int, batch_size: int, seed: int) -> list[Tensor]:
-    """Return the numbers of the rows of every whole batch of an epoch, as training draws them."""
+def _batches(count: int, batch_size: int, seed: int, most: int) -> list[Tensor]:
+    """Return the rows of the first whole batches of an epoch, as training draws them."""
     drawn = Batches(range(count), batch_size, seed)
-    return [torch.from_numpy(drawn.at(step)) for step in range(drawn.steps_per_epoch)]
+    steps = range(min(drawn.steps_per_epoch, most))
+    return [torch.from_numpy(drawn.at(step)) for step in steps]
 
 
 @torch.no_grad()
@@ -139,7 +140,7 @@ def _begun(
     own: bool,
     seed: int,
 ) -> Setting:
-    drawn = _batches(len(embedded), size, seed)[: max(1, _ANCHORS // size)]
+    drawn = _batches(len(embedded), size, seed, max(1, _ANCHORS // size))
     measured = []
     for rows in drawn:
         pairs = objective.compare(embedded.batch(rows))
