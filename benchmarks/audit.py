@@ -13,8 +13,14 @@
    all pairs, count as belonging together; `precision` is that of the pairs that push each other
    most. 2 seeds.
    ../shared/data is needed, and 2 minutes of one core.
-4. cost: seconds of one core and memory of the ledger on drawn embeddings, each in a process of its
-   own.
+4. nearest: how much of the list that comparing all pairs gives is found where rows meet their
+   nearest rows only. Rows are the halves of Wikipedia sentences, by the mean of the vectors that
+   all-MiniLM-L6-v2 has for their tokens, weighted by rarity (384 numbers): a hard case, since the
+   halves of a sentence have a mean cosine of 0.28. All pairs of 3,072 drawn rows are compared, and
+   those of their partners: `belong` counts the pairs of the exact list that have one of them.
+   ../shared/data is needed.
+5. cost: seconds of one core and memory of the ledger on drawn embeddings in files, each in a
+   process of its own; `megabytes` is the largest resident memory besides those files.
 
 Pairs are ranked by the reciprocal push, by the push of either row on the other, by the cosine of
 anchor and positive, by the cosine of the anchors and by the relative margin (the cosine over that
@@ -30,10 +36,13 @@ Rows that are in the CSV are kept: delete one to measure it again.
 
 import argparse
 import csv
+import gzip
+import itertools
 import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -59,7 +68,8 @@ KEY = COLUMNS[:4]
 ENCODER, SUSPECT, SEEDS = "all-MiniLM-L6-v2", 0.1, (0, 1, 2)
 SPLIT, OTHERS, LONG = 60, 400, 40  # docstrings, and words of one that is split
 EPOCHS, TRAINED_ON, SHOWN, STRONGEST = 3, 5_000, 2_000, (100, 1_000)  # pictures, and pairs of them
-COSTS = ((1_000, 384), (10_000, 384), (30_000, 384), (100_000, 384))
+COSTS = (1_000, 10_000, 30_000, 50_000, 100_000, 500_000, 1_000_000)
+NEAREST, DRAWN, POSSIBLE = 100_000, 3_072, 0.02  # rows, some of them, push of a partner that counts
 
 Pairs = list[tuple[int, int]]
 
@@ -167,19 +177,105 @@ def pictures(folder: Path, epochs: int, seed: int) -> list[dict[str, Any]]:
     ] + [{"score": "reciprocal push", **shared, "flagged": audit.suspects}]
 
 
+def halves(file: Path, n: int) -> Embedded:
+    """Return both halves of n sentences, each the mean of the vectors of its tokens."""
+    encoder = SentenceEncoder.load(ENCODER, device="cpu")
+    ids = torch.arange(len(encoder.tokenizer))[:, None]
+    ends = [encoder.tokenizer.cls_token_id, encoder.tokenizer.sep_token_id]
+    rows = torch.cat([torch.full_like(ids, ends[0]), ids, torch.full_like(ids, ends[1])], dim=1)
+    with torch.inference_mode():
+        table = torch.cat([encoder(part, torch.ones_like(part)) for part in rows.split(512)])
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
+        words = [line.split() for line in itertools.islice(lines, n)]
+    texts = [" ".join(each[: len(each) // 2]) for each in words]
+    texts += [" ".join(each[len(each) // 2 :]) for each in words]
+    tokens = [torch.tensor(row[1:-1]) for row in encoder.tokenize(texts, 64)[0]]
+    flat, starts = torch.cat(tokens), np.cumsum([0, *map(len, tokens)])[:-1]
+    share = flat.bincount(minlength=len(table)) / len(flat)
+    table = (table - share @ table) * (1e-3 / (1e-3 + share))[:, None]
+    vectors = torch.nn.functional.embedding_bag(flat, table, torch.from_numpy(starts), mode="mean")
+    return Embedded(vectors[:n], vectors[n:], torch.arange(n))
+
+
+def nearest(embedded: Embedded) -> list[dict[str, Any]]:
+    """Return how much of the exact list of some rows is found."""
+    n = len(embedded)
+    drawn = torch.randperm(n, generator=torch.Generator().manual_seed(0))[:DRAWN]
+    exact, seconds = book_of(embedded, drawn)
+    near = np.unique(exact.partners[drawn][exact.push[drawn] >= POSSIBLE])
+    others = torch.from_numpy(np.setdiff1d(near, drawn.numpy()))
+    more, spent = book_of(embedded, others)
+    for name in ("partners", "push", "force"):
+        getattr(exact, name)[others] = getattr(more, name)[others]
+    listed = push.mutual(exact)
+    of_drawn = (listed.push >= SUSPECT) & np.isin(listed.rows, drawn.numpy()).any(axis=1)
+    start = time.process_time()
+    found = push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
+    took = time.process_time() - start
+    pushes = dict(zip(map(tuple, found.rows.tolist()), found.push.tolist(), strict=True))
+    have = [pushes.get(tuple(pair), 0.0) for pair in listed.rows[of_drawn].tolist()]
+    shared = {"rows": n, "belong": len(have), "dimension": embedded.anchors.shape[1]}
+    rows = [
+        {"score": f"push from {least:g}", **shared, "recall": round(float(part.mean()), 3)}
+        for least in (1e-9, SUSPECT / 4, SUSPECT / 2, SUSPECT)
+        for part in [np.array(have) >= least]
+    ]
+    rows[0] |= {"flagged": int((found.push >= SUSPECT).sum()), "seconds": round(took, 1)}
+    return [*rows, {"score": "all pairs of some rows", **shared, "seconds": round(seconds + spent)}]
+
+
+def book_of(embedded: Embedded, some: torch.Tensor) -> tuple[push.Ledger, float]:
+    """Return the exact ledger of some rows alone, and the seconds that it took."""
+
+    def meetings(order: torch.Tensor) -> Any:
+        for rows in some.split(push._ANCHORS):
+            others = order[~torch.isin(order, rows)]
+            for part in others.tensor_split(-(-len(others) // (push._COLUMNS - len(rows)))):
+                columns = torch.cat([rows, part])
+                yield rows, columns, torch.arange(len(columns)) >= len(rows)
+
+    usual, start = (push._rectangles, push._EXACT), time.process_time()
+    push._rectangles, push._EXACT = meetings, len(embedded)
+    book = push.ledger(embedded, InfoNCE())
+    push._rectangles, push._EXACT = usual
+    return book, time.process_time() - start
+
+
+def in_file(path: Path, n: int, d: int, seed: int, of: torch.Tensor | None = None) -> torch.Tensor:
+    """Return drawn embeddings in a file that is mapped, around others where they are given."""
+    draw = torch.Generator().manual_seed(seed)
+    rows = torch.from_numpy(np.lib.format.open_memmap(path, "w+", np.float32, (n, d)))
+    for part in torch.arange(n).split(10_000):
+        rows[part] = torch.randn(len(part), d, generator=draw) + (0 if of is None else of[part])
+    return rows
+
+
 def cost(n: int, d: int) -> dict[str, Any]:
     """Return seconds and peak memory of the ledger; call it in a process of its own."""
-    draw = torch.Generator().manual_seed(0)
-    anchors = torch.randn(n, d, generator=draw)
-    positives = anchors + torch.randn(n, d, generator=draw)
-    embedded = Embedded(anchors, positives, torch.arange(n))
-    start = time.process_time()
-    push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
-    seconds = time.process_time() - start
-    # not ru_maxrss, which begins with that of the parent
+    with tempfile.TemporaryDirectory() as folder:
+        anchors = in_file(Path(folder) / "anchors.npy", n, d, 0)
+        positives = in_file(Path(folder) / "positives.npy", n, d, 1, anchors)
+        embedded = Embedded(anchors, positives, torch.arange(n))
+        over, peaks = threading.Event(), [resident()]
+
+        def watch() -> None:
+            while not over.wait(0.05):
+                peaks.append(resident())
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        start = time.process_time()
+        push.mutual(push.ledger(embedded, InfoNCE(), progress=True))
+        seconds = time.process_time() - start
+        over.set()
+        watching.join()
+    return {"rows": n, "dimension": d, "seconds": round(seconds, 1), "megabytes": round(max(peaks))}
+
+
+def resident() -> float:
+    """Return the MB that are resident, without those of files."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
-    peak = int(status.partition("VmHWM:")[2].split()[0]) / 1024
-    return {"rows": n, "dimension": d, "seconds": round(seconds, 1), "megabytes": round(peak)}
+    return int(status.partition("RssAnon:")[2].split()[0]) / 1024
 
 
 def measure(part: str, data: str, seed: str, folder: Path) -> list[dict[str, Any]]:
@@ -188,6 +284,8 @@ def measure(part: str, data: str, seed: str, folder: Path) -> list[dict[str, Any
         command = [sys.executable, __file__, "--cost", *data.split(" x ")]
         done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
         return [dict(zip(COLUMNS, next(csv.reader([done.stdout])), strict=True))]
+    if part == "nearest":
+        return nearest(halves(folder / "corpus" / "wiki_en_1m.txt.gz", NEAREST))
     if part == "pictures":
         return pictures(folder, int(data.split()[1]), int(seed))
     encoder = SentenceEncoder.load(ENCODER, device="cpu")
@@ -221,7 +319,8 @@ def main() -> None:
         for seed in SEEDS[:2]
         for epochs in (0, EPOCHS)
     ]
-    jobs += [("cost", f"{n} x {d}", "0") for n, d in COSTS]
+    jobs += [("nearest", "halves of wikipedia sentences", "0")]
+    jobs += [("cost", f"{n} x 384", "0") for n in COSTS]
     rows: list[dict[str, Any]] = []
     if options.csv.exists():
         rows = list(csv.DictReader(options.csv.read_text(encoding="utf-8").splitlines()))

@@ -39,6 +39,35 @@ def test_rows_follow_the_file_whatever_the_blocks(
     np.testing.assert_allclose(matrix, expected, atol=1e-6)
 
 
+def test_an_interrupted_encoding_continues_after_the_rows_that_are_there(
+    model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_BLOCK", 5)
+    whole, out = tmp_path / "whole.npy", tmp_path / "out.npy"
+    files.encode_file(model, corpus, whole, device="cpu")
+    encode, seen = SentenceEncoder.encode, list[int]()
+
+    def interrupted(self: SentenceEncoder, texts: list[str], **how: object) -> np.ndarray:
+        seen.append(len(texts))
+        if len(seen) == 3:
+            raise KeyboardInterrupt
+        return encode(self, texts, **how)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        files.encode_file(model, corpus, out, device="cpu")
+    (kept,) = tmp_path.glob(".out.npy.*/rows.npy")
+    with kept.open("ab") as handle:
+        handle.write(b"half a row")
+    assert not out.exists()
+    files.encode_file(model, corpus, out, normalize=True, device="cpu")  # other rows: all anew
+    assert seen[3:] == [5, 5, 5, 3]
+    files.encode_file(model, corpus, out, device="cpu")
+    assert seen[7:] == [5, 3]
+    assert out.read_bytes() == whole.read_bytes()
+    assert not list(tmp_path.glob(".*"))
+
+
 def test_normalised_rows_have_length_one(model: Path, corpus: Path, tmp_path: Path) -> None:
     files.encode_file(model, corpus, tmp_path / "out.npy", normalize=True, device="cpu")
     lengths = np.linalg.norm(np.load(tmp_path / "out.npy"), axis=1)

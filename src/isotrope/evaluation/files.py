@@ -1,6 +1,8 @@
 """Encodes and searches the texts of a file (``isotrope encode`` and ``isotrope search``)."""
 
 import functools
+import hashlib
+import io
 import os
 import shlex
 import sys
@@ -13,7 +15,10 @@ import numpy as np
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
-from isotrope.core.files import atomic_replace
+from isotrope.core.files import atomic_replace, open_own, os_errors_as_input_errors, remove
+from isotrope.core.fingerprint import fingerprint
+from isotrope.core.lock import exclusive_lock
+from isotrope.core.progress import bar
 from isotrope.data.lines import quoted
 from isotrope.data.schemas import Reading, read
 from isotrope.encoders.sentence import SentenceEncoder
@@ -22,7 +27,7 @@ from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.nearest import nearest_rows
 from isotrope.evaluation.retrieval import own_prompts
 
-_BLOCK = 20_000  # texts encoded, and rows written or checked, at a time
+_BLOCK = 5_000  # texts encoded, and rows written or checked, at a time
 _HELD_AGAINST = 8  # texts of a corpus that are encoded to recognise its embeddings
 _SAME = 0.999  # cosine of two encodings of one text, on another device or in other batches
 
@@ -75,8 +80,9 @@ def encode_file(
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
-    The file is read twice, once to count its texts, so that memory does not grow with it. For an
-    encoder of images ``file`` is a folder of pictures:
+    The file is read twice, once to count its texts, so that memory does not grow with it. Rows are
+    kept in a hidden folder beside ``output`` until all are there; the same call continues after
+    them. For an encoder of images ``file`` is a folder of pictures:
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
     ``prompt`` is put before every text. None uses the model's saved prompt for passages, if it has
@@ -97,22 +103,39 @@ def encode_file(
             model, file, output, normalize=normalize, device=device, progress=progress
         )
     reading = _records(file, columns)
-    count = sum(1 for _ in reading)
+    count, read_before = 0, hashlib.blake2b(digest_size=8)
+    for count, record in enumerate(reading, start=1):  # noqa: B007
+        read_before.update(record.texts[0].encode("utf-8", "surrogatepass") + b"\0")
     print(reading, file=sys.stderr)
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
     _, before = _prompts(encoder, "", prompt)
     texts = (before + record.texts[0] for record in reading)
-    shape = (count, encoder.dimension)
-    with atomic_replace(Path(output)) as temporary:
-        header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    shape, head = (count, encoder.dimension), io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        head, {"descr": "<f4", "fortran_order": False, "shape": shape}
+    )
+    about = fingerprint(encoder.fingerprint(), read_before.digest(), before, normalize)
+    kept = Path(output).with_name(f".{Path(output).name}.{about[:8]}")
+    with exclusive_lock(kept, f"encoding to {output}"), os_errors_as_input_errors(kept):
         # written in order: a memory map of a file on a full disk ends in a bus error
-        with temporary.open("wb") as handle:
-            np.lib.format.write_array_header_1_0(handle, header)
-            while block := list(islice(texts, _BLOCK)):
-                rows = encoder.encode(
-                    block, normalize=normalize, batch_size=batch_size, progress=progress
-                )
-                handle.write(rows.astype("<f4", copy=False).tobytes())
+        with open_own(kept / "rows.npy", "ab") as handle:
+            size = len(head.getvalue())
+            done = max(0, handle.tell() - size) // (4 * encoder.dimension * _BLOCK) * _BLOCK
+            handle.truncate(size + 4 * encoder.dimension * done if done else 0)
+            if done:
+                print(f"continues after {done:,} texts", file=sys.stderr)
+            else:
+                handle.write(head.getvalue())
+            rest = islice(texts, done, None)
+            with bar(count - done, "encode", "texts", show=progress) as show:
+                while block := list(islice(rest, _BLOCK)):
+                    rows = encoder.encode(block, normalize=normalize, batch_size=batch_size)
+                    handle.write(rows.astype("<f4", copy=False).tobytes())
+                    handle.flush()
+                    show(len(block))
+        with atomic_replace(Path(output)) as temporary:
+            (kept / "rows.npy").replace(temporary)
+    remove(kept)
     return shape
 
 
