@@ -19,7 +19,7 @@ examples:
 Row i of the matrix (float32) is text i of the file. Blank lines are left out; rows with an empty
 cell are left out and counted on stderr. An encoder of images takes a folder: the path of row i is
 line i of the file that is written beside it (photos.txt). Pictures that cannot be read are left out
-and counted.
+and counted. If the encoding of a text is interrupted, the same command continues it.
 """
 
 

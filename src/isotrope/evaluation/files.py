@@ -104,7 +104,8 @@ def encode_file(
         )
     reading = _records(file, columns)
     count, read_before = 0, hashlib.blake2b(digest_size=8)
-    for count, record in enumerate(reading, start=1):  # noqa: B007
+    for record in reading:
+        count += 1
         read_before.update(record.texts[0].encode("utf-8", "surrogatepass") + b"\0")
     print(reading, file=sys.stderr)
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)

@@ -290,8 +290,8 @@ class _Beside(EagerPairs):
     """Pairs whose additional negatives are other rows for each anchor.
 
     Args:
-        pairs: with as many additional negatives, of which only the number matters.
-        others: n x q, the similarities with them.
+        pairs: Pairs with q additional negatives, whose vectors do not matter.
+        others: Similarities with the rows in their place, n x q.
     """
 
     def __init__(self, pairs: Pairs, others: Tensor) -> None:
