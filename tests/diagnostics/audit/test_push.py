@@ -149,6 +149,7 @@ def test_rows_that_are_all_the_same_and_rows_of_zeros(
     objective: Objective, exact: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(subject, "_EXACT", exact)
+    monkeypatch.setattr(subject, "_CLUSTER", 2)  # most of them are empty
     same = torch.ones(6, 4)
     alone = ledger(of(same, same, groups=torch.zeros(6, dtype=torch.long)), objective)
     assert len(mutual(alone)) == 0

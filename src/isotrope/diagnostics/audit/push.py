@@ -253,7 +253,7 @@ def _nearest(embedded: Embedded, keep: int, seed: int, progress: bool) -> Tensor
     best, near = a.new_full((n, keep), -torch.inf), torch.full((n, keep), -1)
     with bar(clusters.numel(), "neighbours", "visits", show=progress) as done:
         for cluster, visit in zip(members, visits, strict=True):
-            for columns in cluster.split(_COLUMNS):
+            for columns in cluster.split(_COLUMNS) if len(cluster) else ():
                 others = unit(p[columns]), unit(a[columns])
                 for rows in (visit // clusters.shape[1]).split(_PIECE):
                     score = unit(a[rows]) @ others[0].T + unit(p[rows]) @ others[1].T
