@@ -143,8 +143,8 @@ def ledger(
 
 def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit: float) -> Ledger:
     unit = unit or 1.0
-    numbers = ((x / unit).numpy() for x in (push, force, row_force))
-    return Ledger(partners.numpy(), *numbers, unit)
+    push, force, row_force = push / unit, force / unit, row_force / unit
+    return Ledger(partners.numpy(), push.numpy(), force.numpy(), row_force.numpy(), unit)
 
 
 def mutual(book: Ledger) -> Mutual:
@@ -283,7 +283,9 @@ def _centres(points: Tensor, seed: int) -> Tensor:
 
 def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
     """Return for each number below ``count`` where it stands."""
-    return numbers.argsort(stable=True).split(numbers.bincount(minlength=count).tolist())
+    counts = numbers.bincount(minlength=count).tolist()
+    places: Sequence[Tensor] = numbers.argsort(stable=True).split(counts)
+    return places
 
 
 class _Beside(EagerPairs):
@@ -322,7 +324,7 @@ def _among(
             twice = place[own].masked_fill(own < 0, -1)  # near rows that were drawn as well
             place[columns] = -1
             at = (twice >= 0).nonzero()[:, 0], twice[twice >= 0]
-            both = []
+            both: list[tuple[Tensor, Tensor]] = []
             for views in _directions(embedded, rows, columns, grouped=grouped):
                 vectors = embedded.positives if not both else embedded.anchors
                 views = replace(views, negatives=vectors[:keep])
