@@ -48,17 +48,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from scipy.stats import spearmanr
 from torch import nn
 
 import isotrope
 from corpus import STANDARD_LIBRARY, collect
+from isotrope.adapters.sentence_transformers.columns import embed_sorted
 from isotrope.core.documents import read_yaml
 from isotrope.core.files import atomic_replace
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
 from isotrope.data.sources import write_records
+from isotrope.data.text.batches import Batch
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.tokens import TokenStore
 from isotrope.diagnostics.audit.rows import embed_rows, pair_rows
@@ -73,6 +76,7 @@ from isotrope.training.settings import TrainSettings
 from isotrope.training.text import module_of, plan_of
 from isotrope.training.text_data import batch_at, store_of
 from isotrope.training.text_encoder import encoder_of
+from isotrope.training.text_module import TextModule
 
 ROOT = Path(__file__).resolve().parents[1]
 CSV = ROOT / "docs" / "results" / "tuning.csv"
@@ -282,6 +286,17 @@ def settings_of(task: Task, batch: int, seed: int, output: Path) -> TrainSetting
     return TrainSettings.read(options, python=True)
 
 
+def _views(module: TextModule, batch: Batch) -> Views:
+    """Return a batch as the objective's input, with its graph."""
+    columns = [
+        {k: torch.from_numpy(v).to(module.encoder.device) for k, v in column._asdict().items()}
+        for column in batch.columns
+    ]
+    anchors, positives, *hard = embed_sorted(module.model, columns)
+    groups = torch.from_numpy(np.ascontiguousarray(batch.groups)).to(module.encoder.device)
+    return Views(anchors, positives, hard[0] if hard else None, groups=groups)
+
+
 def train(
     task: Task, settings: TrainSettings, store: TokenStore, way: Fixed
 ) -> tuple[float, float, float]:
@@ -296,7 +311,7 @@ def train(
         torch.manual_seed(step_seed(settings.seed, step))
         for group in optimizer.param_groups:
             group["lr"] = module.learning_rate_at(step)
-        views = module.views(batch_at(settings, encoder, batches, step))
+        views = _views(module, batch_at(settings, encoder, batches, step))
         loss = way(views).loss(views)
         optimizer.zero_grad()
         loss.backward()

@@ -1,13 +1,9 @@
-import importlib.util
-import sys
 import tracemalloc
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from isotrope.core.errors import MissingExtra
-from isotrope.evaluation.nearest import nearest_rows, nearest_rows_by
+from isotrope.evaluation.nearest import nearest_rows
 
 
 def brute_force(queries, corpus, top):
@@ -96,40 +92,3 @@ class TestNearestRows:
 
         assert peak(64) < 1.2 * peak(4)
         assert peak(64) < 16 * 8 * 20_000  # 64,000 rows x 50 similarities would be 25 MB
-
-
-class FlatIndex:
-    """What we use of faiss.IndexFlatIP, its order of equal scores and of the k finds left open."""
-
-    def __init__(self, d):
-        self.rows = np.empty((0, d), np.float32)
-
-    def add(self, rows):
-        assert rows.dtype == np.float32
-        self.rows = np.concatenate([self.rows, rows])
-
-    def search(self, queries, top):
-        assert queries.dtype == np.float32
-        scores = queries @ self.rows.T
-        return None, np.argpartition(-scores, top - 1, axis=1)[:, :top]
-
-
-class TestFaiss:
-    def test_not_installed(self, monkeypatch):
-        monkeypatch.setitem(sys.modules, "faiss", None)
-        with pytest.raises(MissingExtra, match=r"'faiss', which is not installed: pip install"):
-            nearest_rows_by("faiss", np.ones((1, 2)), np.ones((1, 2)), 1)
-
-    @pytest.mark.parametrize("real", [False, True])
-    @pytest.mark.parametrize(("n", "m", "top"), [(7, 500, 10), (3, 5, 100), (2, 70_000, 3)])
-    def test_it_finds_what_we_find(self, monkeypatch, n, m, top, real):
-        if not real:
-            monkeypatch.setitem(sys.modules, "faiss", SimpleNamespace(IndexFlatIP=FlatIndex))
-        elif importlib.util.find_spec("faiss") is None:
-            pytest.skip("faiss is not installed")
-        rng = np.random.default_rng(0)
-        queries, corpus = rng.normal(size=(n, 24)), rng.normal(size=(m, 24)).astype(np.float32)
-        corpus[4] = 0
-        found = nearest_rows_by("faiss", queries, corpus, top)
-        for value, expected in zip(found, nearest_rows(queries, corpus, top), strict=True):
-            np.testing.assert_array_equal(value, expected)

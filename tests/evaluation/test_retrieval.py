@@ -174,11 +174,6 @@ class TestBadInput:
         with pytest.raises(InputError, match=message):
             retrieval(Table({}), RetrievalSet(["q"], ["a"], [{0: 1.0}]), **options)
 
-    def test_unknown_search(self):
-        data, table = task()
-        with pytest.raises(InputError, match=r"no search 'fais' \(did you mean 'faiss'\?\); use"):
-            retrieval(table, data, search="fais")
-
 
 class TestPrompts:
     @pytest.fixture

@@ -9,8 +9,9 @@ import pytest
 
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.result import Result
-from isotrope.sweeps import checks, sweep
-from isotrope.training.run import Outcome, check_output, write_config
+from isotrope.sweeps import plan, sweep
+from isotrope.training.early_checks import check_folder
+from isotrope.training.run import Outcome, write_config
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Score = Callable[[RunSettings], float]
@@ -30,9 +31,9 @@ def pretend(monkeypatch: pytest.MonkeyPatch, score: Score = score) -> list[Path]
 
     def train(settings: RunSettings, *, resume: bool) -> Outcome:
         folder = Path(settings.output)
-        finished = check_output(folder, settings, resume=resume)
+        finished = check_folder(folder, settings, resume=resume)
         if finished is not None:
-            return finished
+            return Outcome(finished, folder)
         write_config(settings)
         made.append(folder)
         value = score(settings)
@@ -49,7 +50,5 @@ def pretend(monkeypatch: pytest.MonkeyPatch, score: Score = score) -> list[Path]
         return Outcome(result, folder)
 
     monkeypatch.setattr(sweep, "_training", lambda settings: train)
-    monkeypatch.setattr(
-        checks, "_check_all", lambda settings, metric: checks._check_names(settings)
-    )
+    monkeypatch.setattr(plan, "_check_all", lambda settings, metric: plan._check_names(settings))
     return made

@@ -15,12 +15,11 @@ from isotrope.core.errors import InputError, nearest, needs_extra
 from isotrope.core.settings import setting
 from isotrope.core.spelling import as_flag
 from isotrope.core.table import table
-from isotrope.sweeps.spec import SweepSettings
+from isotrope.sweeps.spec import SweepSettings, run_settings
 
 if TYPE_CHECKING:
     from isotrope.sweeps.spec import Sweep
     from isotrope.sweeps.trials import Stage
-    from isotrope.training.settings import RunSettings
 
 VERBS = {"train": "files", "train-images": "data"}
 """Verbs that can be swept, and the setting of each that has no flag."""
@@ -110,7 +109,7 @@ class _SweepCommand(Command[_SweepFlags]):
         add_fields(parser, own)
         parser.set_defaults(stages=[[]], vary=None, then=None)
         if verb:
-            cls = _settings(verb)
+            cls = run_settings(verb)
             skip = {*cls.collected(), *own, "seed", "progress"}
             shared = {k: v for k, v in cls.ordered().items() if k not in skip}
             add_fields(parser, shared, both_ways=True)
@@ -142,7 +141,7 @@ def _split(
     verb: str, arguments: Sequence[str], parser: Parser
 ) -> tuple[_SweepFlags, dict[str, Any]]:
     """Return the settings of the sweep, and those of every run."""
-    cls, others = _settings(verb), list(arguments)
+    cls, others = run_settings(verb), list(arguments)
     chosen: dict[str, Any] = {}
     for prefix in cls.dotted:
         values, others = dotted(others, prefix)
@@ -165,7 +164,7 @@ def sweep(settings: _SweepFlags, base: dict[str, Any], verb: str, again: str) ->
         from isotrope.sweeps.plan import plan
         from isotrope.sweeps.sweep import sweep as run_all
         from isotrope.sweeps.tables import as_result, best_command, write
-    spec = plan(_settings(verb), base, settings)
+    spec = plan(run_settings(verb), base, settings)
     if settings.dry_run:
         return _dry(spec)
     stages = run_all(
@@ -187,18 +186,8 @@ def sweep(settings: _SweepFlags, base: dict[str, Any], verb: str, again: str) ->
     return 0
 
 
-def _settings(verb: str) -> "type[RunSettings]":
-    if verb == "train":
-        from isotrope.training.settings import TrainSettings
-
-        return TrainSettings
-    from isotrope.training.images.settings import ImageSettings
-
-    return ImageSettings
-
-
 def _dry(spec: "Sweep") -> int:
-    from isotrope.sweeps.checks import check_sweep
+    from isotrope.sweeps.plan import check_sweep
     from isotrope.sweeps.study import planned
 
     check_sweep(spec)

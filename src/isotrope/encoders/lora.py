@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -21,30 +21,15 @@ from isotrope.encoders.names import hub_name
 
 if TYPE_CHECKING:
     from peft import LoraConfig
-    from transformers import PreTrainedModel
+
+    from isotrope.encoders.sentence import SentenceEncoder
 
 ALL_LINEAR = "all-linear"
 """peft's name for all linear layers."""
 
 
-class _Target(Protocol):
-    """An encoder to which LoRA can be added: the first module of ``model`` has a transformer."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def model(self) -> nn.Sequential: ...
-
-    def transformer(self, setting: str) -> "PreTrainedModel": ...
-
-    def parameters(self) -> Iterator[nn.Parameter]: ...
-
-    def requires_grad_(self, requires_grad: bool = True) -> object: ...
-
-
 def add_lora(
-    encoder: _Target,
+    encoder: "SentenceEncoder",
     rank: int,
     *,
     alpha: int | None = None,
@@ -68,7 +53,7 @@ def add_lora(
         )
     except ModuleNotFoundError as error:
         raise MissingExtra(error.name or "peft", extra="lora") from error
-    transformer = _transformer(encoder)
+    transformer = encoder.transformer("lora")
     chosen = list(targets) or DEFAULT_TARGETS.get(transformer.config.model_type) or [ALL_LINEAR]
     _check_targets(transformer, chosen, encoder.name)
     everything = ALL_LINEAR in chosen
@@ -100,10 +85,6 @@ def add_lora(
             ) from error
 
 
-def _transformer(encoder: _Target) -> "PreTrainedModel":
-    return encoder.transformer("lora")
-
-
 def _is_linear(layer: nn.Module) -> bool:
     """Return whether a layer is a matrix product; that of GPT-2 is transformers' Conv1D."""
     return isinstance(layer, nn.Linear) or type(layer).__name__ == "Conv1D"
@@ -124,12 +105,12 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
             )
 
 
-def _config(encoder: _Target) -> "LoraConfig | None":
+def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
     configs = getattr(getattr(encoder.model[0], "model", None), "peft_config", {})
     return cast("LoraConfig | None", configs.get("default"))
 
 
-def lora_facts(encoder: _Target) -> dict[str, Any] | None:
+def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
     """Return rank, alpha, the layers and how much of the encoder is trained; None without LoRA.
 
     ``trainable`` and ``parameters`` count the encoder's parameters, without the head; ``share`` is
@@ -143,21 +124,22 @@ def lora_facts(encoder: _Target) -> dict[str, Any] | None:
     return {
         "rank": config.r,
         "alpha": config.lora_alpha,
-        "targets": sorted({path.rpartition(".")[2] for path, _ in _layers(_transformer(encoder))}),
+        "targets": sorted({path.rpartition(".")[2] for path, _ in _layers(encoder)}),
         "trainable": trainable,
         "parameters": parameters,
         "share": trainable / parameters,
     }
 
 
-def _layers(transformer: nn.Module) -> list[tuple[str, Any]]:
+def _layers(encoder: "SentenceEncoder") -> list[tuple[str, Any]]:
     from peft.tuners.lora import LoraLayer
 
-    return [(path, m) for path, m in transformer.named_modules() if isinstance(m, LoraLayer)]
+    modules = encoder.transformer("lora").named_modules()
+    return [(path, m) for path, m in modules if isinstance(m, LoraLayer)]
 
 
 @contextmanager
-def merged_weights(encoder: _Target) -> Iterator[None]:
+def merged_weights(encoder: "SentenceEncoder") -> Iterator[None]:
     """Merge the matrices into the encoder's weights, and restore it exactly afterwards.
 
     peft can also unmerge, but adding and subtracting the matrices rounds the weights.
@@ -165,8 +147,8 @@ def merged_weights(encoder: _Target) -> Iterator[None]:
     if _config(encoder) is None:
         yield
         return
-    transformer = _transformer(encoder)
-    layers = _layers(transformer)
+    transformer = encoder.transformer("lora")
+    layers = _layers(encoder)
     try:
         for path, layer in layers:
             plain = copy.deepcopy(layer)
@@ -178,7 +160,7 @@ def merged_weights(encoder: _Target) -> Iterator[None]:
             transformer.set_submodule(path, layer)
 
 
-def save_adapter(encoder: _Target, folder: Path) -> None:
+def save_adapter(encoder: "SentenceEncoder", folder: Path) -> None:
     """Write the matrices, if any, in the format that ``peft.PeftModel.from_pretrained`` reads."""
     config = _config(encoder)
     if config is None:
@@ -187,7 +169,7 @@ def save_adapter(encoder: _Target, folder: Path) -> None:
     from safetensors.torch import save_file
 
     # "auto" would make peft ask the hub for the encoder's configuration
-    state = get_peft_model_state_dict(_transformer(encoder), save_embedding_layers=False)
+    state = get_peft_model_state_dict(encoder.transformer("lora"), save_embedding_layers=False)
     folder.mkdir()
     weights = {f"base_model.model.{name}": value.contiguous() for name, value in state.items()}
     save_file(weights, folder / "adapter_model.safetensors", metadata={"format": "pt"})

@@ -5,16 +5,8 @@ So the order does not depend on the size of the tiles or the linear algebra libr
 rows keep their order.
 """
 
-import importlib
-from typing import Any, Literal, get_args
-
 import numpy as np
 import torch
-
-from isotrope.core.errors import InputError, MissingExtra, nearest
-
-Search = Literal["exact", "faiss"]
-"""Implementations: ``exact`` in this file, or an exact flat index of faiss (float32, threaded)."""
 
 # one int64 holds a score and an index: 31 bits of (1 + cosine) * 1e9 above 32 bits of the index,
 # which is stored as its distance from the largest one, so that a larger key is a better row
@@ -46,23 +38,7 @@ def nearest_rows(
     """
     starts = range(0, max(1, len(queries)), _QUERIES)
     keys = np.concatenate([_best(queries[i : i + _QUERIES], corpus, top, tile) for i in starts])
-    return _indices(keys), (keys >> 32) / _STEPS - 1
-
-
-def nearest_rows_by(
-    search: Search, queries: np.ndarray, corpus: np.ndarray, top: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Run :func:`nearest_rows` with the given implementation.
-
-    faiss compares in float32: if cosines differ by less than 1e-6 it may return other rows. Their
-    cosines and their order are computed as in :func:`nearest_rows`.
-    """
-    choices = get_args(Search)
-    if search not in choices:
-        raise InputError(
-            f"there is no search {search!r}{nearest(search, choices)}; use {' or '.join(choices)}"
-        )
-    return (nearest_rows if search == "exact" else _by_faiss)(queries, corpus, top)
+    return _INDICES - (keys & _INDICES), (keys >> 32) / _STEPS - 1
 
 
 def _best(queries: np.ndarray, corpus: np.ndarray, top: int, tile: int) -> np.ndarray:
@@ -94,30 +70,6 @@ def _keys(cosines: np.ndarray, indices: np.ndarray) -> np.ndarray:
     keys <<= 32
     keys |= _INDICES - indices
     return keys
-
-
-def _indices(keys: np.ndarray) -> np.ndarray:
-    return _INDICES - (keys & _INDICES)
-
-
-def _by_faiss(queries: np.ndarray, corpus: np.ndarray, top: int) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        faiss: Any = importlib.import_module("faiss")
-    except ImportError as error:
-        raise MissingExtra("faiss", extra="faiss") from error
-    top = min(top, len(corpus))
-    index = faiss.IndexFlatIP(corpus.shape[1])
-    for first in range(0, len(corpus), 2**16):
-        index.add(_unit(corpus[first : first + 2**16]).astype(np.float32))
-    keys = np.empty((len(queries), top), dtype=np.int64)
-    chunk = max(1, 2**24 // (top * corpus.shape[1]))  # queries rescored at a time
-    for first in range(0, len(queries), chunk):
-        anchors = _unit(queries[first : first + chunk])
-        indices = index.search(anchors.astype(np.float32), top)[1]
-        rows = _unit(corpus[indices.ravel()]).reshape(*indices.shape, -1)
-        cosines = (rows @ anchors[:, :, None])[:, :, 0]
-        keys[first : first + chunk] = np.sort(_keys(cosines, indices), axis=1)[:, ::-1]
-    return _indices(keys), (keys >> 32) / _STEPS - 1
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:

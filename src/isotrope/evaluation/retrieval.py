@@ -10,7 +10,7 @@ from isotrope.data.text.retrieval_sets import RetrievalSet
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts
 from isotrope.evaluation.bm25 import BM25
 from isotrope.evaluation.embed import CachedEncoder, Encoder, Truncated, embed, encoder_name
-from isotrope.evaluation.nearest import Search, nearest_rows_by
+from isotrope.evaluation.nearest import nearest_rows
 from isotrope.evaluation.whitening import WhitenedEncoder
 from isotrope.measures.judgement import DevEvaluation
 
@@ -21,7 +21,6 @@ def retrieval(
     *,
     ks: Sequence[int] = (1, 10, 100),
     depths: Sequence[int] = (10,),
-    search: Search = "exact",
     prompts: tuple[str, str] | None = None,
     progress: bool = False,
     batch_size: int = 128,
@@ -39,7 +38,6 @@ def retrieval(
         data: Queries, corpus, and for each query the gains of its relevant documents.
         ks: The depths of recall.
         depths: The depths of MRR and nDCG.
-        search: ``exact``, or ``faiss`` for its exact flat index, which is faster.
         prompts: Prompts of queries and documents; None uses those saved with the model.
         progress: Show a bar on stderr, if the encoder can.
         batch_size: Texts in each batch.
@@ -51,7 +49,6 @@ def retrieval(
     Raises:
         InputError: no queries, no corpus, a query without a relevant document, no k, or a k
             below 1.
-        MissingExtra: faiss is asked for and not installed.
     """
     _check(data, ks, depths)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
@@ -65,7 +62,7 @@ def retrieval(
         texts += [before_document + document for document in data.corpus]
         vectors = embed(encoder, texts, batch_size=batch_size, progress=progress)
         queries, corpus = np.split(vectors, [len(data.queries)])
-        places, _ = nearest_rows_by(search, queries, corpus, depth + bool(data.itself))
+        places, _ = nearest_rows(queries, corpus, depth + bool(data.itself))
     places = _without(places, data.itself)[:, :depth]
     items = _scores(places, data.relevant, ks, depths)
     values = {name: float(scores.mean()) for name, scores in items.items()}
@@ -78,7 +75,6 @@ def retrieval(
             "retrieval_set": {
                 "queries": len(data.queries),
                 "corpus": len(data.corpus),
-                "search": search,
                 "itself_not_ranked": len(data.itself),
                 "query_prompt": before_query,
                 "document_prompt": before_document,

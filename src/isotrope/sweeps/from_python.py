@@ -3,13 +3,10 @@
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.result import Result
-
-if TYPE_CHECKING:
-    from isotrope.training.settings import RunSettings
 
 
 def sweep(
@@ -64,12 +61,12 @@ def sweep(
     """
     with needs_extra("sweep", "optuna", "matplotlib"):
         from isotrope.sweeps.plan import plan
-        from isotrope.sweeps.spec import SweepSettings
+        from isotrope.sweeps.spec import SweepSettings, run_settings
         from isotrope.sweeps.sweep import sweep as run
         from isotrope.sweeps.tables import as_result, best_command, write
     from isotrope.training.fit_text import by_name
 
-    positional, cls = ("data", _settings(images=True)) if images else ("files", _settings())
+    positional, verb = ("data", "train-images") if images else ("files", "train")
     base = by_name({positional: _paths(data), **settings})
     chosen: dict[str, Any] = {
         "stages": [_stage(values) for values in ([vary] if isinstance(vary, Mapping) else vary)],
@@ -83,7 +80,7 @@ def sweep(
         "draws": draws,
         "keep": keep,
     }
-    spec = plan(cls, base, SweepSettings.read(chosen))
+    spec = plan(run_settings(verb), base, SweepSettings.read(chosen))
     stages = run(spec, report)
     best = best_command(spec, stages, positional)
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
@@ -95,16 +92,6 @@ def sweep(
     again = _command(images, base, positional, chosen["stages"], spec.output)
     write(spec, stages, again, best)
     return as_result(spec, stages, again, best)
-
-
-def _settings(*, images: bool = False) -> "type[RunSettings]":
-    if images:
-        from isotrope.training.images.settings import ImageSettings
-
-        return ImageSettings
-    from isotrope.training.settings import TrainSettings
-
-    return TrainSettings
 
 
 def _paths(data: str | Path | Sequence[str | Path]) -> str | list[str]:

@@ -36,7 +36,7 @@ def _panel(spec: Sweep, stage: Stage, setting: Varied, head: str) -> SettingPane
     series = [
         Scores(
             title or spec.metric,
-            [_place(trial.values[setting.name], numbers=numbers) for trial in trials],
+            [float(v) if numbers else v for v in (t.values[setting.name] for t in trials)],
             [trial.score for trial in trials],
             [trial.deviation for trial in trials],
         )
@@ -55,11 +55,6 @@ def _by_others(stage: Stage, setting: Varied) -> Mapping[str, Sequence[Trial]]:
         title = ", ".join(f"{name} {trial.values[name]}" for name in others)
         groups.setdefault(title, []).append(trial)
     return groups
-
-
-def _place(value: str, *, numbers: bool) -> float | str:
-    """Return the position of a value on the axis of its setting."""
-    return float(value) if numbers else value
 
 
 def _is_number(value: str) -> bool:

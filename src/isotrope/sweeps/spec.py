@@ -43,6 +43,17 @@ class SweepSettings(Settings):
     keep: Literal["all", "best"] = setting("all", "Models to keep on disk.")
 
 
+def run_settings(verb: str) -> type[RunSettings]:
+    """Return the settings of the runs of a verb: ``train`` or ``train-images``."""
+    if verb == "train":
+        from isotrope.training.settings import TrainSettings
+
+        return TrainSettings
+    from isotrope.training.images.settings import ImageSettings
+
+    return ImageSettings
+
+
 @dataclass(frozen=True)
 class Sweep:
     """The plan of a sweep.

@@ -19,16 +19,15 @@ from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.sweeps.checks import check_sweep
+from isotrope.sweeps.plan import check_sweep
 from isotrope.sweeps.same_data import SameData
 from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import Sweep, Values
 from isotrope.sweeps.study import StageStudy, planned, tried
 from isotrope.sweeps.train_one import trained
 from isotrope.sweeps.trials import Stage, Trial, best_of
-from isotrope.training.early_checks import as_begun
+from isotrope.training.early_checks import as_begun, check_folder
 from isotrope.training.launch import each
-from isotrope.training.run import check_output
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Run = tuple[int, int, RunSettings]
@@ -201,9 +200,9 @@ def _finished(settings: RunSettings) -> Result | str | None:
         return None
     if isinstance(settings, TrainSettings):
         settings = as_begun(settings)  # its temperature may have been found
-    finished = check_output(folder, settings, resume=True)
+    finished = check_folder(folder, settings, resume=True)
     if finished is not None:
-        return finished.result
+        return finished
     note = folder / _DIVERGED
     return note.read_text(encoding="utf-8") if note.is_file() else None
 

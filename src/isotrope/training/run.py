@@ -42,7 +42,7 @@ from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
 from isotrope.training.checkpoints import exists
-from isotrope.training.early_checks import check_folder, check_not_taken
+from isotrope.training.early_checks import check_folder
 from isotrope.training.history import History
 from isotrope.training.launch import (
     REQUEUE,
@@ -264,21 +264,15 @@ def _taken(
     """Lock the run folder; yield the outcome of a finished run, or None."""
     # checks come before the lock, so that an error shows before anything is changed
     if not (output / LOCK).exists():
-        finished = check_output(output, settings, resume=resume)
+        finished = check_folder(output, settings, resume=resume)
         if finished is not None:
-            yield finished
+            yield Outcome(finished, output)
             return
     with exclusive_lock(output, f"training in {output}", role=role):
-        finished = check_output(output, settings, resume=resume)
+        finished = check_folder(output, settings, resume=resume)
         if finished is not None:
             remove_intermediates(output)
-        yield finished
-
-
-def check_free(output: Path) -> None:
-    """Refuse a folder in which another process is training, unless it started this one."""
-    if not launched():
-        check_not_taken(output)
+        yield None if finished is None else Outcome(finished, output)
 
 
 def check_devices(settings: RunSettings) -> str:
@@ -316,18 +310,6 @@ def check_devices(settings: RunSettings) -> str:
             remedy=f"use a batch size of at least {total}",
         )
     return kind
-
-
-def check_output(output: Path, settings: RunSettings, *, resume: bool) -> Outcome | None:
-    """Return the outcome of a run that is already finished, or None to continue.
-
-    Args:
-        output: The run folder.
-        settings: Settings of this call, which must equal those of a run in the folder.
-        resume: Whether the folder may hold a run.
-    """
-    finished = check_folder(output, settings, resume=resume)
-    return None if finished is None else Outcome(finished, output)
 
 
 def write_config(settings: RunSettings) -> None:

@@ -48,7 +48,7 @@ from isotrope.training.auto_temperature import with_temperature
 from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import changed_queries, kept, learnt, next_step, similarities
-from isotrope.training.early_checks import as_begun
+from isotrope.training.early_checks import as_begun, check_not_taken
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -58,7 +58,6 @@ from isotrope.training.refit import check_refit, refit_line, refitted
 from isotrope.training.run import (
     Outcome,
     check_devices,
-    check_free,
     end_message,
     hardware,
     run,
@@ -100,7 +99,7 @@ def train(
         lines: Whether to print progress without a bar; warnings are always printed.
         callbacks: Callbacks that the trainer calls between steps, after those of the run.
     """
-    check_free(Path(settings.output))
+    check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read
     settings = with_recipe(settings, encoder_of, records_of, resume=resume)

@@ -17,7 +17,6 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.utils.data import IterableDataset
 
-from isotrope.adapters.sentence_transformers.columns import embed_sorted
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss
 from isotrope.core.views import Views
 from isotrope.data.text.batches import Batch
@@ -152,19 +151,6 @@ class TextModule(nn.Module):
         }
         groups = torch.from_numpy(np.ascontiguousarray(batch.groups))
         return {**columns, "label": groups, "dataset_name": batch.dataset, "number": batch.number}
-
-    def views(self, batch: Batch) -> Views:
-        """Return a batch as the objective's input, with its graph."""
-        device = self.encoder.device
-        columns = [
-            {k: torch.from_numpy(v).to(device) for k, v in column._asdict().items()}
-            for column in batch.columns
-        ]
-        if len(columns) == 1:
-            columns *= 2
-        anchors, positives, *hard = embed_sorted(self.model, columns)
-        groups = torch.from_numpy(np.ascontiguousarray(batch.groups)).to(device)
-        return Views(anchors, positives, hard[0] if hard else None, groups=groups)
 
     def begin(self, step: int, dataset: str, number: int | None) -> None:
         """Begin a step; ``log_every`` counts the batches of each data set separately."""

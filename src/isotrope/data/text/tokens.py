@@ -158,10 +158,6 @@ class TokenStore:
     def __len__(self) -> int:
         return self.report.kept
 
-    def __reduce__(self) -> tuple[Callable[[Path], "TokenStore"], tuple[Path]]:
-        """Pickle as the folder's name, so that a worker process maps the files itself."""
-        return TokenStore.open, (self.folder,)
-
     def rows(self, indices: Indices, column: int) -> list[NDArray[Any]]:
         """Return the token ids of one column of the given records, as views of the mapped file.
 
