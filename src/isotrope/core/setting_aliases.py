@@ -24,7 +24,7 @@ ALIASES = {
     "data": ("train_dataset", "train_data", "dataset", "files"),
     "sampling": ("multi_dataset_batch_sampler", "batch_sampler"),
     "max-length": ("max_seq_length", "max_len", "max_seq_len"),
-    "objective": ("loss", "criterion", "loss_function"),
+    "objective": ("criterion", "loss_function"),
     "objective.temperature": ("temp", "tau", "scale"),
     "lora": ("lora_r", "lora_rank", "peft"),
     "lora-targets": ("target_modules", "lora_target_modules"),

@@ -129,7 +129,9 @@ def model_card(
         lora: Result of ``lora_facts`` for the encoder.
         prefixes: Lengths of the prefixes that were trained as separate embeddings.
     """
-    listed = (objective.hyperparameters().items() for objective in objectives)
+    listed = [objective.hyperparameters().items() for objective in objectives]
+    if settings.loss is not None:
+        listed, objectives = [settings.loss_settings.items()], []
     parameters = "; ".join(", ".join(f"{k} {v}" for k, v in items) for items in listed)
     papers = list(dict.fromkeys(objective.paper for objective in objectives))
     if dev:
@@ -145,8 +147,8 @@ def model_card(
         title=settings.output.rstrip("/").rsplit("/", 1)[-1],
         base=base,
         base_model=base_model,
-        objective=settings.objective.replace(",", ", "),
-        reference="; ".join(paper.reference for paper in papers),
+        objective=settings.loss or settings.objective.replace(",", ", "),
+        reference="; ".join(paper.reference for paper in papers) or "of sentence-transformers",
         parameters=parameters,
         records=report.kept,
         views=report.views,
@@ -167,5 +169,6 @@ def model_card(
         prompts=_prompts(settings),
         seed=settings.seed,
         evaluation=evaluation,
-        citation="\n\n".join(map(bibtex, papers)),
+        citation="\n\n".join(map(bibtex, papers))
+        or f"% see {settings.loss} of sentence-transformers",
     )

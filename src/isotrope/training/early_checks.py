@@ -35,6 +35,7 @@ def recipe_applies(settings: TrainSettings) -> bool:
         settings.recipe == "auto"
         and settings.encoder != "scratch"
         and "objective" not in settings.model_fields_set
+        and settings.loss is None
         and settings.objective_settings.keys() <= {"temperature"}
         and settings.views != "adjacent"
         and settings.streaming is None

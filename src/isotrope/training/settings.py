@@ -236,6 +236,7 @@ class TrainSettings(RunSettings):
     """Settings of a training on text; every field has its help, default and bounds here."""
 
     kind = "text"
+    dotted = ("objective", "loss")
 
     files: list[str] = in_data(
         ...,
@@ -260,6 +261,15 @@ class TrainSettings(RunSettings):
         description="Name of the objective, see `isotrope objectives`; or one for each data set: "
         "qa=infonce,nli=met, with settings such as --objective.nli.margin 0.3.",
         python="OneObjective | Mapping[str, OneObjective]",
+    )
+    loss: str | None = in_objective(
+        None,
+        description="Loss of sentence-transformers to train with instead of an objective, with "
+        "arguments such as --loss.guide all-MiniLM-L6-v2: GISTEmbedLoss. It takes pairs, and is "
+        "logged without components.",
+    )
+    loss_settings: dict[str, float | str] = setting(
+        {}, description="Arguments of the loss.", python="Mapping[str, float | str]"
     )
     sampling: Sampling = in_data(
         "proportional",

@@ -49,6 +49,7 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import changed_queries, kept, learnt, next_step, similarities
 from isotrope.training.early_checks import as_begun, check_not_taken
+from isotrope.training.host_loss import check_loss, host_loss
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -126,6 +127,7 @@ def check(
     settings: TrainSettings,
 ) -> tuple[SentenceEncoder, dict[str, Objective], DevMetric | None]:
     """Check settings, files, dev set and encoder, without writing anything."""
+    check_loss(settings)
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))
     objectives = objectives_of(settings)
@@ -190,7 +192,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
     return TextTask(
         settings=settings,
         module=module,
-        objective_name=settings.objective,
+        objective_name=settings.loss or settings.objective,
         batch_size=settings.batch_size,
         steps_per_epoch=batches.steps_per_epoch,
         columns=_columns(stores),
@@ -276,6 +278,9 @@ def module_of(
         backend=settings.backend,
         prefixes=prefixes_of(settings, encoder),
         between=settings.between,
+        loss=None
+        if settings.loss is None
+        else functools.partial(host_loss, name=settings.loss, arguments=settings.loss_settings),
     )
     cut_initialize(module.head, settings.cut, what=settings.cut_what)
     return module
@@ -433,6 +438,8 @@ class TextTask(TrainingTask):
     def parameters(self) -> dict[str, object]:
         """The hyperparameters of the objective, or of several with the data sets as prefixes."""
         objectives = self.module.objectives
+        if self.settings.loss is not None:
+            return dict(self.settings.loss_settings)
         return {
             f"{name}.{key}" if name else key: value
             for name, objective in objectives.items()

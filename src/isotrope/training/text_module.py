@@ -70,6 +70,7 @@ class TextModule(nn.Module):
         backend: Method to compute the loss, see ``isotrope.kernels.choose``.
         prefixes: Lengths of prefixes of the embeddings; the loss is the mean over whole embeddings
             and these prefixes.
+        loss: Function that returns the loss of a model, instead of an objective.
         between: Share of the way from the initial weights of the encoder to the trained weights at
             which the final weights are set.
 
@@ -94,6 +95,7 @@ class TextModule(nn.Module):
         backend: str = "auto",
         prefixes: Sequence[int] = (),
         between: float = 1.0,
+        loss: Callable[[SentenceTransformer], nn.Module] | None = None,
     ) -> None:
         super().__init__()
         self.between, self._step = between, 0
@@ -117,11 +119,11 @@ class TextModule(nn.Module):
         trained = [p for p in encoder.parameters() if p.requires_grad] if between < 1 else []
         self._start = [(parameter, parameter.detach().clone()) for parameter in trained]
         vars(self)["losses"] = {
-            name: self._loss(objective, micro_batch, backend)
+            name: self._loss(objective, micro_batch, backend) if loss is None else loss(self.model)
             for name, objective in self.objectives.items()
         }
 
-    losses: dict[str, ObjectiveLoss | CachedObjectiveLoss]
+    losses: dict[str, nn.Module]
 
     def _loss(
         self, objective: Objective, micro_batch: int | None, backend: str

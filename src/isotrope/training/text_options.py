@@ -14,6 +14,8 @@ class TextOptions(TypedDict, total=False):
 
     encoder: str | Path
     objective: OneObjective | Mapping[str, OneObjective]
+    loss: str | None
+    loss_settings: Mapping[str, float | str]
     sampling: Literal["proportional", "round-robin"]
     recipe: Literal["auto", "papers"]
     columns: str | list[str] | list[int]

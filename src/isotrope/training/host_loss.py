@@ -1,0 +1,90 @@
+"""Trains with a loss of sentence-transformers that is named, in place of an objective.
+
+Losses that read scores or labels of pairs are refused: a batch here has none.
+"""
+
+import inspect
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from sentence_transformers.sentence_transformer import losses
+from torch import nn
+
+from isotrope.core.errors import SettingError, nearest
+from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.training.settings import TrainSettings
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+OF_PAIRS = (
+    *("MultipleNegativesRankingLoss", "CachedMultipleNegativesRankingLoss"),
+    *("MultipleNegativesSymmetricRankingLoss", "CachedMultipleNegativesSymmetricRankingLoss"),
+    *("GISTEmbedLoss", "CachedGISTEmbedLoss", "MegaBatchMarginLoss"),
+)
+"""Losses that take anchors, positives and, for the first four and GIST, hard negatives."""
+
+_OWN = {  # settings that are about an objective, by the remedy
+    "objective": "leave it out",
+    "objective_settings": "set the loss by --loss.ARGUMENT",
+    "backend": "leave it out",
+    "micro_batch": "take the Cached loss, with --loss.mini_batch_size",
+    "matryoshka": "leave it out",
+    "devices": "start one process",
+    "groups": "leave it out",
+}
+
+
+def check_loss(settings: TrainSettings) -> None:
+    """Refuse a loss that does not exist or takes no pairs, and settings of objectives beside it."""
+    if settings.loss is None:
+        return
+    if settings.loss not in OF_PAIRS:
+        raise SettingError(
+            f"is not a loss that takes pairs{nearest(settings.loss, OF_PAIRS)}",
+            setting="loss",
+            value=settings.loss,
+            remedy=f"choose {', '.join(OF_PAIRS)}",
+        )
+    for name, remedy in _OWN.items():
+        value, field = getattr(settings, name), TrainSettings.model_fields[name]
+        if value != field.get_default(call_default_factory=True):
+            raise SettingError(
+                f"has no effect on {settings.loss}", setting=name, value=value, remedy=remedy
+            )
+    known = _arguments(settings.loss)
+    for name in settings.loss_settings:
+        if name not in known:
+            raise SettingError(
+                f"{settings.loss} has no argument of this name{nearest(name, known)}",
+                setting=f"loss.{name}",
+                remedy=f"it has {', '.join(known)}",
+            )
+    for name, parameter in known.items():
+        if parameter.default is parameter.empty and name not in settings.loss_settings:
+            raise SettingError(f"is missing, and {settings.loss} needs it", setting=f"loss.{name}")
+
+
+def host_loss(
+    model: "SentenceTransformer", name: str, arguments: Mapping[str, float | str]
+) -> nn.Module:
+    """Return a loss of pairs of sentence-transformers; its ``guide`` is given by name."""
+    kinds = {key: str(parameter.annotation) for key, parameter in _arguments(name).items()}
+    values = {key: _value(value, kinds[key]) for key, value in arguments.items()}
+    loss: nn.Module = getattr(losses, name)(model, **values)
+    return loss
+
+
+def _arguments(name: str) -> dict[str, inspect.Parameter]:
+    """Return the arguments of a loss after the model."""
+    return dict([*inspect.signature(getattr(losses, name)).parameters.items()][1:])
+
+
+def _value(value: float | str, annotation: str) -> object:
+    """Return what a flag says as the type of an argument."""
+    if "SentenceTransformer" in annotation:
+        return SentenceEncoder.load(str(value)).model
+    if value in ("true", "false"):
+        return value == "true"
+    whole = isinstance(value, float) and value.is_integer() and annotation.startswith("int")
+    return int(value) if whole else value
