@@ -10,6 +10,7 @@ import pytest
 from isotrope.core.errors import Diverged, InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import plan, sweep
+from isotrope.sweeps.train_one import trained
 from isotrope.training.early_checks import check_folder
 from isotrope.training.run import Outcome, write_config
 from isotrope.training.settings import RunSettings, TrainSettings
@@ -49,6 +50,6 @@ def pretend(monkeypatch: pytest.MonkeyPatch, score: Score = score) -> list[Path]
         result.save(folder / "result.json")
         return Outcome(result, folder)
 
-    monkeypatch.setattr(sweep, "_training", lambda settings: train)
+    monkeypatch.setattr(sweep, "trained", lambda settings: trained(settings, train))
     monkeypatch.setattr(plan, "_check_all", lambda settings, metric: plan._check_names(settings))
     return made
