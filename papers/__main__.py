@@ -13,9 +13,10 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 from isotrope.core import InputError, LostProcess
+from papers.machinery.command import SHARED_DATA, PapersParser, tell
 
 if TYPE_CHECKING:
     from papers.machinery.artifact import Artifact, Rendered, Scale
@@ -64,14 +65,6 @@ claim. A claim that is contradicted is a result, and no error: the exit code is 
 """
 
 
-class PapersParser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        """Raise instead of printing the usage."""
-        raise InputError(f"{message} (see `{self.prog} --help`)")
-
-
 def main(arguments: Sequence[str]) -> int:
     """Run the command and return its exit code; bad input is one line on stderr."""
     # as isotrope's own command line sets them: its cli/main.py says why
@@ -105,7 +98,7 @@ def run(arguments: Sequence[str]) -> int:
     chosen = artifacts() if options.all else find_artifacts(options.paper, options.names)
     from papers.machinery.data_registry import DataRegistry
 
-    data = options.data or _shared_data()
+    data = options.data or (SHARED_DATA if SHARED_DATA.is_dir() else None)
     if data is not None and not data.is_dir():
         raise InputError(f"--data: there is no folder {data}")
     sources = DataRegistry(data, options.output / "data", hub=not options.dry_run)
@@ -164,12 +157,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     options.scale = "smoke" if options.smoke else options.scale or "cpu"
     options.output = options.output or Path("reproduced") / options.scale
     return options
-
-
-def _shared_data() -> Path | None:
-    """The shared data beside this checkout."""
-    folder = Path(__file__).resolve().parents[2] / "shared" / "data"
-    return folder if folder.is_dir() else None
 
 
 def _dry_run(
@@ -235,7 +222,7 @@ def _measure(
             options.output / "runs",
             processes=options.jobs,
             minutes=options.minutes,
-            tell=lambda line: print(line, file=sys.stderr, flush=True),
+            tell=tell,
         )
     all_rendered: list[tuple[Artifact, Rendered]] = []
     reports = []

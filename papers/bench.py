@@ -6,7 +6,6 @@ this encoder (``python -m papers text``). STS is scored, transfer is not.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from isotrope.paradigm import as_settings, build, load_plugin
 from papers import text_protocol as protocol
 from papers import text_tables
 from papers.machinery import runner
+from papers.machinery.command import parser_of, tell
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
@@ -62,9 +62,7 @@ def run(arguments: Sequence[str]) -> int:
         ]:
             raise InputError(f"not on this machine: {'; '.join(dict.fromkeys(lacking))}")
         runs = cache_folder() / "runs"
-        failed = runner.run(
-            wanted, store, sources, runs, tell=lambda line: print(line, file=sys.stderr)
-        )
+        failed = runner.run(wanted, store, sources, runs, tell=tell)
         if failed:
             raise InputError(next(iter(failed.values())))
     finals = jobs(options.encoder, loss, store.find, options.seeds, plugin)[1]
@@ -100,17 +98,15 @@ def _setting(text: str) -> tuple[str, float | str]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m papers bench",
-        description="Measure a loss by the protocol of the papers, on a raw encoder.",
-        epilog="About 20 minutes of one core. The same command goes on where it was stopped.",
+    parser = parser_of(
+        "bench",
+        "Measure a loss by the protocol of the papers, on a raw encoder. It takes about 20 minutes "
+        "of one core.",
     )
     add = parser.add_argument
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     add("loss", metavar="FILE[:NAME]|NAME", help="a file with an objective, or one of the library")
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="its hyperparameters")
     add("--seeds", type=int, default=5, choices=range(1, 6), metavar="N", help="of 1 to 5 [5]")
     add("--encoder", default=RAW, metavar="NAME", help="[%(default)s]")
-    add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--results", type=Path, default=RESULTS, metavar="DIR", help="rows [papers/results/text]")
     return parser.parse_args(list(arguments))

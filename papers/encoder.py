@@ -30,6 +30,7 @@ from isotrope.data import Subset, load_sts_file
 from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation import CachedEncoder, WhitenedEncoder, sts_dev
 from isotrope.measures import mean_cosine
+from papers.machinery.command import parser_of, tell
 from papers.machinery.data_registry import cache_folder
 from papers.pretraining import PretrainingRecipe, initialized, pretrain
 
@@ -156,7 +157,7 @@ def run(arguments: Sequence[str]) -> int:
         seed=options.seed,
         dev=load_sts_file(pairs),
         reference=corpus_lines(corpus, LINES[0] - REFERENCE, LINES[0]),
-        tell=lambda line: print(line, file=sys.stderr, flush=True),
+        tell=tell,
     )
     result.save(options.record / f"{name}.json")
     for gate, (low, high) in GATES.items():
@@ -172,21 +173,12 @@ def corpus_lines(corpus: Path, first: int, last: int) -> list[str]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m papers encoder",
-        description="Make a raw encoder: a BERT from scratch, trained to fill in words alone.",
-        epilog="The same command goes on where it was stopped.",
+    parser = parser_of(
+        "encoder", "Make a raw encoder: a BERT from scratch, trained to fill in words alone."
     )
     add = parser.add_argument
     add("name", choices=RECIPES, help="layers x width")
     add("--seed", type=int, default=0, metavar="N", help="of weights, order and masks [0]")
-    add(
-        "--data",
-        type=Path,
-        default=_shared_data(),
-        metavar="DIR",
-        help="has corpus/ and sts/ [%(default)s]",
-    )
     add(
         "--output",
         type=Path,
@@ -197,11 +189,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     add("--record", type=Path, default=RECORDS, metavar="DIR", help="[papers/results/encoders]")
     add("--threads", type=int, default=1, metavar="N", help="of torch [1]")
     return parser.parse_args(list(arguments))
-
-
-def _shared_data() -> Path:
-    """The shared data beside a checkout of this repository."""
-    return Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ data-centre GPU the encoder is meant to take ten minutes; it has not been run on
 """
 
 import argparse
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +21,7 @@ from isotrope.data import load_sts_file
 from papers import encoder as raw
 from papers import text_protocol as protocol
 from papers.machinery import runner
+from papers.machinery.command import parser_of, tell
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
@@ -85,14 +85,14 @@ def run(arguments: Sequence[str]) -> int:
         reference=raw.corpus_lines(corpus, *((0, 200) if options.tiny else _reference())),
         limits={},
         device=options.device,
-        tell=_print,
+        tell=tell,
     )
     recorded.save(options.output / f"{name}.json")
     trainings = jobs(stored(RAW, TEXT_RESULTS), tiny=options.tiny)
     store = JobStore(options.output / "cells")
     wanted = sorted((job for of in trainings.values() for job in of), key=lambda job: job.seed)
     sources = DataRegistry(options.data, cache_folder() / "data")
-    failed = runner.run(wanted, store, sources, cache_folder() / "runs", tell=_print)
+    failed = runner.run(wanted, store, sources, cache_folder() / "runs", tell=tell)
     if failed:
         raise InputError(next(iter(failed.values())))
     print(f"{name}: STS-B dev {recorded.metrics['dev']:.2f} before training\n")
@@ -123,19 +123,11 @@ def _gains(trainings: Mapping[str, Sequence[PaperJob]], store: JobStore) -> list
     return table(["loss", "modified less original", "InfoNCE less original"], rows)
 
 
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m papers gpu",
-        description="Make an encoder of BERT-mini's size, and train table 3's pairs on it.",
-        epilog="The same command goes on where it was stopped.",
+    parser = parser_of(
+        "gpu", "Make an encoder of BERT-mini's size, and train table 3's pairs on it."
     )
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     add = parser.add_argument
-    add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/gpu]")
     add("--device", default="auto", help="of the pre-training [%(default)s]")
     add("--tiny", action="store_true", help="a few steps of everything: its numbers mean nothing")

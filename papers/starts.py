@@ -23,7 +23,6 @@ not tell these apart.
 
 import argparse
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -40,6 +39,7 @@ from isotrope.reports import Picture
 from papers import encoder as raw
 from papers import text_protocol as protocol
 from papers.machinery import runner
+from papers.machinery.command import parser_of, tell
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
@@ -169,7 +169,7 @@ def _pretrain(data: Path, part: Path) -> None:
             seed=SEED,
             measure=lambda trained: raw.measured(CachedEncoder(trained), dev, reference),
             accept=lambda measures: False,
-            tell=_print,
+            tell=tell,
         )
         course = [row for row in summary["course"] if row["step"] >= FIRST]
         for row in course:
@@ -217,9 +217,9 @@ def _train(options: argparse.Namespace) -> None:
                 job for seeds in finals(starts, store.find, raw_results).values() for job in seeds
             ]
             jobs.sort(key=lambda job: job.seed)
-        _print(f"stage {stage}: {len(jobs)} trainings")
+        tell(f"stage {stage}: {len(jobs)} trainings")
         failed = runner.run(
-            jobs, store, sources, cache_folder() / "runs", minutes=options.minutes, tell=_print
+            jobs, store, sources, cache_folder() / "runs", minutes=options.minutes, tell=tell
         )
         if failed:
             raise InputError(next(iter(failed.values())))
@@ -227,19 +227,9 @@ def _train(options: argparse.Namespace) -> None:
             break
 
 
-def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m papers starts",
-        description="Train the pairs of Li et al.'s table 3 from six checkpoints.",
-        epilog="The same command goes on where it was stopped.",
-    )
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
+    parser = parser_of("starts", "Train the pairs of Li et al.'s table 3 from six checkpoints.")
     add = parser.add_argument
-    add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/starts]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
     add("--show", action="store_true", help="run nothing: the page by what there is")

@@ -1,7 +1,6 @@
 """``python -m papers text``: the protocol for sentence embeddings by stages, and its claims."""
 
 import argparse
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from isotrope.encoders import SentenceEncoder
 from papers import text_protocol as protocol
 from papers.machinery import runner
 from papers.machinery.claims import Claim, claims, judge_claim
+from papers.machinery.command import parser_of, tell
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.rule import ClaimJudgement
 from papers.machinery.store import JobStore
@@ -41,7 +41,7 @@ def run(arguments: Sequence[str]) -> int:
         if any(store.find(job) is None for job in jobs):
             check_encoder(options.encoder, map(store.find, jobs), sources, store)
         what = f"{names[0]} to {names[-1]}: " if names else ""
-        _print_progress(f"stage {stage}: {what}{len(dict.fromkeys(jobs))} trainings")
+        tell(f"stage {stage}: {what}{len(dict.fromkeys(jobs))} trainings")
         why = runner.run(
             jobs,
             store,
@@ -49,7 +49,7 @@ def run(arguments: Sequence[str]) -> int:
             cache_folder() / "runs",
             minutes=options.minutes,
             processes=options.jobs,
-            tell=_print_progress,
+            tell=tell,
         )
         failed |= {job.label: reason for job, reason in why.items()}
         if failed or any(store.find(job) is None for job in jobs):
@@ -124,18 +124,11 @@ def _table(judged: Sequence[tuple[Claim, ClaimJudgement]]) -> list[str]:
     return table(("claim", "where", "paper", "ours", "n", "verdict"), rows)
 
 
-def _print_progress(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m papers text",
-        description="Train sixteen losses on a raw encoder by one protocol, and judge the claims.",
-        epilog="The same command goes on where it was stopped.",
+    parser = parser_of(
+        "text", "Train sixteen losses on a raw encoder by one protocol, and judge the claims."
     )
     add = parser.add_argument
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
     add("stages", nargs="*", metavar="STAGE", help=f"{', '.join(protocol.STAGES)} [all, in order]")
     add(
         "--encoder",
@@ -143,7 +136,6 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
         metavar="NAME",
         help="raw-..., or disturbed or trained, which know sentences [%(default)s]",
     )
-    add("--data", type=Path, default=beside, metavar="DIR", help="[%(default)s]")
     add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
     add("--jobs", type=int, default=1, metavar="N", help="jobs at a time [1]")

@@ -27,7 +27,7 @@ def toys(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     """Nothing else is there to be reproduced; no data is beside the checkout."""
     folder = tmp_path_factory.mktemp("toys")
     install(folder, monkeypatch)
-    monkeypatch.setattr("papers.__main__._shared_data", lambda: None)
+    monkeypatch.setattr("papers.__main__.SHARED_DATA", Path("nowhere"))
     monkeypatch.chdir(folder)
     return folder / "out"
 
