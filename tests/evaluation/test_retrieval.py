@@ -50,7 +50,6 @@ class TestMetrics:
             "retrieval_set": {
                 "queries": 2,
                 "corpus": 6,
-                "search": "exact",
                 "itself_not_ranked": 0,
                 "query_prompt": "",
                 "document_prompt": "",

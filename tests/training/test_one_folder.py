@@ -134,6 +134,7 @@ def test_of_several_processes_the_starter_and_the_first_have_the_folder(
     assert found == [False]
     assert not output.exists()
     monkeypatch.setattr("isotrope.training.run.launched", lambda: True)
+    monkeypatch.setenv("RANK", "0")  # as the starter sets it
     with held(output, "starter"):
         assert fit(**{**quick, "max_steps": 1}).exit_code == 0
         assert (output / LOCK).exists()
