@@ -13,6 +13,7 @@ examples:
   isotrope train wiki.txt --objective barlowtwins --objective.dissipation margin:0.3 --output runs/b
   isotrope train pairs.tsv --objective.temperature auto --head none --output runs/audited
   isotrope train audits/pairs/grouped.jsonl --groups label --output runs/grouped
+  isotrope train pairs.tsv --loss GISTEmbedLoss --loss.guide all-MiniLM-L6-v2 --output runs/gist
   isotrope train wiki.txt --devices 4 --batch-size 1024 --output runs/wide
   isotrope train wiki.txt --batch-size 4096 --micro-batch 64 --output runs/large
   isotrope train user/dataset --streaming 1000000 --max-steps 20000 --output runs/streamed
