@@ -217,6 +217,11 @@ def delimited(separator: str) -> str:
     [
         ("bars.csv", delimited("|")),
         ("bars.tsv", delimited("|")),
+        ("colons.csv", delimited(":")),
+        ("said.csv", "sep=;\n" + delimited(";")),
+        ("said_by_excel.csv", '\ufeff"sep=,"\r\n' + delimited(",").replace("\n", "\r\n")),
+        ("an_empty_column.tsv", delimited("\t").replace("\n", "\t\n")),
+        ("an_own_column.tsv", "my id\t" + delimited("\t").replace("\nq", "\n7\tq")),
         ("lists.jsonl", "".join(json.dumps(row) + "\n" for row in ROWS)),
         ("whole.json", json.dumps([list(row) for row in ROWS])),
         ("rows.json", json.dumps({"data": JSON}, indent=1)),
@@ -278,6 +283,31 @@ def test_files_of_arrow_and_parquet_bombs(tmp_path: Path) -> None:
     parquet.write_table(bomb, tmp_path / "b.parquet", compression="zstd", use_dictionary=False)
     with pytest.raises(InputError, match="unpacks to more than 200 times its size"):
         records(read([tmp_path / "b.parquet"]))
+
+
+def test_tables_that_unpack_to_more_than_they_say(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+    nulls = pyarrow.table({"text": pyarrow.nulls(1 << 26)})
+    long = pyarrow.table({"text": ["x" * (1 << 26)]})
+    for name, table in (("nulls", nulls), ("long", long)):
+        path = tmp_path / f"{name}.arrow"
+        with pyarrow.ipc.new_file(str(path), table.schema, options=options) as file:
+            file.write_table(table)
+        with pytest.raises(InputError, match="unpacks to more than 200 times its size"):
+            records(read([path]))
+    parquet.write_table(nulls, tmp_path / "n.parquet")
+    with pytest.raises(InputError, match="unpacks to more than 200 times its size"):
+        records(read([tmp_path / "n.parquet"]))
+
+
+def test_the_line_of_an_error_counts_the_line_before_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('sep=;\nanchor;positive\n"a\nb";c\nd;e;f\n')
+    with pytest.raises(InputError, match="line 5: 3 fields where the header has 2"):
+        records(read([path]))
 
 
 def test_a_header_that_comes_again_is_no_pair(tmp_path: Path) -> None:

@@ -20,8 +20,17 @@ def _of(loss: Callable[..., Tensor], n: int) -> list[Tensor]:
 
 # dynamo itself looks at gradients of tensors that are no leaves
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
-@pytest.mark.parametrize("objective", [InfoNCE(), DCL(), MET()], ids=lambda o: o.name)
-@pytest.mark.parametrize("n", [8, 300])
+@pytest.mark.parametrize(
+    ("objective", "n"),
+    [
+        *((objective, n) for objective in (InfoNCE(), DCL(), MET()) for n in (8, 300)),
+        *(
+            pytest.param(kind(), 8, marks=pytest.mark.nightly)
+            for name, kind in sorted(Objective.registered.items())
+        ),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
 def test_compiled_objectives_give_the_same(objective: Objective, n: int) -> None:
     torch.compiler.reset()
     compiled = torch.compile(objective, backend="eager", fullgraph=False)

@@ -151,8 +151,7 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
         said = any(w in str(error) for w in ("allocate memory", "out of memory", "map segment"))
         if not said and not isinstance(error, MemoryError):
             raise
-        why = next(iter(str(error).splitlines()), "none left")
-        return _refused(f"not enough memory ({why}): {_SMALLER}")
+        return _refused(f"not enough memory ({str(error).strip() or 'none left'}): {_SMALLER}")
     except OSError as error:
         # a name too long, a full standard output: nothing of ours, and nothing to debug
         place = f"{error.filename}: " if error.filename else ""

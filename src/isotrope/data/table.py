@@ -98,7 +98,8 @@ def _arrow(path: Path, suffix: str) -> Table:
         if suffix == ".parquet":
             file = parquet.ParquetFile(path)
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            refuse_bomb(path, sum(g.total_byte_size for g in groups), path.stat().st_size)
+            size = sum(group.total_byte_size + group.num_rows for group in groups)
+            refuse_bomb(path, size, path.stat().st_size)
             return file.schema_arrow, lambda names: file.iter_batches(256, columns=list(names))
         # not from a mapped file: a damaged one would end the process
         source = pyarrow.OSFile(str(path))
@@ -124,9 +125,11 @@ def _arrow(path: Path, suffix: str) -> Table:
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         nonlocal number
-        number = 0
+        number = unpacked = 0
         try:
             for batch in opened()[1](list(dict.fromkeys(names))):
+                unpacked += batch.nbytes + batch.num_rows  # whatever the file says of itself
+                refuse_bomb(path, unpacked, path.stat().st_size)
                 values = batch.to_pydict()
                 for row in zip(*(values[name] for name in names), strict=True):
                     number += 1

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -11,7 +12,8 @@ from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, lines, quoted
 from isotrope.data.rows import HEAD, Row, Table
 
-_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
+_SEPARATORS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars", ":": "colons"}
+_SAID = re.compile(r'"?[sS][eE][pP]=([,\t;|:])"?[,;]*')  # by Excel, in a line before the header
 _RETURN = "\ufdd0"  # stands for a carriage return in a cell, at which csv would end the row
 _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # as data frames write cells without a value
 
@@ -45,9 +47,9 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
     head = [text for _, text in islice(lines(path), 20) if text.strip()]
     if suffix != ".csv":
         first = [cell.strip() for cell in head[0].split("\t")] if head else [""]
-        bare = {cell.strip('"').lower() for cell in first}
+        bare = {cell.strip('"').lower() for cell in first} - {""}
         if any("\t" in text for text in head):
-            if bare <= known or ({*wanted} <= {*first} and wanted):
+            if bare <= known or len(bare & known) > 1 or ({*wanted} <= {*first} and wanted):
                 # where the header is quoted, so are the cells
                 quoted_cells = any(cell.startswith('"') for cell in first)
                 return _csv(path, "\t") if quoted_cells else tabbed(path, "\t", (*first,), True)
@@ -58,7 +60,7 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
                     f"{', '.join(map(repr, first))}"
                 )
             return tabbed(path, "\t", tuple(str(i + 1) for i in range(len(first))))
-        for separator in ",;|":
+        for separator in _SEPARATORS:
             names = {c.strip().lower() for c in _cells(head[:1], separator)[0]} if head else {""}
             if len(names) > 1 and (
                 ({*wanted} and {w.lower() for w in wanted} <= names) or names <= known
@@ -67,7 +69,8 @@ def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[s
         if first[0].lower() in known or {*wanted} == {*first}:
             return tabbed(path, "\t", (first[0],), True)
         return tabbed(path, "", ("text",))
-    return _csv(path, _separator(head, known))
+    said = _SAID.fullmatch(head[0]) if head else None
+    return _csv(path, said[1] if said else _separator(head, known), said is not None)
 
 
 def _cells(texts: Sequence[str], separator: str) -> list[list[str]]:
@@ -89,16 +92,16 @@ def _separator(head: Sequence[str], known: frozenset[str]) -> str:
     return max(_SEPARATORS, key=fit)  # of equals the first, a comma
 
 
-def _csv(path: Path, separator: str) -> Table:
-    """Return a table with a header and CSV quoting."""
+def _csv(path: Path, separator: str, said: bool = False) -> Table:
+    """Return a table with a header, perhaps after a line that says the separator, and quoting."""
 
     def raw() -> Iterator[tuple[int, list[str]]]:
-        texts = (f"{text.replace(chr(13), _RETURN)}\n" for _, text in lines(path))
+        texts = (f"{t.replace(chr(13), _RETURN)}\n" for _, t in islice(lines(path), said, None))
         reader = csv.reader(texts, strict=True, delimiter=separator)
-        first = 1  # line of the row that is read next
+        first = 1 + said  # line of the row that is read next
         try:
             for cells in reader:
-                line, first = first, reader.line_num + 1
+                line, first = first, reader.line_num + 1 + said
                 yield line, cells
         except csv.Error as error:
             why = "quote without an end" if "field limit" in str(error) else error

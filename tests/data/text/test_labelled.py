@@ -106,7 +106,7 @@ class TestSplit:
         ("a.tsv", "0\ta\n\tb\n", "line 2: no label; give one"),
         ("a.tsv", "0\ta\n1\t \n", "line 2: no text; give one"),
         ("a.tsv", "index\tsentence\n0\ta\n1\tb\n", "no column 'label'; found 'index', 'sen"),
-        ("a.tsv", "text\tlabel\tx\na\t0\n", "3 columns without a header where a label and a text"),
+        ("a.tsv", "a\tb\tx\nc\td\t0\n", "3 columns without a header where a label and a text"),
         ("a.csv", "label,text\n0,a\n0,b\n", "2 texts with 1 different labels; at least 2 are"),
         ("a.csv", "label,txt\n0,a\n", "no column 'text'"),
         ("a.jsonl", '{"label": [1], "text": "a"}\n', "line 1: column 'label' holds .1. .list."),

@@ -19,8 +19,7 @@ from isotrope.data.schemas import HEADER, mark
 from isotrope.data.table import SUFFIXES, open_table
 
 _ENDINGS = tuple(end + zipped for zipped in ("", *COMPRESSED) for end in SUFFIXES)
-_TRAINED = 0.8
-"""Share of the texts of a label to fit on, where there is one file."""
+_TRAINED = 0.8  # of the texts of a label, where there is one file
 
 
 @dataclass(frozen=True)
