@@ -428,8 +428,7 @@ def summary(outcome: Outcome) -> str:
     ways = {"skipped": "read and were skipped", "replaced": "decoded, replaced by others"}
     for key, what in ways.items():
         if count := data[key]:
-            names = data.get(f"{key}_files", ())
-            probed += f"images that could not be {what}: {_some(count, names)}\n"
+            probed += f"images that could not be {what}: {_some(count, data[f'{key}_files'])}\n"
     return end_message(outcome, probed, speed)
 
 
