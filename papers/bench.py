@@ -13,14 +13,12 @@ import torch
 
 from isotrope.core import InputError, fingerprint
 from isotrope.paradigm import as_settings, build, load_plugin
+from papers import stages, text_tables
 from papers import text_protocol as protocol
-from papers import text_tables
-from papers.machinery import runner
-from papers.machinery.command import parser_of, tell
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
-from papers.text_command import RESULTS, check_encoder
+from papers.text_command import check_encoder
 from papers.text_protocol import ProtocolLoss
 
 
@@ -51,23 +49,15 @@ def run(arguments: Sequence[str]) -> int:
     code = [Path(file).read_text(encoding="utf-8") for file in plugin]
     store = JobStore(cache_folder() / "bench" / fingerprint(*code) / "cells")
     sources = DataRegistry(options.data, cache_folder() / "data")
-    known = JobStore(options.results / options.encoder / "cells")
+    known = JobStore(options.output / options.encoder / "cells")
     others = map(known.find, protocol.planned(options.encoder, known.find))
     if not sources.missing_encoder(options.encoder):
         check_encoder(options.encoder, others, sources, known)
     for stage in (0, 1):
-        wanted = jobs(options.encoder, loss, store.find, options.seeds, plugin)[stage]
-        if lacking := [
-            line for lines in runner.missing_data(wanted, sources).values() for line in lines
-        ]:
-            raise InputError(f"not on this machine: {'; '.join(dict.fromkeys(lacking))}")
-        runs = cache_folder() / "runs"
-        failed = runner.run(wanted, store, sources, runs, tell=tell)
-        if failed:
-            raise InputError(next(iter(failed.values())))
-    finals = jobs(options.encoder, loss, store.find, options.seeds, plugin)[1]
+        wanted = jobs(options.encoder, loss, store.find, options.seeds, plugin)
+        stages.train(wanted[stage], store, options.data)
     rows = [row for row in text_tables.final_rows(options.encoder, known.find) if row[3] != "-"]
-    rows.append(text_tables.final_row(f"**{loss.name}**", finals, store.find))
+    rows.append(text_tables.final_row(f"**{loss.name}**", wanted[1], store.find))
     print("\n".join(text_tables.table(text_tables.HEADER, rows)))
     return 0
 
@@ -98,15 +88,14 @@ def _setting(text: str) -> tuple[str, float | str]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of(
+    parser = stages.parser(
         "bench",
-        "Measure a loss by the protocol of the papers, on a raw encoder. It takes about 20 minutes "
-        "of one core.",
+        "Measure a loss by the protocol of the papers, on a raw encoder: 20 minutes of one core.",
+        "text",
     )
     add = parser.add_argument
     add("loss", metavar="FILE[:NAME]|NAME", help="a file with an objective, or one of the library")
     add("--set", nargs="+", default=[], metavar="NAME=VALUE", help="its hyperparameters")
     add("--seeds", type=int, default=5, choices=range(1, 6), metavar="N", help="of 1 to 5 [5]")
     add("--encoder", default=RAW, metavar="NAME", help="[%(default)s]")
-    add("--results", type=Path, default=RESULTS, metavar="DIR", help="rows [papers/results/text]")
     return parser.parse_args(list(arguments))

@@ -17,7 +17,6 @@ import argparse
 import gzip
 import itertools
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -30,7 +29,7 @@ from isotrope.data import Subset, load_sts_file
 from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation import CachedEncoder, WhitenedEncoder, sts_dev
 from isotrope.measures import mean_cosine
-from papers.machinery.command import parser_of, tell
+from papers import stages
 from papers.machinery.data_registry import cache_folder
 from papers.pretraining import PretrainingRecipe, initialized, pretrain
 
@@ -45,8 +44,6 @@ Wikipedia sentences, both of CLS. Raw BERT is as anisotropic, and no better at S
 
 No objective acts on CLS while words are filled in, and its score drifts: what is made is the
 encoder at the last checkpoint that passes."""
-
-RECORDS = Path(__file__).parent / "results" / "encoders"
 
 CORPUS = "corpus/wiki_en_1m.txt.gz"
 LINES = (500_000, 1_000_000)  # of the corpus: the second half
@@ -153,16 +150,16 @@ def run(arguments: Sequence[str]) -> int:
         options.name,
         RECIPES[options.name],
         corpus_lines(corpus, *LINES),
-        options.output / name,
+        options.folder / name,
         seed=options.seed,
         dev=load_sts_file(pairs),
         reference=corpus_lines(corpus, LINES[0] - REFERENCE, LINES[0]),
-        tell=tell,
+        tell=stages.say,
     )
-    result.save(options.record / f"{name}.json")
+    result.save(options.output / f"{name}.json")
     for gate, (low, high) in GATES.items():
         print(f"{gate} {result.metrics[gate]:.2f} (raw: {low:g} to {high:g})")
-    print(f"encoder: {options.output / name}\nrecord: {options.record / name}.json")
+    print(f"encoder: {options.folder / name}\nrecord: {options.output / name}.json")
     return 0
 
 
@@ -173,23 +170,12 @@ def corpus_lines(corpus: Path, first: int, last: int) -> list[str]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of(
-        "encoder", "Make a raw encoder: a BERT from scratch, trained to fill in words alone."
-    )
+    description = "Make a raw encoder: a BERT from scratch, trained to fill in words alone."
+    parser = stages.parser("encoder", description, "encoders")
+    folder = cache_folder() / "encoders"
     add = parser.add_argument
     add("name", choices=RECIPES, help="layers x width")
     add("--seed", type=int, default=0, metavar="N", help="of weights, order and masks [0]")
-    add(
-        "--output",
-        type=Path,
-        default=cache_folder() / "encoders",
-        metavar="DIR",
-        help="[%(default)s]",
-    )
-    add("--record", type=Path, default=RECORDS, metavar="DIR", help="[papers/results/encoders]")
+    add("--folder", type=Path, default=folder, metavar="DIR", help="of the weights [%(default)s]")
     add("--threads", type=int, default=1, metavar="N", help="of torch [1]")
     return parser.parse_args(list(arguments))
-
-
-if __name__ == "__main__":
-    sys.exit(run(sys.argv[1:]))

@@ -13,26 +13,22 @@ data-centre GPU the encoder is meant to take ten minutes; it has not been run on
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from isotrope.core import InputError
 from isotrope.data import load_sts_file
 from papers import encoder as raw
+from papers import stages
 from papers import text_protocol as protocol
-from papers.machinery import runner
-from papers.machinery.command import parser_of, tell
-from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
+from papers.machinery.data_registry import RAW, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 from papers.machinery.verdicts import minus, with_interval
 from papers.pretraining import PretrainingRecipe
 from papers.starts import PAIRS
-from papers.text_command import RESULTS as TEXT_RESULTS
 from papers.text_command import stored
 from papers.text_tables import table
 
-RESULTS = Path(__file__).parent / "results" / "gpu"
 NAME, SEED = "raw-4x256-gpu", 1
 RECIPE = PretrainingRecipe(
     layers=4, width=256, steps=20_000, batch_size=256, learning_rate=1e-3, warmup=1_000, every=2_000
@@ -85,18 +81,24 @@ def run(arguments: Sequence[str]) -> int:
         reference=raw.corpus_lines(corpus, *((0, 200) if options.tiny else _reference())),
         limits={},
         device=options.device,
-        tell=tell,
+        tell=stages.say,
     )
     recorded.save(options.output / f"{name}.json")
-    trainings = jobs(stored(RAW, TEXT_RESULTS), tiny=options.tiny)
+    trainings = jobs(stored(RAW, stages.RESULTS / "text"), tiny=options.tiny)
     store = JobStore(options.output / "cells")
     wanted = sorted((job for of in trainings.values() for job in of), key=lambda job: job.seed)
-    sources = DataRegistry(options.data, cache_folder() / "data")
-    failed = runner.run(wanted, store, sources, cache_folder() / "runs", tell=tell)
-    if failed:
-        raise InputError(next(iter(failed.values())))
+    stages.train(wanted, store, options.data)
     print(f"{name}: STS-B dev {recorded.metrics['dev']:.2f} before training\n")
-    print("\n".join(_gains(trainings, store)))
+    of = {loss: protocol.scores(jobs_, store.find) for loss, jobs_ in trainings.items()}
+    rows = [
+        [
+            original,
+            with_interval(minus(of[modified], of[original])),
+            with_interval(minus(of["infonce"], of[original])),
+        ]
+        for modified, original in PAIRS.items()
+    ]
+    print("\n".join(table(["loss", "modified less original", "InfoNCE less original"], rows)))
     return 0
 
 
@@ -104,31 +106,10 @@ def _reference() -> tuple[int, int]:
     return raw.LINES[0] - raw.REFERENCE, raw.LINES[0]
 
 
-def _gains(trainings: Mapping[str, Sequence[PaperJob]], store: JobStore) -> list[str]:
-    """Modified less original, and InfoNCE less each original, in STS with Student's interval."""
-
-    def scores(name: str) -> dict[int, float]:
-        found = {job.seed: store.find(job) for job in trainings[name]}
-        values = {seed: of.metrics.get("average best") for seed, of in found.items() if of}
-        return {seed: float(v) for seed, v in values.items() if isinstance(v, int | float)}
-
-    rows = [
-        [
-            original,
-            with_interval(minus(scores(modified), scores(original))),
-            with_interval(minus(scores("infonce"), scores(original))),
-        ]
-        for modified, original in PAIRS.items()
-    ]
-    return table(["loss", "modified less original", "InfoNCE less original"], rows)
-
-
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of(
-        "gpu", "Make an encoder of BERT-mini's size, and train table 3's pairs on it."
-    )
+    description = "Make an encoder of BERT-mini's size, and train table 3's pairs on it."
+    parser = stages.parser("gpu", description, "gpu")
     add = parser.add_argument
-    add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/gpu]")
     add("--device", default="auto", help="of the pre-training [%(default)s]")
     add("--tiny", action="store_true", help="a few steps of everything: its numbers mean nothing")
     return parser.parse_args(list(arguments))

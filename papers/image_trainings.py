@@ -6,16 +6,15 @@ what one of the two commands has run, the other does not run again. The first se
 comes before the second; the trainings in LATER come after all others. Nearest neighbours (k = 200,
 t = 0.1) are looked up among the 5,000 for the 10,000 test images.
 
-    python -m papers.image_trainings DATA [--minutes M] [--jobs N] [--only WORD] [--report]
+    python -m papers.image_trainings DATA [--minutes M] [--jobs N] [--only WORD]
 
 DATA is the folder that holds cifar10/. The command writes docs/results/image-cells.csv, of all jobs
-that have a result. The report has mean and standard deviation over the seeds that have one.
+that have a result; the tables of `python -m papers` have their means.
 """
 
 import argparse
 import csv
-import statistics
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from isotrope.core import Result, atomic_replace
@@ -26,6 +25,7 @@ from papers.machinery.recipes import SEEDS
 from papers.machinery.runner import run
 from papers.machinery.small_images import NAMES, small_images
 from papers.machinery.store import JobStore
+from papers.stages import say
 
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
 OUTPUT = RESULTS / "reproduce"
@@ -83,80 +83,33 @@ def _rows(name: str, seed: int, result: Result) -> Iterator[Row]:
         }
 
 
-def report(rows: list[Row]) -> str:
-    """Return the tables, one of each length: mean and standard deviation over seeds, by job."""
-    lengths: dict[str, int] = {}
-    for row in rows:
-        lengths[row["cell"]] = max(lengths.get(row["cell"], 0), int(row["epoch"]))
-    groups = {
-        length: [name for name in lengths if lengths[name] == length]
-        for length in dict.fromkeys(lengths.values())
-    }
-    return "\n\n".join(_table(rows, names) for names in groups.values())
-
-
-def _table(all_rows: list[Row], names: Iterable[str]) -> str:
-    rows = [row for row in all_rows if row["cell"] in names]
-    epochs = sorted({int(row["epoch"]) for row in rows})
-    lines = [
-        "| cell | seeds | " + " | ".join(f"kNN at {e}" for e in epochs) + " | linear | norm | "
-        "norm of features | opposite halves, at first |",
-        "|---" * (len(epochs) + 6) + "|",
-    ]
-    for name in names:
-        rows_of_name = [row for row in rows if row["cell"] == name]
-        columns = [_spread(rows_of_name, "knn", e) for e in epochs]
-        columns += [
-            _spread(rows_of_name, "linear", epochs[-1]),
-            _spread(rows_of_name, "norm", epochs[-1], 2),
-        ]
-        columns += [_spread(rows_of_name, "norm_backbone", epochs[-1], 2)]
-        columns += [_spread(rows_of_name, "opposite_halves", epochs[0], 3)]
-        seeds = len({row["seed"] for row in rows_of_name})
-        lines.append(f"| {name} | {seeds} | " + " | ".join(columns) + " |")
-    return "\n".join(lines)
-
-
-def _spread(rows: list[Row], name: str, epoch: int, digits: int = 1) -> str:
-    values = [float(r[name]) for r in rows if int(r["epoch"]) == epoch and r[name]]
-    if not values:
-        return "-"
-    spread = f" ± {statistics.stdev(values):.{digits}f}" if len(values) > 1 else ""
-    return f"{statistics.fmean(values):.{digits}f}{spread}"
-
-
 def main() -> None:
-    """Run the missing trainings, then print the table."""
+    """Run the missing trainings, then write the file."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", nargs="?", type=Path, help="folder that holds cifar10/")
+    parser.add_argument("data", type=Path, help="folder that holds cifar10/")
     parser.add_argument("--minutes", type=float, help="start no job after so many")
     parser.add_argument("--jobs", type=int, default=2, help="jobs at a time, one thread each [2]")
     parser.add_argument("--only", default="", metavar="WORD", help="jobs with WORD in their name")
-    parser.add_argument("--report", action="store_true", help="run nothing")
     options = parser.parse_args()
     store = JobStore(OUTPUT / "cells")
-    if options.data and not options.report:
-        wanted = [job for _, job in jobs(options.only)]
-        sources = DataRegistry(options.data, OUTPUT / "data")
-        run(
-            wanted,
-            store,
-            sources,
-            OUTPUT / "runs",
-            processes=options.jobs,
-            minutes=options.minutes,
-            tell=lambda line: print(line, flush=True),
-        )
-        with (
-            atomic_replace(RESULTS / "image-cells.csv") as part,
-            part.open("w", newline="", encoding="utf-8") as handle,
-        ):
-            writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows(store))
-    print(report(rows(store)))
+    run(
+        [job for _, job in jobs(options.only)],
+        store,
+        DataRegistry(options.data, OUTPUT / "data"),
+        OUTPUT / "runs",
+        processes=options.jobs,
+        minutes=options.minutes,
+        tell=say,
+    )
+    with (
+        atomic_replace(RESULTS / "image-cells.csv") as part,
+        part.open("w", newline="", encoding="utf-8") as handle,
+    ):
+        writer = csv.DictWriter(handle, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows(store))
 
 
 if __name__ == "__main__":

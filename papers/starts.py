@@ -22,6 +22,7 @@ not tell these apart.
 """
 
 import argparse
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -37,20 +38,18 @@ from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation import CachedEncoder
 from isotrope.reports import Picture
 from papers import encoder as raw
+from papers import stages
 from papers import text_protocol as protocol
-from papers.machinery import runner
-from papers.machinery.command import parser_of, tell
-from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
+from papers.machinery.data_registry import RAW, cache_folder
 from papers.machinery.job import PaperJob
 from papers.machinery.store import JobStore
 from papers.machinery.verdicts import spread, with_interval
 from papers.plots.charts import Chart, Series, charts
 from papers.pretraining import initialized, pretrain
-from papers.text_command import RESULTS as TEXT_RESULTS
 from papers.text_command import stored
 from papers.text_tables import table
 
-RESULTS = Path(__file__).parent / "results" / "starts"
+RESULTS = stages.RESULTS / "starts"
 PRETRAINING, SEED = RAW, 1
 FIRST, EVERY, COUNT = 150, 50, 6
 RATES = (3e-4, 1e-3, 3e-3)
@@ -121,11 +120,10 @@ def _made(data: Path, results: Path) -> list[Start]:
     """The six starts, made or found; refuses others than those of the results."""
     record, folder = results / "starts.json", cache_folder() / "encoders"
     part = folder / f"{PRETRAINING}-starts.part"
-    if record.is_file():
-        starts: list[Start] = json.loads(record.read_text(encoding="utf-8"))["starts"]
-        if all((folder / start["name"]).is_dir() for start in starts):
-            _check(starts, folder)
-            return starts
+    starts = recorded(results)
+    if starts and all((folder / start["name"]).is_dir() for start in starts):
+        _check(starts, folder)
+        return starts
     _pretrain(data, part)
     measured = json.loads((part / "course.json").read_text(encoding="utf-8"))
     for row in measured:
@@ -135,18 +133,14 @@ def _made(data: Path, results: Path) -> list[Start]:
             (part / f"step-{row['step']}").rename(folder / name)
         made = SentenceEncoder.load(folder / name, pooling="cls", device="cpu")
         row |= {"name": name, "fingerprint": made.fingerprint()}
-    if record.is_file():
+    if starts:
         _check(starts, folder)
         return starts
     starts = chosen(measured)
     results.mkdir(parents=True, exist_ok=True)
     with atomic_replace(record) as temporary:
-        about = {
-            "pre-training": PRETRAINING,
-            "seed": SEED,
-            "candidates": measured,
-            "starts": starts,
-        }
+        about = {"pre-training": PRETRAINING, "seed": SEED}
+        about |= {"candidates": measured, "starts": starts}
         temporary.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return starts
 
@@ -169,7 +163,7 @@ def _pretrain(data: Path, part: Path) -> None:
             seed=SEED,
             measure=lambda trained: raw.measured(CachedEncoder(trained), dev, reference),
             accept=lambda measures: False,
-            tell=tell,
+            tell=stages.say,
         )
         course = [row for row in summary["course"] if row["step"] >= FIRST]
         for row in course:
@@ -205,59 +199,46 @@ def run(arguments: Sequence[str]) -> int:
 
 def _train(options: argparse.Namespace) -> None:
     """Make the starts, choose rates, train what is judged, as far as time is."""
-    raw_results = stored(RAW, TEXT_RESULTS)
+    raw_results = stored(RAW, stages.RESULTS / "text")
     starts = _made(options.data, options.output)
     store = JobStore(options.output / "cells")
-    sources = DataRegistry(options.data, cache_folder() / "data")
-    for stage in ("rates", "final"):
-        if stage == "rates":
-            jobs = [job for trials in rates(starts, raw_results).values() for _, job in trials]
-        else:
-            jobs = [
-                job for seeds in finals(starts, store.find, raw_results).values() for job in seeds
-            ]
-            jobs.sort(key=lambda job: job.seed)
-        tell(f"stage {stage}: {len(jobs)} trainings")
-        failed = runner.run(
-            jobs, store, sources, cache_folder() / "runs", minutes=options.minutes, tell=tell
-        )
-        if failed:
-            raise InputError(next(iter(failed.values())))
-        if any(store.find(job) is None for job in jobs):
-            break
+    trials = [job for pairs in rates(starts, raw_results).values() for _, job in pairs]
+    stages.say(f"stage rates: {len(trials)} trainings")
+    if stages.train(trials, store, options.data, minutes=options.minutes):
+        seeds = finals(starts, store.find, raw_results).values()
+        jobs = sorted(itertools.chain.from_iterable(seeds), key=lambda job: job.seed)
+        stages.say(f"stage final: {len(jobs)} trainings")
+        stages.train(jobs, store, options.data, minutes=options.minutes)
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of("starts", "Train the pairs of Li et al.'s table 3 from six checkpoints.")
+    description = "Train the pairs of Li et al.'s table 3 from six checkpoints."
+    parser = stages.parser("starts", description, "starts")
     add = parser.add_argument
-    add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/starts]")
     add("--minutes", type=float, metavar="M", help="start no training after so many")
     add("--show", action="store_true", help="run nothing: the page by what there is")
     return parser.parse_args(list(arguments))
 
 
-def gains(results: Path = RESULTS) -> dict[str, dict[str, dict[int, float]]]:
-    """Return modified less original in STS, by pair, start and seed; what is there of it."""
+def recorded(results: Path = RESULTS) -> list[Start]:
+    """Return the six starts, the lowest score first; nothing before they are made."""
     record = results / "starts.json"
     if not record.is_file():
-        return {}
-    rows = json.loads(record.read_text(encoding="utf-8"))["starts"]
-    store = JobStore(results / "cells")
-    jobs = finals(rows, store.find, stored(RAW, TEXT_RESULTS))
+        return []
+    starts: list[Start] = json.loads(record.read_text(encoding="utf-8"))["starts"]
+    return starts
 
-    def scores(name: str, start: str) -> dict[int, float]:
-        found = {job.seed: store.find(job) for job in jobs.get((name, start), [])}
-        values = {seed: of.metrics.get("average best") for seed, of in found.items() if of}
-        return {seed: float(v) for seed, v in values.items() if isinstance(v, int | float)}
 
+def gains(results: Path = RESULTS) -> dict[str, dict[str, dict[int, float]]]:
+    """Return modified less original in STS, by pair, start and seed; what is there of it."""
+    starts, store = recorded(results), JobStore(results / "cells")
+    jobs = finals(starts, store.find, stored(RAW, stages.RESULTS / "text")) if starts else {}
+    of = {of: protocol.scores(seeds, store.find) for of, seeds in jobs.items()}
     paired: dict[str, dict[str, dict[int, float]]] = {}
-    for modified, original in PAIRS.items():
-        for row in rows:
-            start = row["name"]
-            after, before = scores(modified, start), scores(original, start)
-            both = {seed: after[seed] - before[seed] for seed in after if seed in before}
-            if both:
-                paired.setdefault(original, {})[start] = both
+    for (modified, original), start in itertools.product(PAIRS.items(), starts):
+        after, before = (of.get((name, start["name"]), {}) for name in (modified, original))
+        if both := {seed: after[seed] - before[seed] for seed in after if seed in before}:
+            paired.setdefault(original, {})[start["name"]] = both
     return paired
 
 
@@ -266,11 +247,9 @@ def page(results: Path = RESULTS) -> tuple[str, Picture] | None:
 
     A gain has Student's 90% interval over the seeds that are there.
     """
-    record = results / "starts.json"
-    if not record.is_file():
+    rows, paired = recorded(results), gains(results)
+    if not rows:
         return None
-    rows = json.loads(record.read_text(encoding="utf-8"))["starts"]
-    paired = gains(results)
     lines, panels = [], []
     for name in PAIRS.values():
         by_start = [spread(paired.get(name, {}).get(row["name"], {})) for row in rows]
@@ -295,7 +274,6 @@ def page(results: Path = RESULTS) -> tuple[str, Picture] | None:
 
 def sentence(results: Path = RESULTS) -> str:
     """Say what the gains do with the start's score, or how far the trainings are."""
-    record = results / "starts.json"
     paired = gains(results)
     complete = {name: of for name, of in paired.items() if len(of) == COUNT and _common(of)}
     if not complete:
@@ -304,7 +282,7 @@ def sentence(results: Path = RESULTS) -> str:
             "Six checkpoints of one pre-training as six starts are being trained "
             f"(`python -m papers starts`; {there} of 360 trainings there): nothing can be said yet."
         )
-    dev = {row["name"]: row["dev"] for row in json.loads(record.read_text())["starts"]}
+    dev = {row["name"]: row["dev"] for row in recorded(results)}
     told = []
     for name, of in complete.items():
         slopes = spread([_slope(dev, of, seed) for seed in _common(of)])

@@ -8,16 +8,15 @@ import torch
 
 from isotrope.core import InputError, Result, atomic_replace
 from isotrope.encoders import SentenceEncoder
+from papers import stages
 from papers import text_protocol as protocol
-from papers.machinery import runner
 from papers.machinery.claims import Claim, claims, judge_claim
-from papers.machinery.command import parser_of, tell
 from papers.machinery.data_registry import RAW, DataRegistry, cache_folder
 from papers.machinery.rule import ClaimJudgement
 from papers.machinery.store import JobStore
 from papers.text_tables import table, tables
 
-RESULTS = Path(__file__).parent / "results" / "text"
+RESULTS = stages.RESULTS / "text"
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -29,40 +28,31 @@ def run(arguments: Sequence[str]) -> int:
     output = options.output / options.encoder
     store = JobStore(output / "cells")
     find = stored(options.encoder, options.output, store)
-    failed: dict[str, str] = {}
+    try:
+        if not options.show:
+            _train(options, store, find)
+    finally:
+        for name, page in {"tables.md": tables, "claims.md": _claims}.items():
+            with atomic_replace(output / name) as temporary:
+                temporary.write_text(page(options.encoder, find), encoding="utf-8")
+            print(output / name)
+    return 0
+
+
+def _train(options: argparse.Namespace, store: JobStore, find: protocol.Find) -> None:
+    """Train the stages that are asked for, up to one that does not come to its end."""
     sources = DataRegistry(options.data, cache_folder() / "data")
-    for stage, names in () if options.show else protocol.schedule(options.encoder):
+    for stage, names in protocol.schedule(options.encoder):
         if options.stages and stage not in options.stages:
             continue
         jobs = protocol.jobs(stage, options.encoder, find, names or tuple(protocol.LOSSES))
-        lacking = runner.missing_data(jobs, sources).values()
-        if missing := list(dict.fromkeys(line for lines in lacking for line in lines)):
-            raise InputError(f"not on this machine: {'; '.join(missing)}")
         if any(store.find(job) is None for job in jobs):
             check_encoder(options.encoder, map(store.find, jobs), sources, store)
         what = f"{names[0]} to {names[-1]}: " if names else ""
-        tell(f"stage {stage}: {what}{len(dict.fromkeys(jobs))} trainings")
-        why = runner.run(
-            jobs,
-            store,
-            sources,
-            cache_folder() / "runs",
-            minutes=options.minutes,
-            processes=options.jobs,
-            tell=tell,
-        )
-        failed |= {job.label: reason for job, reason in why.items()}
-        if failed or any(store.find(job) is None for job in jobs):
+        stages.say(f"stage {stage}: {what}{len(dict.fromkeys(jobs))} trainings")
+        minutes, processes = options.minutes, options.jobs
+        if not stages.train(jobs, store, options.data, minutes=minutes, processes=processes):
             break  # what comes next depends on it
-    pages = {"tables.md": tables, "claims.md": _claims}
-    for name, page in pages.items():
-        with atomic_replace(output / name) as temporary:
-            temporary.write_text(page(options.encoder, find), encoding="utf-8")
-        print(output / name)
-    if failed:
-        label, reason = next(iter(failed.items()))
-        raise InputError(f"{len(failed)} trainings failed, the others are kept; {label}: {reason}")
-    return 0
 
 
 def stored(encoder: str, results: Path, store: JobStore | None = None) -> protocol.Find:
@@ -125,18 +115,12 @@ def _table(judged: Sequence[tuple[Claim, ClaimJudgement]]) -> list[str]:
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = parser_of(
-        "text", "Train sixteen losses on a raw encoder by one protocol, and judge the claims."
-    )
+    description = "Train sixteen losses on a raw encoder by one protocol, and judge the claims."
+    parser = stages.parser("text", description, "text")
     add = parser.add_argument
     add("stages", nargs="*", metavar="STAGE", help=f"{', '.join(protocol.STAGES)} [all, in order]")
-    add(
-        "--encoder",
-        default=RAW,
-        metavar="NAME",
-        help="raw-..., or disturbed or trained, which know sentences [%(default)s]",
-    )
-    add("--output", type=Path, default=RESULTS, metavar="DIR", help="[papers/results/text]")
+    encoders = "raw-..., or disturbed or trained, which know sentences [%(default)s]"
+    add("--encoder", default=RAW, metavar="NAME", help=encoders)
     add("--minutes", type=float, metavar="M", help="start no training after so many")
     add("--jobs", type=int, default=1, metavar="N", help="jobs at a time [1]")
     add("--show", action="store_true", help="run nothing: the claims by what there is")

@@ -464,6 +464,13 @@ def planned(encoder: str, find: Find) -> list[PaperJob]:
     return list(dict.fromkeys(wanted))
 
 
+def scores(jobs: Iterable[PaperJob], find: Find) -> dict[int, float]:
+    """Return the average of the STS tasks at the best step, by seed; of those that were run."""
+    results = {job.seed: find(job) for job in jobs}
+    values = {seed: _number(of.metrics.get("average best")) for seed, of in results.items() if of}
+    return {seed: value for seed, value in values.items() if value is not None}
+
+
 def measured(encoder: str, find: Find) -> Callable[[str, str], dict[int, float]]:
     """Return what gives the values of a metric of a training by seed, as claims are decided by."""
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from isotrope.core import unit
 from isotrope.paradigm import build
-from papers.draganov2024.cosine import progress as theorem
+from papers.draganov2024.cosine import most_progress
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ def least_steps(cosines: Tensor, norm: float, step: float, target: float, limit:
         if c.mean() > target:
             return steps
         within = c.clamp(max=highest)
-        c = (within + theorem(within.acos(), norm, step).right).clamp(max=1)
+        c = (within + most_progress(within.acos(), norm, step)).clamp(max=1)
     return None
 
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 import torch
 
 from isotrope.reports import Picture
-from papers.draganov2024.cosine import attraction, norm_growth
+from papers.draganov2024.cosine import attraction, squared_norm_after
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.plots.charts import Chart, Series, charts
@@ -21,7 +21,7 @@ def path() -> tuple[torch.Tensor, list[float], list[float]]:
     z, other = (torch.tensor([v], dtype=torch.float64) for v in (START, TARGET))
     places, norms, expected = [z[0]], [float(z.norm())], [float(z.norm())]
     for _ in range(STEPS):
-        expected.append(float(norm_growth(z, other, RATE).right.sqrt()))
+        expected.append(float(squared_norm_after(z, other, RATE).sqrt()))
         z = z - RATE * attraction(z, other)
         places.append(z[0])
         norms.append(float(z.norm()))

@@ -1,64 +1,21 @@
 """The trainings of the paper's tables and figures by name, at the three scales.
 
-``smoke`` and ``cpu`` take those of ``small_images``. ``paper`` is what the paper and its released
-code say: ResNet-50, crops of the code, pixels in [0, 1], 500 epochs with 10 of warm-up. Where they
-differ or are silent: batches of 128 (the paper's footnote; the code has 256 for SimCLR and
-accumulates 1,024 for the others) with learning rates in proportion, plain momentum (the code has
-Nesterov's for SimSiam and BYOL), and the code's peak learning rate is the square of what it is told
-by a slip, which is not followed.
+``smoke`` and ``cpu`` take those of ``small_images``, ``paper`` those of recipes.toml.
 """
 
-from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
-from papers.machinery.recipes import SEEDS, image_jobs
+from papers.machinery.recipes import SEEDS, TABLES, image_jobs
 from papers.machinery.small_images import small_images
 
+PAPER = "cosine-pitfalls"
 CUT = {"SimCLR": 3, "SimSiam": 9, "BYOL": 9}
 """The methods, and the cut-constants of section 4."""
 _SLOW = {"SimCLR": "0.001", "SimSiam": "0.002", "BYOL": "0.002"}
 
-_PAPER: Mapping[str, Any] = {
-    "encoder": "resnet50",
-    "augment": "p3",
-    "pixels": "none",
-    "batch_size": 128,
-    "epochs": 500,
-    "warmup_epochs": 10,
-    "knn_every": 4,  # epochs 1, 16, 100, 300 and 500 are all among its looks
-}
-_OWN: dict[str, Mapping[str, Any]] = {
-    "SimCLR": {
-        "method": "simclr",
-        "objective": "dcl",  # eq. 1 has the positive outside of the sum, as the code
-        "objective.temperature": 0.5,
-        "learning_rate": 0.3,
-        "weight_decay": 1e-6,
-    },
-    "SimSiam": {
-        "method": "simsiam",
-        "method.layers": 3,
-        "method.constant": "true",
-        "learning_rate": 0.025,
-        "weight_decay": 5e-4,
-    },
-    "BYOL": {
-        "method": "byol",
-        "method.hidden": 2048,
-        "method.dimension": 2048,
-        "method.last_norm": "true",
-        "learning_rate": 0.025,
-        "weight_decay": 5e-4,
-    },
-}
-_LATENT: dict[Scale, Mapping[str, Any]] = {
-    "smoke": {"data": "digits", "epochs": 2, "limit": 256, "shown": [0, 1, 2]},
-    "cpu": {"data": "digits", "epochs": 16, "limit": 2000, "shown": [0, 1, 4, 16]},
-    "paper": {"data": "cifar10", "epochs": 128, "limit": 50_000, "shown": [0, 1, 16, 128]},
-}
 _OTHER = {"mocov2": "resnet50", "mocov3": "vit-small", "dino": "vit-small"}
 """Of table 4, with the paper's encoders; of MoCo v3 it says so, of DINO we take the same."""
 
@@ -102,12 +59,13 @@ def latent(scale: Scale, run: str) -> list[PaperJob]:
     """Return a run of figure 4; at smoke scale there are the two that the paper draws."""
     if scale == "smoke" and run not in ("SimCLR", "BYOL"):
         return []
-    return [PaperJob("latent", {"run": run, **_LATENT[scale]}, seed) for seed in SEEDS[scale]]
+    settings = {"run": run, **TABLES["latent"][scale]}
+    return [PaperJob("latent", settings, seed) for seed in SEEDS[scale]]
 
 
 def paper(name: str, **other: Any) -> list[PaperJob]:
     """Return the paper's own training of a method, one job for each seed."""
-    return image_jobs("paper", **{**_PAPER, **_OWN[name], **other})
+    return image_jobs("paper", **{**TABLES[PAPER]["all"], **TABLES[PAPER][name], **other})
 
 
 def slow(

@@ -47,12 +47,6 @@ def render(scale: Scale, results: Results) -> Rendered:
             ),
         ],
         pictures={"figure3": partial(_curves, plain), "figure3-gated": partial(_curves, gated)},
-        notes=[
-            "the gate, of the released code alone, leaves out batches whose InfoNCE GD is under "
-            ".01 and takes 1 where none is left: the ends of the gated curves are that 1, no share",
-            "mu_pos is .5 as in the released code (text: pi/6); it matters to the gate only",
-            "temperatures are those of the released code: the text names none of the curves",
-        ],
     )
 
 

@@ -75,12 +75,6 @@ def render(scale: Scale, results: Results) -> Rendered:
             ),
         ],
         pictures={"figure4": partial(_heatmaps, {title: landscapes[title] for title in _DYNAMIC})},
-        notes=[
-            "training goes where mu_pos <= mu_neg and GD is .01 or more, as in the released code: "
-            "the rest is hatched",
-            "the caption speaks of averages and of three ratios; the released code evaluates the "
-            "formula at the means, and text and figure name two",
-        ],
     )
 
 

@@ -13,55 +13,50 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from isotrope import Objective, Views
+from isotrope import Objective, Pairs, Views
 from isotrope.core import InputError
 from isotrope.encoders import SentenceEncoder
 from isotrope.paradigm import build, names, summary, tangent
 from papers.li2024.lemma import angles_of, lemma1
 
-# Forms the held-out batches of 128 texts, in two views, on which Li et al. (2024) measure a model.
-
 
 def held_out(
     encoder: SentenceEncoder,
-    texts: Sequence[str] | Sequence[tuple[str, str]],
+    texts: Sequence[str],
     *,
     batch_size: int = 128,
     max_length: int | None = None,
     seed: int = 0,
 ) -> list[Views]:
-    """Return the embeddings of texts or pairs in batches; an incomplete last batch is left out."""
+    """Return two views of texts in batches; an incomplete last batch is left out."""
     if not 2 <= batch_size <= len(texts):
         raise InputError(
             f"batches of {batch_size} cannot be made of {len(texts)} texts; give more texts, or a "
             "smaller batch size of at least 2"
         )
-    pairs = [(text, text) if isinstance(text, str) else text for text in texts]
+    length = min(encoder.max_length, max_length or encoder.max_length)
     modes = [(module, module.training) for module in encoder.modules()]
-    starts = range(0, len(pairs) - batch_size + 1, batch_size)
+    batches = []
     try:
         with torch.no_grad(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             encoder.train()
-            batches = [pairs[start : start + batch_size] for start in starts]
-            return [_views(encoder, batch, max_length) for batch in batches]
+            for start in range(0, len(texts) - batch_size + 1, batch_size):
+                ids, _ = encoder.tokenize([*texts[start : start + batch_size]] * 2, length)
+                padded = {name: x.to(encoder.device) for name, x in encoder.pad(ids).items()}
+                batches.append(Views(*encoder(**padded).float().cpu().chunk(2)))
     finally:
         for module, mode in modes:
             module.training = mode
+    return batches
 
 
-def _views(
-    encoder: SentenceEncoder, pairs: Sequence[tuple[str, str]], max_length: int | None
-) -> Views:
-    ids, _ = encoder.tokenize(
-        [text for side in zip(*pairs, strict=True) for text in side],
-        min(encoder.max_length, max_length or encoder.max_length),
-    )
-    rows = encoder(**{name: x.to(encoder.device) for name, x in encoder.pad(ids).items()})
-    return Views(*rows.float().cpu().chunk(2))
+def _compared(views: Views) -> Pairs:
+    """The pairs of a batch, in float64 without history."""
+    return build("infonce").compare(views.map(lambda x: x.detach().cpu().double()))
 
 
-# Compares the distribution of a model's angles with the assumptions of Li et al. (2024).
+# angles and cosines, figures 5 and 9
 
 ASSUMED = {
     "positive": ((math.pi / 20, math.pi / 2), 0.05),
@@ -72,78 +67,45 @@ ASSUMED = {
 _KEPT = 20_000  # cosines that a density is made of: quantiles of those there are
 
 
-@dataclass(frozen=True)
-class AngleStatistics:
-    """How angles are distributed, in radians.
+def angle_statistics(batches: Sequence[Views]) -> dict[str, dict[str, float]]:
+    """Return statistics of the angles with positives and with negatives of all batches, radians.
 
-    Attributes:
-        mean: mu.
-        std: sigma; the variance divides by the number of angles.
-        skew: third standardised moment, 0 for a normal distribution.
-        kurtosis: fourth, less 3: 0 for a normal distribution.
-        ks: largest distance between the distribution function and that of N(mu, sigma^2). It is no
-            test: mu and sigma come from the same angles, and angles of one anchor are dependent.
-        in_range: whether mu lies in the range that Li et al. (2024) assume.
-        spread: sigma over the one that they assume.
-        count: the number of angles.
+    ``mean`` and ``std``, whose variance divides by the number of angles; ``skew`` and ``kurtosis``,
+    both 0 for a normal distribution; ``ks``, the largest distance between the distribution function
+    and that of N(mean, std^2) (no test: both come from the same angles, and angles of one anchor
+    are dependent); ``in_range``, whether the mean lies in the range that the paper assumes;
+    ``spread``, the deviation over the one that it assumes; and ``count``.
     """
-
-    mean: float
-    std: float
-    skew: float
-    kurtosis: float
-    ks: float
-    in_range: bool
-    spread: float
-    count: int
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """A density of cosines (Li et al., 2024, figure 5).
-
-    Attributes:
-        cosine: k points from -1 to 1.
-        positive: k, of cosines with positives.
-        negative: k, with negatives.
-    """
-
-    cosine: Tensor
-    positive: Tensor
-    negative: Tensor
-
-
-def angle_statistics(batches: Sequence[Views]) -> dict[str, AngleStatistics]:
-    """Return the statistics of the angles with positives and with negatives of all batches."""
-    statistics = {}
+    statistics: dict[str, dict[str, float]] = {}
     for name, cosines in zip(("positive", "negative"), _cosines(batches), strict=True):
         angles = cosines.clamp(-1, 1).arccos()
         (low, high), sigma = ASSUMED[name]
         mean, std = float(angles.mean()), float(angles.std(correction=0))
         z = (angles - mean) / std if std > 0 else torch.zeros_like(angles)
-        statistics[name] = AngleStatistics(
-            mean=mean,
-            std=std,
-            skew=float((z**3).mean()),
-            kurtosis=float((z**4).mean()) - 3 if std > 0 else 0.0,
-            ks=_kolmogorov_smirnov(z),
-            in_range=low <= mean <= high,
-            spread=std / sigma,
-            count=len(angles),
-        )
+        statistics[name] = {
+            "mean": mean,
+            "std": std,
+            "skew": float((z**3).mean()),
+            "kurtosis": float((z**4).mean()) - 3 if std > 0 else 0.0,
+            "ks": _kolmogorov_smirnov(z),
+            "in_range": low <= mean <= high,
+            "spread": std / sigma,
+            "count": len(angles),
+        }
     return statistics
 
 
-def densities(batches: Sequence[Views], *, points: int = 201) -> Density:
-    """Return Gaussian kernel estimates of the densities, with Scott's bandwidth."""
+def densities(batches: Sequence[Views], *, points: int = 201) -> dict[str, Tensor]:
+    """Return Gaussian kernel estimates of the densities of ``cosine``, with Scott's bandwidth."""
     grid = torch.linspace(-1, 1, points, dtype=torch.float64)
-    return Density(grid, *(_density(cosines, grid) for cosines in _cosines(batches)))
+    positive, negative = (_density(cosines, grid) for cosines in _cosines(batches))
+    return {"cosine": grid, "positive": positive, "negative": negative}
 
 
 @torch.no_grad()
 def _cosines(batches: Sequence[Views]) -> tuple[Tensor, Tensor]:
     """Return the cosines with positives and with negatives of all batches, in float64."""
-    seen = [build("infonce").compare(b.map(lambda x: x.detach().cpu().double())) for b in batches]
+    seen = [_compared(views) for views in batches]
     near = [pairs.positive for pairs in seen]
     far = [pairs.similarity()[pairs.negative()] for pairs in seen]
     if not any(map(len, far)):
@@ -169,7 +131,7 @@ def _density(values: Tensor, grid: Tensor) -> Tensor:
     return density
 
 
-# Measures the hardest negative's share of the push on an anchor (Li et al., 2024, figure 7).
+# the hardest negative's share of the push, figure 7
 
 TEMPERATURES = (0.01, 0.03, 0.05, 0.1, 0.3, 1.0, 3.0)
 """Ours: the range of the paper's figure 6, in which its figure 7 must lie."""
@@ -195,45 +157,34 @@ def hardest_share(
         >>> hardest_share([Views(x, x)], [1.0])
         {1.0: 0.5}
     """
-    if kind not in ("weight", "projection"):
-        raise ValueError(f"kind is 'weight' or 'projection'; found {kind!r}")
-    if not all(temperature > 0 for temperature in temperatures):
-        raise ValueError(f"temperatures are above 0; found {', '.join(map(str, temperatures))}")
-    seen = [_MeasuredBatch(views, margin) for views in batches]
+    seen = [_compared(views) for views in batches]
     shares_at: dict[float, float | None] = {}
-    for temperature in temperatures:
-        shares = torch.cat([batch.share(temperature, kind) for batch in seen])
-        shares_at[temperature] = float(shares.mean()) if len(shares) else None
+    for tau in temperatures:
+        shares = torch.cat([_share(pairs, tau, margin, kind) for pairs in seen])
+        shares_at[tau] = float(shares.mean()) if len(shares) else None
     return shares_at
 
 
-class _MeasuredBatch:
-    """The anchors of a batch that count, with their negatives; in float64."""
-
-    def __init__(self, views: Views, margin: float | None) -> None:
-        pairs = build("infonce").compare(views.map(lambda x: x.detach().cpu().double()))
-        similarity = pairs.similarity().masked_fill(~pairs.negative(), -torch.inf)
-        hardest, index = similarity.max(dim=1)
-        counts = hardest > -torch.inf
-        if margin is not None:
-            counts &= pairs.positive - hardest < margin
-        self.similarity, self.index = similarity[counts], index[counts, None]
-        self.anchors, self.columns = pairs.views.anchors[counts], pairs.columns()
-
-    def share(self, temperature: float, kind: str) -> Tensor:
-        """Return the share of the hardest negative for each anchor."""
-        weight = (self.similarity / temperature).softmax(dim=1)
-        most = weight.gather(1, self.index)
-        if kind == "weight":
-            return most[:, 0]
-        push = tangent(weight @ self.columns, self.anchors)
-        hardest = tangent(most * self.columns[self.index[:, 0]], self.anchors)
-        square = push.square().sum(dim=1)
-        pushed = square > 1e-24  # of equal rows rounding alone does
-        return (hardest * push).sum(dim=1)[pushed] / square[pushed]
+def _share(pairs: Pairs, temperature: float, margin: float | None, kind: str) -> Tensor:
+    """Return the share of the hardest negative for each anchor that counts."""
+    similarity = pairs.similarity().masked_fill(~pairs.negative(), -torch.inf)
+    hardest, index = similarity.max(dim=1)
+    counts = hardest > -torch.inf
+    if margin is not None:
+        counts &= pairs.positive - hardest < margin
+    weight, index = (similarity[counts] / temperature).softmax(dim=1), index[counts, None]
+    most = weight.gather(1, index)
+    if kind == "weight":
+        return most[:, 0]
+    anchors, columns = pairs.views.anchors[counts], pairs.columns()
+    push = tangent(weight @ columns, anchors)
+    own = tangent(most * columns[index[:, 0]], anchors)
+    square = push.square().sum(dim=1)
+    pushed = square > 1e-24  # of equal rows rounding alone does
+    return (own * push).sum(dim=1)[pushed] / square[pushed]
 
 
-# Counts anchors that a ratio brings closer to their positives (Li et al., 2024, figure 8a).
+# anchors that a ratio brings closer to their positives, figure 8a
 
 STEPS = (0.0, 0.1, 0.25, 0.5, 1.0)
 """The lambda that are looked at by default; 0 is the limit of small steps."""
@@ -245,7 +196,8 @@ class LemmaShare:
 
     Attributes:
         step: lambda.
-        minimum: k lower bounds of the ratio, ascending: those of the anchors that count.
+        minimum: k lower bounds of the ratio, ascending: those of the anchors that count, which are
+            acute and have bounds.
         satisfied: anchors whose ratio lies between the bounds.
         overshot: anchors that count whose ratio is at the upper bound or above it.
         unbounded: acute anchors with a negative discriminant: no ratio brings them closer.
@@ -260,14 +212,9 @@ class LemmaShare:
     obtuse: int
 
     @property
-    def counted(self) -> int:
-        """Anchors that count: acute, with bounds."""
-        return len(self.minimum)
-
-    @property
     def share(self) -> float | None:
-        """Satisfied / counted; None if no anchor counts."""
-        return self.satisfied / self.counted if self.counted else None
+        """Satisfied over counted; None if no anchor counts."""
+        return self.satisfied / len(self.minimum) if len(self.minimum) else None
 
 
 @torch.no_grad()
@@ -289,11 +236,6 @@ def lemma_share(
     """
     at = angles_of(views)
     r = torch.as_tensor(ratio, dtype=at.positive.dtype, device=at.positive.device)
-    if r.shape not in ((), at.positive.shape):
-        raise ValueError(
-            f"a ratio is one number or one for each of {len(at.positive)} anchors; found shape "
-            f"{tuple(r.shape)}"
-        )
     acute = torch.stack(at).cos().gt(0).all(dim=0)
     shares = []
     for step in steps:
@@ -312,58 +254,43 @@ def lemma_share(
     return shares
 
 
-# Measures the dynamic ratio of every objective on one model (Li et al., 2024, figure 8b).
+# the dynamic ratio of every objective on one model, figure 8b
 
-_DEAD = 0.01  # an anchor that less of the gradient is left of is not moved
+_DEAD = 0.01  # GD of an anchor that an objective no longer moves
 
 
-@dataclass(frozen=True)
-class RatioStatistics:
-    """R over the anchors that an objective still moves.
-
-    Attributes:
-        mean: the mean of R; None if no anchor is active.
-        std: the standard deviation, whose variance divides by the number of anchors; or None.
-        above_one: the share of the active anchors with R > 1, or None.
-        active: the number of anchors with GD >= 0.01 and some weight.
-        count: the number of anchors.
-    """
-
-    mean: float | None
-    std: float | None
-    above_one: float | None
-    active: int
-    count: int
+def dynamic() -> dict[str, Objective]:
+    """Return the registered objectives whose ratio depends on the anchor."""
+    objectives = {name: build(name) for name in names()}
+    return {name: o for name, o in objectives.items() if summary(o)["ratio"] == "dynamic"}
 
 
 @torch.no_grad()
 def dynamic_ratios(
     batches: Sequence[Views], objectives: Mapping[str, Objective] | None = None
-) -> dict[str, RatioStatistics]:
-    """Return the ratios of each objective on the same batches, by name."""
-    if not batches:
-        raise ValueError("ratios are of batches; found none")
-    chosen = _dynamic() if objectives is None else objectives
-    return {name: _statistics(objective, batches) for name, objective in chosen.items()}
+) -> dict[str, dict[str, float | None]]:
+    """Return R of each objective on the same batches, over the anchors that it still moves.
+
+    ``mean``, ``std`` (its variance divides by their number) and ``above_one``, the share with
+    R > 1, are None if there are none; ``active`` is their number, ``count`` that of all anchors.
+    """
+    count = sum(len(views.anchors) for views in batches)
+    ratios: dict[str, dict[str, float | None]] = {}
+    for name, objective in (dynamic() if objectives is None else objectives).items():
+        moved = torch.cat([_moved(objective, views) for views in batches])
+        some = len(moved) > 0
+        ratios[name] = {
+            "mean": float(moved.mean()) if some else None,
+            "std": float(moved.std(correction=0)) if some else None,
+            "above_one": int((moved > 1).sum()) / len(moved) if some else None,
+            "active": len(moved),
+            "count": count,
+        }
+    return ratios
 
 
-def _dynamic() -> dict[str, Objective]:
-    objectives = {name: build(name) for name in names()}
-    return {name: o for name, o in objectives.items() if summary(o)["ratio"] == "dynamic"}
-
-
-def _statistics(objective: Objective, batches: Sequence[Views]) -> RatioStatistics:
-    ratios = []
-    for views in batches:
-        terms = objective.components(objective.compare(views))
-        if terms.ratio is None:
-            raise ValueError(f"the pull of {type(objective).__name__} is a matrix: it has no ratio")
-        active = (terms.dissipation >= _DEAD) & (terms.mass != 0)
-        ratios.append(terms.ratio[active].double())
-    ratio, count = torch.cat(ratios), sum(len(views.anchors) for views in batches)
-    if not len(ratio):
-        return RatioStatistics(None, None, None, 0, count)
-    above = int((ratio > 1).sum()) / len(ratio)
-    return RatioStatistics(
-        float(ratio.mean()), float(ratio.std(correction=0)), above, len(ratio), count
-    )
+def _moved(objective: Objective, views: Views) -> Tensor:
+    terms = objective.components(objective.compare(views))
+    if terms.ratio is None:
+        raise ValueError(f"the pull of {type(objective).__name__} is a matrix: it has no ratio")
+    return terms.ratio[(terms.dissipation >= _DEAD) & (terms.mass != 0)].double()

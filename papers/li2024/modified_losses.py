@@ -72,41 +72,24 @@ def _weighted_loss(a: Tensor, b: Tensor, weight: Tensor) -> Tensor:
     return (_active(a, b) * (push - R * w.sum(dim=1) * (a * b).sum(dim=1))).sum()
 
 
-_ENERGY = "e^(h_i·h_j/τ) / (τ Σ_{k<l} e^(h_k·h_l/τ))"
-_MARGIN = "1 while h_i·h'_i - max_{k≠i} h_i·h'_k < m, then 0"
 AFTER = (
     PrintedLoss(
         "mMHE",
-        _MARGIN,
-        _ENERGY,
-        "r",
         _mmhe_loss,
         _modified(_mhe_weights),
         build("modifiedmhe", {"margin": M, "temperature": TAU, "ratio": R}),
     ),
     PrintedLoss(
-        "mMHS",
-        _MARGIN,
-        "1/‖h_i-h_j‖ at the nearest, else 0",
-        "r",
-        _mmhs_loss,
-        _modified(_mhs_weights),
-        build("modifiedmhs", {"margin": M, "ratio": R}),
+        "mMHS", _mmhs_loss, _modified(_mhs_weights), build("modifiedmhs", {"margin": M, "ratio": R})
     ),
     PrintedLoss(
         "mB",
-        _MARGIN,
-        "e^(h'_i·h'_j/τ) / Σ_{k≠l} e^(h'_k·h'_l/τ)",
-        "r",
         lambda a, b: _weighted_loss(a, b, _softmax(b)),
         _modified(lambda a, b: _softmax(b)),
         build("modifiedbarlowtwins", {"margin": M, "temperature": TAU, "ratio": R}),
     ),
     PrintedLoss(
         "mV",
-        _MARGIN,
-        "e^(h_i·h_j/τ) / Σ_{k≠l} e^(h_k·h_l/τ)",
-        "r",
         lambda a, b: _weighted_loss(a, b, _softmax(a)),
         _modified(lambda a, b: _softmax(a)),
         build("modifiedvicreg", {"margin": M, "temperature": TAU, "ratio": R}),

@@ -77,52 +77,16 @@ def _vicreg_parts(a: Tensor, b: Tensor) -> PrintedComponents:
 
 
 BEFORE = (
+    PrintedLoss("MHE", _mhe_loss, _mhe_parts, build("mhe", {"weight": NU})),
+    PrintedLoss("MHS", _mhs_loss, _mhs_parts, build("mhs", {"weight": NU})),
     PrintedLoss(
-        "MHE",
-        "1",
-        "2ν e^(2h_i·h_j) / Σ_{k<l} e^(2h_k·h_l)",
-        "Σ_{k<l} e^(2h_k·h_l) / (νN Σ_{k≠i} e^(2h_i·h_k))",
-        _mhe_loss,
-        _mhe_parts,
-        build("mhe", {"weight": NU}),
+        "Barlow Twins", _barlow_loss, _barlow_parts, build("barlowtwins", {"weight": NU_B})
     ),
-    PrintedLoss(
-        "MHS",
-        "1",
-        "ν/‖h_i-h_j‖ at the nearest, else 0",
-        "2‖h_i-h_j‖ / (νN)",
-        _mhs_loss,
-        _mhs_parts,
-        build("mhs", {"weight": NU}),
-        "R without 1/N: the separation is averaged like the alignment",
-    ),
-    PrintedLoss(
-        "Barlow Twins",
-        "1",
-        "2ν h'_i·h'_j / N²",
-        "N (I - (1-ν) diag C) / (ν Σ_{k≠i} h'_i·h'_k)",
-        _barlow_loss,
-        _barlow_parts,
-        build("barlowtwins", {"weight": NU_B}),
-    ),
-    PrintedLoss(
-        "VICReg",
-        "1",
-        "4ν₁ h_i·h_j / (D(N-1)²)",
-        "D(N-1)² / (2ν₁N Σ_{k≠i} h_i·h_k)",
-        _vicreg_loss,
-        _vicreg_parts,
-        build("vicreg"),
-        "centred; missing here are the push by its deviations and its residual",
-    ),
+    PrintedLoss("VICReg", _vicreg_loss, _vicreg_parts, build("vicreg")),
     PrintedLoss(
         "VICReg, simplified to all of C, not centred",
-        "1",
-        "4ν₁ h_i·h_j / (D(N-1)²)",
-        "D(N-1)² / (2ν₁N Σ_{k≠i} h_i·h_k)",
         _vicreg_simplified,
         _vicreg_parts,
         build("vicreggrad"),
-        "this gradient as a loss",
     ),
 )

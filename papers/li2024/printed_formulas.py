@@ -4,8 +4,10 @@ Both are written down once more, from the paper alone, and differentiated by aut
 beside them stands the proof of the same objective in the registry.
 """
 
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -21,6 +23,9 @@ _SHAPES: dict[Scale, list[tuple[int, int]]] = {
     "cpu": [(3, 5), (8, 3), (33, 16), (64, 48)],
     "paper": [(3, 5), (8, 3), (33, 16), (64, 48), (128, 768)],
 }
+WORDS = tomllib.loads(Path(__file__).with_name("formulas.toml").read_text(encoding="utf-8"))
+"""GD, W and R in words."""
+
 _REGULAR = ("random", "clustered")  # where no printed formula divides by zero
 
 
@@ -46,23 +51,15 @@ class PrintedLoss:
 
     Attributes:
         name: as here.
-        dissipation: GD in words, and so
-        weight: W and
-        ratio: R.
         loss: as printed, of unit anchors and positives.
         parts: what the paper prints of its gradient.
         objective: the same in the registry.
-        differs: what is not the same there.
     """
 
     name: str
-    dissipation: str
-    weight: str
-    ratio: str
     loss: Callable[[Tensor, Tensor], Tensor]
     parts: Callable[[Tensor, Tensor], PrintedComponents]
     objective: Objective
-    differs: str = "-"
 
     def error(self, scale: Scale) -> float:
         """Return the largest difference between autograd and the printed components.
@@ -95,7 +92,9 @@ def proved(
     for loss in losses:
         error, proof = loss.error(scale), proof_of(loss.objective, scale)
         errors = [f"{error:.1g}", f"{proof:.1g} ({loss.objective.name})"]
-        rows.append([loss.name, loss.dissipation, loss.weight, loss.ratio, *errors, loss.differs])
+        words = WORDS["printed"][loss.name]
+        parts = [words[part] for part in ("gd", "w", "r")]
+        rows.append([loss.name, *parts, *errors, words.get("differs", "-")])
         verdicts.append(
             Ruling(
                 f"{loss.name}: GD, W and R as printed are the gradient of the printed loss",

@@ -6,22 +6,9 @@ from papers.li2024.modified_losses import AFTER, MISPRINT
 from papers.li2024.modified_losses import SET as SET_AFTER
 from papers.li2024.original_losses import BEFORE
 from papers.li2024.original_losses import SET as SET_BEFORE
-from papers.li2024.printed_formulas import proof_of, proved
+from papers.li2024.printed_formulas import WORDS, proof_of, proved
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
-
-CROWDED = "1 while 1 - max_{k≠i} h_i·h_k < m, then 0"
-TWICE = "r (1 + the positive's Σ W / Σ W), about 2r"
-RELEASED = {
-    "MHE": ("1", "ν e^(h_i·h_j) / Σ_{k<l} e^(h_k·h_l)", "2 Σ_{k<l} … / (νN Σ_{k≠i} e^(h_i·h_k))"),
-    "MHS": ("1", "ν/(‖h_i-h'_j‖²+10⁻⁴)^½ at the nearest of the other view", "2/W_ij"),
-    "Barlow Twins": ("1", "as printed", "as printed"),
-    "VICReg": ("1", "as printed, ν = 2ν₁N²/(D(N-1)²)", "as printed"),
-    "mMHE": (CROWDED, "as printed", TWICE),
-    "mMHS": (CROWDED, "1/(‖h_i-h'_j‖²+10⁻⁴)^½ at the nearest of the other view", TWICE),
-    "mB": (CROWDED, "as printed", TWICE),
-    "mV": (CROWDED, "as printed", TWICE),
-}
 
 
 def render(scale: Scale, results: Results) -> Rendered:
@@ -53,7 +40,9 @@ def _trained(scale: Scale) -> tuple[Sheet, Ruling]:
         error = proof_of(build(loss.objective, settings), scale)
         worst = max(worst, error)
         values = " ".join(f"{name}={value}" for name, value in settings.items())
-        rows.append([loss.name, f"{loss.objective} {values}", *RELEASED[loss.name], f"{error:.0e}"])
+        rows.append(
+            [loss.name, f"{loss.objective} {values}", *WORDS["released"][loss.name], f"{error:.0e}"]
+        )
     header = ["loss", "trained as", "GD", "W", "R", "in the registry"]
     return Sheet(header, rows, title="as the released code trains them (tables 3 to 5)"), Ruling(
         "formula and components agree for each of the eight as they are trained in tables 3 to 5",

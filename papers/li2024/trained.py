@@ -7,14 +7,13 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
 import numpy as np
 
-from isotrope.paradigm import build, names, summary
 from isotrope.reports import Picture
 from papers.li2024.baseline import baseline, undissipated
-from papers.li2024.model_statistics import ASSUMED, STEPS, TEMPERATURES
+from papers.li2024.model_statistics import ASSUMED, STEPS, TEMPERATURES, dynamic
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.logged import Metric, Row, at_all_steps, by_seed, by_step, course, rows_of
@@ -285,7 +284,7 @@ def figure8b(scale: Scale, results: Results) -> Rendered:
     jobs = baseline(scale)
     bound = printed(PAPER, "figure8").rows["lower bound of ArcCon's and MET's ratio in training"][0]
     rows = []
-    for name in _dynamic():
+    for name in dynamic():
         numbers = [
             spread(by_seed(results, jobs, how, f"ratios/{name}/{what}"))
             for what in ("mean", "above_one")
@@ -317,12 +316,6 @@ def figure8b(scale: Scale, results: Results) -> Rendered:
     )
 
 
-@cache
-def _dynamic() -> tuple[str, ...]:
-    built = {name: build(name) for name in names()}
-    return tuple(name for name, of in built.items() if summary(of)["ratio"] == "dynamic")
-
-
 def _moved(name: str) -> Metric:
     return lambda row: row["ratios"][name]["active"] / row["ratios"][name]["count"]
 
@@ -333,7 +326,7 @@ def _short(level: Spread) -> str:
 
 
 def _drawn_ratios(results: Results, jobs: Sequence[PaperJob]) -> Picture:
-    curves = {name: _curve(name, results, jobs, f"ratios/{name}/mean") for name in _dynamic()}
+    curves = {name: _curve(name, results, jobs, f"ratios/{name}/mean") for name in dynamic()}
     named = [curves[name] for name in _SHOWN]
     every = [replace(plotted, spread=None) for plotted in curves.values()]
     one = {"1": 1.0}

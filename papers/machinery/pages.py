@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from isotrope.core import Result, atomic_replace, format_duration
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
@@ -109,24 +108,6 @@ def _row(values: Iterable[str]) -> str:
 
 def _plain(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
-
-
-def as_json(artifact: Artifact, rendered: Rendered, about: Mapping[str, str]) -> dict[str, Any]:
-    """Return everything but the pictures as plain values."""
-    return {
-        "paper": artifact.paper,
-        "name": artifact.name,
-        "title": artifact.title,
-        "tables": [
-            {"title": t.title, "header": list(t.header), "rows": [list(row) for row in t.rows]}
-            for t in rendered.tables
-        ],
-        "verdicts": [
-            {"claim": v.claim, "verdict": v.word, "evidence": v.evidence} for v in rendered.verdicts
-        ],
-        "notes": list(rendered.notes),
-        **about,
-    }
 
 
 def provenance_of(artifact: Artifact, scale: Scale, results: Results, total: int) -> dict[str, str]:

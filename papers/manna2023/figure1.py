@@ -39,10 +39,6 @@ def render(scale: Scale, results: Results) -> Rendered:
             )
         ],
         pictures={"figure1": functools.partial(_scatter, pairs)},
-        notes=[
-            "illustration: the paper's figure is a graph of variables. Here samples are normal "
-            f"numbers and a view adds noise of deviation {_NOISE:g}; information in nats"
-        ],
     )
 
 

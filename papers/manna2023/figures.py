@@ -11,7 +11,7 @@ import numpy as np
 from isotrope.reports import Picture
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.job import PaperJob
-from papers.machinery.verdicts import RULE, Ruling, above, minus, spread
+from papers.machinery.verdicts import Ruling, above, minus, spread
 from papers.manna2023.frameworks import EPOCHS, EVOLVING, OTHER, at_end, evolving, run_at
 from papers.manna2023.spectra import (
     SpectrumRecord,
@@ -114,12 +114,7 @@ def figure2(scale: Scale, results: Results) -> Rendered:
             for claim, order, count in claims
         ],
         pictures={"figure2": functools.partial(_bars, records, theirs)},
-        notes=[
-            *notes(scale, _all(records)),
-            "the paper draws the negative counts without printing them; a difference must also be "
-            "larger than twice the standard deviation over batches of MIOv3",
-            RULE,
-        ],
+        notes=notes(_all(records)),
     )
 
 
@@ -146,7 +141,7 @@ def figure3(scale: Scale, results: Results) -> Rendered:
             _denser(records),
         ],
         pictures={"figure3": draw_densities(first_seeds(records), _name)},
-        notes=[*notes(scale, _all(records)), RULE],
+        notes=notes(_all(records)),
     )
 
 
@@ -214,13 +209,7 @@ def figure4(scale: Scale, results: Results) -> Rendered:
             *(_above(records, name) for name in ("DCL", "DCLW")),
         ],
         pictures={"figure4": draw_panels(panels, _name)},
-        notes=[
-            *notes(scale, _all(records)),
-            f"section 3.4 names no number for its large number of eigenvalues: {_MANY} of 100 are "
-            "taken for one, in every seed; fewer than half is decided with two standard deviations "
-            "over batches, too",
-            RULE,
-        ],
+        notes=notes(_all(records)),
     )
 
 
@@ -287,13 +276,7 @@ def figure5(scale: Scale, results: Results) -> Rendered:
         verdicts.append(around_zero(f"most eigenvalues lie around zero on {data}", of_set, wanted))
         name = "figure5" if place == 0 else f"figure5{'abc'[place]}"
         pictures[name] = draw_densities(first_seeds(records), _name)
-    remarks = notes(scale, every)
-    if scale != "paper":
-        remarks.append(
-            "CIFAR-100 and Tiny-ImageNet are not here: handwritten digits (1,438 of 8 x 8 pixels, "
-            "28 epochs) stand in for them"
-        )
-    return Rendered(tables=tables, verdicts=verdicts, pictures=pictures, notes=remarks)
+    return Rendered(tables=tables, verdicts=verdicts, pictures=pictures, notes=notes(every))
 
 
 def jobs_of_figure6(scale: Scale) -> list[PaperJob]:
@@ -313,13 +296,7 @@ def figure6(scale: Scale, results: Results) -> Rendered:
             has_grown(moves, records["SimCLR"], second_bulk),
         ],
         pictures={"figure6": draw_panels(first_seed_by_epoch(records), epoch)},
-        notes=[
-            *notes(scale, _all(records)),
-            "the paper sees its second bulk in a drawing; here it is the Ritz values above the "
-            "threshold, its place the middle one of them, and it moves if that of the last epoch "
-            "is larger than that of the first",
-            RULE,
-        ],
+        notes=notes(_all(records)),
     )
 
 
@@ -348,12 +325,7 @@ def supplement_figure3(scale: Scale, results: Results) -> Rendered:
             ),
         ],
         pictures={"supplement-figure3": panels},
-        notes=[
-            *notes(scale, _all(records)),
-            "mass on the positive side: of the sum of all eigenvalues' sizes, estimated by the "
-            "weights of the Ritz values, the share of the positive ones",
-            RULE,
-        ],
+        notes=notes(_all(records)),
     )
 
 

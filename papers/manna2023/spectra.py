@@ -308,35 +308,19 @@ def _row(name: str, records: Sequence[SpectrumRecord]) -> list[str]:
     ]
 
 
-def notes(scale: Scale, records: Sequence[SpectrumRecord]) -> list[str]:
-    """Describe the Hessians, and list what is smaller than the paper's at this scale."""
-    lines = []
-    if records:
-        record = records[0]
-        about, settings = record.about, record.about["asked"]
-        sizes = sorted({f"{x.spectrum.size:,}" for x in records})
-        lines = [
-            f"Hessian of the objective on 1 batch of {about['batch_size']} pairs of crops that "
-            "came next, by all "
-            f"{' or '.join(sizes)} parameters of encoder and head ({about['head']}); batch "
-            f"norm: {about['batch_norm']}; no weight decay (it "
-            f"would add {about['weight_decay']:g} to every eigenvalue); "
-            f"{settings['iterations']} iterations of Lanczos from 1 start vector. The paper says "
-            "none of this but the iterations",
-            f"of the Ritz values, negative: below 0; flat: from there to {THRESHOLD:g}; "
-            "above: the others. Those far from zero are eigenvalues, one of those near zero stands "
-            "for thousands. trace: of one training with its standard error; rate: the peak of the "
-            "learning rate, "
-            "which section 2.5 wants within 1/lambda_max. A point that is no minimum "
-            "is a saddle, as the paper says, only where the gradient vanishes",
-        ]
-    if scale == "cpu":
-        lines.append(
-            "paper: ResNet-18 of 64 channels, 50,000 images, batch 128, 200 to 500 epochs; here 16 "
-            "channels, 5,000 images, batch 64, 8 epochs: signs and order can be compared, sizes "
-            "of eigenvalues cannot. Mean and standard deviation over seeds; drawn: the first seed"
-        )
-    return lines
+def notes(records: Sequence[SpectrumRecord]) -> list[str]:
+    """Describe the Hessians."""
+    if not records:
+        return []
+    about, settings = records[0].about, records[0].about["asked"]
+    sizes = sorted({f"{x.spectrum.size:,}" for x in records})
+    return [
+        f"Hessian of the objective on 1 batch of {about['batch_size']} pairs of crops that came "
+        f"next, by all {' or '.join(sizes)} parameters of encoder and head ({about['head']}); "
+        f"batch norm: {about['batch_norm']}; no weight decay (it would add "
+        f"{about['weight_decay']:g} to every eigenvalue); {settings['iterations']} iterations of "
+        "Lanczos from 1 start vector. The paper says none of this but the iterations"
+    ]
 
 
 def draw_densities(

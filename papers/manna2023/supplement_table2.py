@@ -104,11 +104,6 @@ def render(scale: Scale, results: Results) -> Rendered:
             Ruling("all attracting terms are as printed", all(pulls)),
             *repulsing,
         ],
-        notes=[
-            f"means over a random batch of {_ROWS} pairs, tau = {TAU:g}, float64; C is a cosine",
-            "BYOL's printed loss is twice our mean negative cosine. The signs of SimCLR's and "
-            "MIOv3's repulsing terms are those of the recognised text, which garbles these cells",
-        ],
     )
 
 

@@ -92,7 +92,7 @@ def render(scale: Scale, results: Results) -> Rendered:
         tables=tables,
         verdicts=verdicts,
         pictures={"table3": functools.partial(_bars, first)},
-        notes=_notes(scale, all_records),
+        notes=_notes(all_records),
     )
 
 
@@ -190,7 +190,7 @@ def _bars(first: tuple[_Accuracies, _Spectra]) -> Picture:
     )
 
 
-def _notes(scale: Scale, records: list[SpectrumRecord]) -> list[str]:
+def _notes(records: list[SpectrumRecord]) -> list[str]:
     large, small = (_ENCODERS.rows[encoder] for encoder in ENCODERS)
     return [
         f"encoders: {large[0]} and {small[0]} basic blocks in each of four stages, in the paper of "
@@ -200,5 +200,5 @@ def _notes(scale: Scale, records: list[SpectrumRecord]) -> list[str]:
         "add up to the iterations. The paper counts none: it rejects H0 because accuracy falls",
         "the printed 84.97 of SimCLR after 500 epochs is what table 2 has for DCL after 200",
         RULE,
-        *notes(scale, records),
+        *notes(records),
     ]

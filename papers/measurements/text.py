@@ -25,7 +25,7 @@ import csv
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
@@ -321,15 +321,12 @@ def _probe_losses(views: Views) -> dict[str, float]:
 def _angles(snapshot: _Snapshot) -> Row:
     """Li et al. 2024, figure 9."""
     statistics = angle_statistics(snapshot.batches)
-    return {
-        f"{name} {k}": v for name, angles in statistics.items() for k, v in asdict(angles).items()
-    }
+    return {f"{name} {k}": v for name, angles in statistics.items() for k, v in angles.items()}
 
 
 def _cosines(snapshot: _Snapshot) -> Row:
     """Li et al. 2024, figure 5."""
-    density = densities(snapshot.batches, points=101)
-    columns = {"cosine": density.cosine, "positive": density.positive, "negative": density.negative}
+    columns = densities(snapshot.batches, points=101)
     return {"densities": {name: _rounded(values) for name, values in columns.items()}}
 
 
@@ -354,7 +351,7 @@ def _lemma(snapshot: _Snapshot) -> Row:
             low = share.minimum.double()
             by_step[f"{share.step:g}"] = {
                 "share": share.share,
-                "counted": share.counted,
+                "counted": len(low),
                 "unbounded": share.unbounded,
                 "obtuse": share.obtuse,
                 "minimum": _rounded(low.quantile(_QUANTILES)) if len(low) else [],
@@ -367,7 +364,7 @@ def _lemma(snapshot: _Snapshot) -> Row:
 
 def _ratios(snapshot: _Snapshot) -> Row:
     """Li et al. 2024, figure 8b: all registered dynamic ratios."""
-    return {"ratios": {k: asdict(v) for k, v in dynamic_ratios(snapshot.batches).items()}}
+    return {"ratios": dynamic_ratios(snapshot.batches)}
 
 
 def _closeness(snapshot: _Snapshot) -> Row:

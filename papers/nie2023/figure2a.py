@@ -64,17 +64,6 @@ def render(scale: Scale, results: Results) -> Rendered:
             ),
         ],
         pictures={"figure2a": partial(drawn, scale, "alignment", TITLES)},
-        notes=[
-            "hyperparameters of table 2, column bert-base; the text names 64 negatives, the other "
-            "numbers of the panels are ours; the paper's surfaces have no numbers in the text, so "
-            "its equations stand beside ours",
-            "isotrope simulate norm --negatives K draws them with any other number; the difference "
-            "falls so slowly because e^(2 / tau) at tau = .05 is 2e17",
-            "shaded: under a hundredth of the panel's largest value; the difference from DCL is at "
-            "InfoNCE's own temperature, and beyond the panels it is that of eq. 7",
-            "alignment and uniformity are one number for a batch: ours holds (1 - lambda)/N, which "
-            "eq. 8 leaves out and the column of the paper is multiplied by",
-        ],
     )
 
 

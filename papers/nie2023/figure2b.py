@@ -55,10 +55,4 @@ def render(scale: Scale, results: Results) -> Rendered:
             ),
         ],
         pictures={"figure2b": partial(drawn, scale, "alignment", TITLES)},
-        notes=[
-            "hyperparameters of table 2, column bert-base, and the margins of figure 3; the text "
-            "cites these panels as 2b and 4c, and gives no numbers of them",
-            "eq. 11 is printed with the sine of the negative's angle, eq. 39 with a condition that "
-            "is reversed if rho is a distance, as in eq. 37: the paper's columns have both right",
-        ],
     )

@@ -61,14 +61,6 @@ def render(scale: Scale, results: Results) -> Rendered:
             ),
         ],
         pictures={"figure4": partial(drawn, scale, "uniformity", TITLES)},
-        notes=[
-            "hyperparameters of table 2, column bert-base, 64 negatives where nothing else is "
-            "said; the paper's surfaces have no numbers in the text",
-            "the conditions of eq. 20-22 are printed with a sum for a difference, or the "
-            "difference reversed: the paper's columns have the condition of the loss",
-            "eq. 17 is of uniformity alone: the paper's column is multiplied by lambda, which the "
-            "joint loss holds",
-        ],
     )
 
 

@@ -29,7 +29,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list:
     """Jobs that would have been trained: the third rate is the best, a seed scores its number."""
     done = []
 
-    def run(jobs, store, sources, runs, tell):
+    def run(jobs, store, sources, runs, **options):
         for job in jobs:
             if store.find(job) is None:
                 done.append(job)
@@ -47,7 +47,7 @@ def trained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list:
 def test_a_loss_in_a_file_gets_four_rates_and_seeds_at_the_best(trained, tmp_path, capsys):
     file = tmp_path / "mine.py"
     file.write_text(CODE.format(name="MineToBench"), encoding="utf-8")
-    arguments = [str(file), "--set", "temperature=0.1", "--seeds", "3", "--results", str(tmp_path)]
+    arguments = [str(file), "--set", "temperature=0.1", "--seeds", "3", "--output", str(tmp_path)]
     assert bench.run(arguments) == 0
     rates = [(job.settings["learning_rate"], job.seed) for job in trained]
     assert rates[:4] == [(rate, 0) for rate in protocol.rates("raw")]
@@ -69,7 +69,7 @@ def test_its_row_stands_below_those_that_were_measured(trained, tmp_path, capsys
     store = JobStore(tmp_path / encoder / "cells")
     start = Result("text", "x", {"dev first": 28.0, "average first": 19.6})
     store.keep(protocol.start(encoder), start)
-    assert bench.run(["dcl", "--seeds", "1", "--results", str(tmp_path)]) == 0
+    assert bench.run(["dcl", "--seeds", "1", "--output", str(tmp_path)]) == 0
     names = [line.split(" | ")[0] for line in capsys.readouterr().out.splitlines()]
     assert names == ["| loss", "| ---", "| before training", "| **dcl**"]
     assert "plugin" not in trained[0].settings

@@ -13,6 +13,7 @@ from isotrope.data import Subset, load_sts_file
 from papers import encoder
 from papers.machinery.data_registry import STORED, DataRegistry
 from papers.pretraining import MaskedLM, PretrainingRecipe, Tokens, masked, rate_at
+from papers.stages import RESULTS
 
 WORDS = ["river", "stone", "cloud", "engine", "garden", "mirror", "ocean", "paper", "rocket"]
 TINY = PretrainingRecipe(
@@ -195,7 +196,7 @@ def test_a_raw_encoder_that_is_not_there_is_named_with_its_command(tmp_path, mon
     assert places.encoder("raw-2x128-pmi-seed1").endswith("encoders/raw-2x128-pmi-seed1")
 
 
-RECORDS = sorted(encoder.RECORDS.glob("*.json"))
+RECORDS = sorted((RESULTS / "encoders").glob("*.json"))
 
 
 @pytest.mark.parametrize("file", RECORDS, ids=lambda file: file.stem)
@@ -205,7 +206,7 @@ def test_the_records_pass_the_gates(file: Path):
 
 @pytest.mark.parametrize("folder", sorted(STORED.iterdir()), ids=lambda folder: folder.name)
 def test_an_encoder_in_the_repository_is_the_recorded_one_and_raw(folder: Path):
-    record = Result.load(encoder.RECORDS / f"{folder.name}.json")
+    record = Result.load((RESULTS / "encoders") / f"{folder.name}.json")
     assert isotrope.load(folder).fingerprint() == record.details["fingerprint"]
     assert DataRegistry(None, folder).encoder(folder.name) == str(folder)
     pairs = DATA / "sts/stsb/dev.tsv"

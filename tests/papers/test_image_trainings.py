@@ -1,4 +1,4 @@
-"""`python -m papers.image_trainings` runs jobs, goes on where it stopped and reports results."""
+"""`python -m papers.image_trainings` runs jobs, and goes on where it stopped."""
 
 import csv
 import sys
@@ -21,12 +21,10 @@ def test_the_file_is_what_the_cells_have(script: ModuleType) -> None:
     with (ROOT / "docs" / "results" / "image-cells.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert rows == script.rows(script.JobStore(script.OUTPUT / "cells"))
-    methods = {row["cell"] for row in rows if row["epoch"] == "8"}
-    assert f"| {sorted(methods)[0]} | 3 | " in script.report(rows)
 
 
 @pytest.mark.slow
-def test_cells_are_run_once_and_reported(
+def test_cells_are_run_once_and_written(
     script: ModuleType,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -38,13 +36,11 @@ def test_cells_are_run_once_and_reported(
     asked = ["image_cells.py", str(tmp_path), "--only", "SimCLR, c = 3", "--jobs", "1"]
     monkeypatch.setattr(sys, "argv", asked)
     script.main()
-    first = capsys.readouterr().out
+    assert "SimCLR" in capsys.readouterr().err
     with (tmp_path / "image-cells.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert [(row["seed"], row["epoch"]) for row in rows] == [("0", e) for e in "012"]
     assert all(float(row["norm"]) > 0 and 0 < float(row["knn"]) <= 100 for row in rows)
     assert [bool(row["linear"]) for row in rows] == [False, False, True]
-    table = first[first.index("| cell |") :]
-    assert "| SimCLR, c = 3 | 1 | " in table
     script.main()
-    assert capsys.readouterr().out == table, "nothing is run again"
+    assert capsys.readouterr().err == "", "nothing is run again"

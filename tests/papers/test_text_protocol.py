@@ -335,7 +335,7 @@ def test_trainings_of_another_encoder_of_that_name_are_not_added_to(
     given = ["rates", "--encoder", name, "--output", str(tmp_path), "--data", str(data)]
     with pytest.raises(InputError, match=r"is another encoder here \(.*of another machine"):
         text_command.run(given)
-    given = ["infonce", "--encoder", name, "--results", str(tmp_path), "--data", str(data)]
+    given = ["infonce", "--encoder", name, "--output", str(tmp_path), "--data", str(data)]
     with pytest.raises(InputError, match=r"is another encoder here \(.*of another machine"):
         bench.run(given)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from isotrope import Pairs, Views, softplus
 from isotrope.objectives.infonce import InfoNCE
-from papers.draganov2024.cosine import Bound
+from tests.theorems.bound import Bound
 
 
 class InfoNCEBounds(NamedTuple):

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from papers.draganov2024.cosine import Bound
+from tests.theorems.bound import Bound
 
 
 def linear_rate_bound(gaps: Tensor, mu: float, lipschitz: float) -> Bound:

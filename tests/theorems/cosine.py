@@ -6,7 +6,8 @@ from torch import Tensor
 from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
-from papers.draganov2024.cosine import Bound, angle, attraction
+from papers.draganov2024.cosine import angle, attraction, most_progress, squared_norm_after
+from tests.theorems.bound import Bound
 
 
 def attraction_norm(z: Tensor, other: Tensor) -> Bound:
@@ -50,3 +51,19 @@ def cosine_tail(dimension: int, epsilon: float) -> Bound:
     # P(B >= 1 - eps/2) = P(B <= eps/2): small tails keep their digits
     exact = torch.tensor(float(betainc(shape, shape, epsilon / 2)), dtype=torch.float64)
     return Bound(exact, torch.full_like(exact, 1 / (2 * dimension * (1 - epsilon) ** 2)))
+
+
+def norm_growth(z: Tensor, other: Tensor, step: float) -> Bound:
+    """Return |z|^2 and |z'|^2 after a step of descent on -cos(z, other) (Cor. 3.2), n of each."""
+    return Bound(z.square().sum(dim=1), squared_norm_after(z, other, step))
+
+
+def progress(phi: Tensor, rho: Tensor | float, step: Tensor | float) -> Bound:
+    """Return the change of the cosine when both embeddings take a step, and its bound (Thm 3.3).
+
+    Left, exact: 2 x s^2 (1 - x c) / (1 + x^2 s^2), with x = step / rho^2.
+    """
+    x = torch.as_tensor(step, dtype=phi.dtype) / torch.as_tensor(rho, dtype=phi.dtype) ** 2
+    c, square = phi.cos(), phi.sin().square()
+    exact = 2 * x * square * (1 - x * c) / (1 + x.square() * square)
+    return Bound(exact, most_progress(phi, rho, step))

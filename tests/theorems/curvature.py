@@ -16,7 +16,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from papers.draganov2024.cosine import Bound
+from tests.theorems.bound import Bound
 
 Version = Literal["v1", "v2", "v3"]
 

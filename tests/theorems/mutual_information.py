@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from isotrope import softplus
-from papers.draganov2024.cosine import Bound
+from tests.theorems.bound import Bound
 
 
 def critic_at_optimum(joint: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 from isotrope.core.views import unit
 from isotrope.objectives import InfoNCE
-from papers.draganov2024.cosine import Bound
 from tests.paradigm.batches import BATCHES, batch
+from tests.theorems.bound import Bound
 from tests.theorems.contrastive import (
     dcl_uniformity_bound,
     infonce_bounds,

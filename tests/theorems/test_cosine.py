@@ -9,8 +9,14 @@ import torch
 from isotrope.core.errors import MissingExtra
 from isotrope.core.views import unit
 from isotrope.paradigm.assemble import tangent
-from papers.draganov2024.cosine import attraction, norm_growth, progress
-from tests.theorems.cosine import attraction_norm, cosine_tail, infonce_gradient
+from papers.draganov2024.cosine import attraction
+from tests.theorems.cosine import (
+    attraction_norm,
+    cosine_tail,
+    infonce_gradient,
+    norm_growth,
+    progress,
+)
 
 
 def embeddings(n: int, d: int = 6, seed: int = 0):

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.core import InputError, Result
+from isotrope.core import Result
 from papers.machinery.artifact import SCALES, Artifact, Results, Scale
 from papers.machinery.catalogue import find_artifacts
 from papers.machinery.data_registry import DataRegistry
@@ -127,17 +127,3 @@ def test_a_latent_space_is_trained(tmp_path: Path) -> None:
     assert result.metrics["norm"] == result.details["looks"][1]["norm"] > 0
     (pairs,) = result.details["pairs"].values()
     assert len(pairs["anchors"]) == len(pairs["positives"]) == 128
-
-
-@pytest.mark.parametrize(
-    ("wrong", "told"),
-    [
-        ({"run": "BYOL, cut 8"}, "'BYOL, cut 8' .did you mean 'BYOL, cut 9'"),
-        ({"shown": [2]}, "epochs 0 to 1 can be shown; found 2"),
-        ({"seed": 1}, "has data, epochs, limit, run, shown"),
-    ],
-)
-def test_a_latent_space_that_cannot_be(wrong: dict, told: str, tmp_path: Path) -> None:
-    asked = {"run": "BYOL", "data": "digits", "epochs": 1, "limit": 128, "shown": [1], **wrong}
-    with pytest.raises(InputError, match=told):
-        latent.check(PaperJob("latent", asked), DataRegistry(None, tmp_path))

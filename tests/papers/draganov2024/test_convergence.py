@@ -14,7 +14,7 @@ from papers.draganov2024.convergence import (
     least_steps,
     starts,
 )
-from papers.draganov2024.cosine import progress
+from tests.theorems.cosine import progress
 
 SMALL = ConvergenceProtocol(pairs=40, dimension=6, rate=0.8, limit=500)  # .02 for each pair
 

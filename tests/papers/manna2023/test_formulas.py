@@ -24,4 +24,3 @@ def test_figure1_information() -> None:
     assert float(positive[2]) == pytest.approx(float(positive[3]), abs=0.05)
     assert float(negative[3]) == 0
     assert shown.verdicts[0].holds
-    assert shown.notes[0].startswith("illustration")
