@@ -283,7 +283,7 @@ def settings_of(task: Task, batch: int, seed: int, output: Path) -> TrainSetting
         "device": "cpu",
         "progress": False,
     }
-    return TrainSettings.read(options, python=True)
+    return TrainSettings.read(options)
 
 
 def _views(module: TextModule, batch: Batch) -> Views:

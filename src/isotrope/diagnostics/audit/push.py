@@ -44,6 +44,7 @@ _CLUSTER, _ASKED = (
 )  # rows of a cluster in the mean, and clusters that a row is compared with
 _SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
 _DRAWN, _PIECE = 4096, 4096  # rows drawn for those that are not around, and rows looked at together
+_AGAIN = 0.005  # push from which a row meets one of its nearest rows without the others
 
 
 @dataclass(frozen=True)
@@ -308,37 +309,68 @@ class _Beside(EagerPairs):
 def _among(
     embedded: Embedded, objective: Objective, near: Tensor, seed: int, progress: bool
 ) -> Ledger:
-    """Return the ledger of rows that each meet their nearest rows, and others that are drawn."""
+    """Return the ledger of rows that meet their nearest rows, and others that are drawn.
+
+    All nearest rows of a row share its push here, while a batch holds few of them. So those with a
+    push of at least ``_AGAIN`` meet the row once more, one by one, in a batch of the usual size.
+    """
     n, keep = near.shape
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass = torch.zeros(n, dtype=torch.float64), 0.0
-    place, draw = torch.full((n,), -1), torch.Generator().manual_seed(seed)
+    draw = torch.Generator().manual_seed(seed)
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
-    grouped = len(embedded.groups.unique()) < n
+    meeting = _Meeting(embedded, objective, draw)
     with bar(n, "push", "rows", show=progress) as done:
         for rows in order.split(max(1, _COLUMNS // keep)):
-            drawn = torch.randint(n, (_DRAWN,), generator=draw).unique()
-            columns = torch.cat([rows, drawn[~torch.isin(drawn, rows)]])
-            own = near[rows]
-            place[columns] = torch.arange(len(columns))
-            twice = place[own].masked_fill(own < 0, -1)  # near rows that were drawn as well
-            place[columns] = -1
-            at = (twice >= 0).nonzero()[:, 0], twice[twice >= 0]
-            both: list[tuple[Tensor, Tensor]] = []
-            for views in _directions(embedded, rows, columns, grouped=grouped):
-                vectors = embedded.positives if not both else embedded.anchors
-                views = replace(views, negatives=vectors[:keep])
-                pairs = objective.compare(views, "eager")
-                others = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(vectors[own]))
-                pairs = _Beside(pairs, others.masked_fill_(own < 0, -torch.inf))
-                pairs.similarity()[at] = -torch.inf
-                both.append(_pushes(objective, pairs))
-            mass += sum(float(of[1].sum()) for of in both) / 2
-            first, second = (of[0] for of in both)
-            mean = first.add(second).div_(2)
-            row_force[rows] = mean.double().sum(dim=1)
-            chosen = (first * second)[:, -keep:].sqrt_().sort(dim=1, descending=True, stable=True)
-            push[rows], force[rows] = chosen.values, mean[:, -keep:].gather(1, chosen.indices)
-            near[rows] = own.gather(1, chosen.indices).masked_fill_(chosen.values <= 0, -1)
+            strength, mean, total = meeting(rows, near[rows], _DRAWN)
+            push[rows], force[rows] = strength, mean[:, -keep:]
+            row_force[rows], mass = mean.double().sum(dim=1), mass + total
             done(len(rows))
-    return _book(near, push, force, row_force, mass / n)
+    again = (push >= _AGAIN * mass / n).nonzero()
+    again = again[torch.randperm(len(again), generator=draw)]
+    with bar(len(again), "push of one", "pairs", show=progress) as done:
+        for rows, slots in (piece.unbind(dim=1) for piece in again.split(_ANCHORS)):
+            strength, mean, _ = meeting(rows, near[rows, slots][:, None], _COLUMNS - len(rows))
+            push[rows, slots], force[rows, slots] = strength[:, 0], mean[:, -1]
+            done(len(rows))
+    push, places = push.sort(dim=1, descending=True, stable=True)
+    near = near.gather(1, places).masked_fill_(push <= 0, -1)
+    return _book(near, push, force.gather(1, places), row_force, mass / n)
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """Lets rows meet one another, rows that are drawn, and for each row some of its own."""
+
+    embedded: Embedded
+    objective: Objective
+    draw: torch.Generator
+
+    def __call__(self, rows: Tensor, own: Tensor, count: int) -> tuple[Tensor, Tensor, float]:
+        """Return the push (n x k) of each row's own, the force (n x m) of all, and the mass.
+
+        Args:
+            rows: n rows; one may occur several times.
+            own: n x k, other rows for each; -1 for none.
+            count: Number of rows drawn.
+        """
+        embedded, keep = self.embedded, own.shape[1]
+        drawn = torch.randint(len(embedded), (count,), generator=self.draw).unique()
+        columns = torch.cat([rows, drawn[~torch.isin(drawn, rows)]])
+        twice = (own[:, :, None] == columns).any(dim=1)  # its own that are among the others as well
+        again = torch.ones(len(rows), dtype=torch.bool)
+        again[torch.from_numpy(np.unique(rows, return_index=True)[1])] = False
+        twice[:, : len(rows)] |= again & ~torch.eye(len(rows), dtype=torch.bool)
+        both: list[tuple[Tensor, Tensor]] = []
+        for views in _directions(embedded, rows, columns, grouped=True):
+            vectors = embedded.positives if not both else embedded.anchors
+            views = replace(views, negatives=vectors[:keep])
+            pairs = self.objective.compare(views, "eager")
+            others = torch.einsum("nd,nkd->nk", pairs.views.anchors, unit(vectors[own]))
+            pairs = _Beside(pairs, others.masked_fill_(own < 0, -torch.inf))
+            pairs.similarity()[:, : len(columns)].masked_fill_(twice, -torch.inf)
+            both.append(_pushes(self.objective, pairs))
+        mass = sum(float(of[1].sum()) for of in both) / 2
+        first, second = (of[0] for of in both)
+        strength = (first * second)[:, -keep:].sqrt_()
+        return strength, first.add_(second).div_(2), mass
