@@ -55,7 +55,7 @@ def test_bad_data_and_places_are_refused(run, pairs: Path, tmp_path: Path) -> No
     assert (found.code, "compares coordinates" in found.err) == (2, True)
     (tmp_path / "texts.txt").write_text("one text\nanother\nthird\n")
     found = run("audit", tmp_path / "texts.txt", *asked, "--mine", "2")
-    assert (found.code, "only pairs have hard negatives" in found.err) == (2, True)
+    assert (found.code, "single texts have no hard negatives" in found.err) == (2, True)
 
 
 @pytest.mark.parametrize(

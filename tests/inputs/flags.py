@@ -106,7 +106,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("audit", ["--suspect", "nan"], "--suspect nan"),
     ("audit", ["--hardness", "2"], "at most 1; found 2"),
     ("audit", ["--mine", "101"], "0 to 100; found 101"),
-    ("audit", ["--mine", "1"], "only pairs have hard negatives"),
+    ("audit", ["--mine", "1"], "single texts have no hard negatives"),
     ("audit", ["--seed", "-1"], "a seed is 0 or more"),
     ("audit", ["--max-length", "1"], "maximum length"),
     ("audit", ["--dev", "nowhere"], "no such file"),

@@ -255,7 +255,7 @@ def test_a_machine_that_does_not_see_the_run_folder(
     monkeypatch.setattr("isotrope.training.text.rank", lambda: 1)
     monkeypatch.setattr("isotrope.training.text.barrier", lambda: None)
     monkeypatch.setattr("isotrope.training.text_data.rank", lambda: 1)
-    with pytest.raises(InputError, match=r"process 1 sees no .*tokens, which the first process"):
+    with pytest.raises(InputError, match=r"process 1 cannot see .*tokens, which the first process"):
         fit(**quick)
 
 

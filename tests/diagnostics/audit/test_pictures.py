@@ -67,7 +67,7 @@ def test_flags_have_every_setting_of_the_objective() -> None:
 
 @pytest.mark.parametrize(
     ("scratch", "why"),
-    [(True, "the encoder is randomly initialised"), (False, "the rules were measured on texts")],
+    [(True, "audit a trained encoder instead"), (False, "the rules were measured on texts")],
 )
 def test_nothing_is_recommended(scratch: bool, why: str) -> None:
     audit = audited(scratch=scratch)

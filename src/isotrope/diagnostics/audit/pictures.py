@@ -19,8 +19,8 @@ _TRAINED = (
     "training collapse"
 )
 _SCRATCH = (
-    "audit a trained encoder instead (--encoder RUN): this one is randomly initialised and "
-    "hardly distinguishes pictures yet, so these settings and the push mean little"
+    "audit a trained encoder instead (--encoder RUN), because this one is randomly initialised: "
+    "these settings and the push mean little yet"
 )
 
 
