@@ -120,7 +120,7 @@ class AuditSettings(Settings):
 
 
 def audit(settings: AuditSettings) -> int:
-    """Check what can be checked at once, audit, print."""
+    """Check the settings, run the audit, and print it."""
     data, *others = settings.data
     if others:
         raise InputError(

@@ -35,7 +35,7 @@ several processes died (they leave a checkpoint: run the same command with --res
 
 
 def train(settings: TrainSettings, *, resume: bool) -> int:
-    """Train, print where the model is."""
+    """Train, and print the path of the model."""
     from isotrope.training.early_checks import as_begun, check_early, check_not_taken
 
     check_not_taken(Path(settings.output))

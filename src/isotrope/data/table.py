@@ -174,7 +174,7 @@ def is_hub_name(path: Path) -> bool:
 
 
 def check_known(path: Path) -> None:
-    """Refuse a data set that is not in the cache and that the hub does not know, within seconds."""
+    """Refuse, within seconds, a data set that is neither in the cache nor on the hub."""
     from huggingface_hub import constants
 
     name = path.as_posix()

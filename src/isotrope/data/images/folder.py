@@ -100,7 +100,7 @@ class EncodedImages:
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Width and height of each, n x 2."""
+        """Width and height of each picture, n x 2."""
         return self.facts_of[:, :2]
 
     @property
