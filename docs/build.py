@@ -5,6 +5,7 @@ test_*_pages.py there fail where what is committed is out of date.
 """
 
 import csv
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
@@ -33,6 +34,7 @@ from papers.plots.charts import Chart, Series, charts
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 GUIDE = ROOT / "docs" / "guide"
+SKILL = ROOT / "skills" / "diagnose-embedding-training" / "SKILL.md"
 # of docs/results/image-cells.csv: the methods by their recipes
 METHOD_CELLS = (
     *("MIOv3", "SimCLR", "DCL", "DCLW", "VICReg", "MIOv1"),
@@ -74,6 +76,14 @@ def columns_of(text: str) -> str:
         if metric.logs
     ]
     return filled(text, "columns", grid(["column", "what it is", "in logs of"], rows))
+
+
+def skill(text: str) -> str:
+    """Return the skill with the recipes of the page on other trainers."""
+    page = (GUIDE / "trainers.md").read_text(encoding="utf-8")
+    _, rest = page.split("## A recipe for each trainer\n")
+    recipes = re.sub(r"<!-- not run: .+ -->\n", "", rest[: rest.index("\n## ") + 1])
+    return filled(text, "recipes", f"## Recipes\n{recipes}")
 
 
 def _read(file: str) -> list[dict[str, str]]:
@@ -189,6 +199,7 @@ def main() -> None:
     file.write_text(choose(file.read_text(encoding="utf-8")), encoding="utf-8")
     file = GUIDE / "anatomy.md"
     file.write_text(columns_of(file.read_text(encoding="utf-8")), encoding="utf-8")
+    SKILL.write_text(skill(SKILL.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 if __name__ == "__main__":

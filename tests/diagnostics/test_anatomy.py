@@ -15,7 +15,7 @@ from isotrope.core.views import Views
 from isotrope.diagnostics.anatomy import COLUMNS, Anatomy
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.diagnostics.observe import measure
-from isotrope.objectives import DCL, MET, InfoNCE
+from isotrope.objectives import DCL, InfoNCE
 
 GRADIENT = ("gradient_alignment", "gradient_uniformity", "embedding_gradient")
 COMPONENTS = ("dissipation", "dead", "hardest_share", "ratio", "above_bound")
@@ -92,7 +92,9 @@ def test_the_temperature_of_a_softmax_is_found(temperature: float, n: int, d: in
 
 def scaled(anchors: Tensor, positives: Tensor) -> Tensor:
     """A loss that is nobody's mean: its factor is in the gradient."""
-    return 7 * MET(margin=0.3)(anchors, positives)
+    cosine = F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T
+    hardest = (cosine - 9 * torch.eye(len(cosine))).amax(dim=1)
+    return 7 * F.relu(0.3 + hardest - cosine.diagonal()).mean()
 
 
 def test_a_dissipation_in_unknown_units_is_not_judged() -> None:
@@ -135,41 +137,37 @@ def test_a_factor_is_unknown_where_gd_is_the_same_for_all_anchors(
     anchors.requires_grad_()
     anatomy = Anatomy(every=1)
     for _ in range(8):
-        row = anatomy.observe(anchors, positives, times * objective(anchors, positives))
+        similarity = F.normalize(anchors, dim=1) @ F.normalize(positives, dim=1).T
+        scores = similarity / objective.temperature
+        others = scores - 1e9 * torch.eye(n) if isinstance(objective, DCL) else scores
+        loss = (others.logsumexp(dim=1) - scores.diagonal()).mean()
+        row = anatomy.observe(anchors, positives, times * loss)
     assert row is not None
     expected = measure(objective, Views(anchors, positives))
     for name in ("hardest_share", "ratio"):
         assert row[name] == pytest.approx(expected[name], rel=1e-2), name
     found = anatomy.diagnose(batch_size=n)
     assert found.verdict == ("healthy",)
-    known = times == 1
+    known = times == 1 or isinstance(objective, InfoNCE)  # whose GD is nearly the same, not quite
     assert any("is not known" in note for note in found.notes) is not known
-    assert anatomy.factor == (1 if known else None)
     if known:
-        assert row["dissipation"] == pytest.approx(expected["dissipation"], rel=1e-2)
+        assert anatomy.factor == pytest.approx(times, rel=0.06)
+        assert row["dissipation"] == pytest.approx(expected["dissipation"], rel=0.06)
     else:
-        assert row["dissipation"] is row["dead"] is None
+        assert anatomy.factor is row["dissipation"] is row["dead"] is None
 
 
-@pytest.mark.parametrize(("stated", "known"), [(None, False), (1e3, True)])
-def test_the_dissipation_of_an_even_push_has_an_unknown_unit(
-    stated: float | None, known: bool
-) -> None:
+def test_an_even_push_has_the_temperature_that_the_loss_divides_by() -> None:
     """All anchors of this loss are live; with 1/temperature in GD all looked done."""
     anchors, positives = batch(24, 32, dtype=torch.float32)
-    anatomy = Anatomy(every=1, temperature=stated)
+    anatomy = Anatomy(every=1)
     for _ in range(8):
-        loss = InfoNCE(temperature=1e3)(anchors, positives)
-        row = anatomy.observe(anchors, positives, loss)
+        row = anatomy.observe(anchors, positives, users_loss(anchors, positives, 1e3))
     assert row is not None
-    if known:
-        assert row["dissipation"] == pytest.approx(23 / 24, rel=1e-2)
-    else:
-        assert row["dissipation"] is row["dead"] is None
+    assert row["temperature"] == pytest.approx(1e3, rel=1e-2)
+    assert row["dissipation"] == pytest.approx(23 / 24, rel=1e-2)
     assert row["ratio"] == pytest.approx(1, rel=1e-2)
-    found = anatomy.diagnose(batch_size=24)
-    assert "nothing-left-to-learn" not in found.verdict
-    assert any("push is even" in note for note in found.notes) is not known
+    assert "nothing-left-to-learn" not in anatomy.diagnose(batch_size=24).verdict
 
 
 def test_a_loss_near_a_softmax_has_the_unit_of_a_softmax() -> None:
@@ -179,11 +177,10 @@ def test_a_loss_near_a_softmax_has_the_unit_of_a_softmax() -> None:
     for size in (0.5, 1.0, 1.5):
         anchors, positives = (x + size * noise for noise in noises)
         anchors.requires_grad_()
-        objective = isotrope.objectives.InfoNCE(temperature=0.3)
-        loss = objective(anchors, positives) + 0.7 * objective(positives, anchors)
+        loss = users_loss(anchors, positives, 0.3) + 0.7 * users_loss(positives, anchors, 0.3)
         anatomy.observe(anchors, positives, loss / 1.7)
         kinds.add(anatomy.kind)
-    assert kinds == {"other", "softmax"}
+    assert kinds == {"softmax"}
     assert all(0.7 < (row["dissipation"] or 0) < 1 for row in anatomy.rows)
 
 
@@ -288,20 +285,6 @@ def test_embeddings_without_positives_show_how_they_lie() -> None:
     assert all(row[n] is not None for n in ("norm", "uniformity", "std", "embedding_gradient"))
 
 
-def test_labels_are_no_positives() -> None:
-    anchors, positives = batch()
-    odd = (anchors[:, ::2] * positives[:, 1::2]).sum(dim=1).sigmoid().mean()
-    given = {"labels": torch.ones(len(anchors)), "gradient": torch.autograd.grad(odd, anchors)[0]}
-    anchors = anchors.detach()
-    row = Anatomy().observe(F.normalize(anchors, dim=1), positives, **given)  # type: ignore[arg-type]
-    assert row is not None
-    assert row["dissipation"] is row["positive_mean"] is None is not row["uniformity"]
-    contrastive = batch()
-    row = Anatomy().observe(*contrastive, users_loss(*contrastive), labels=torch.ones(len(anchors)))
-    assert row is not None
-    assert row["temperature"] == pytest.approx(0.1, rel=1e-3)
-
-
 def test_a_sum_is_no_mean() -> None:
     anchors, positives = batch()
     loss = len(anchors) * users_loss(anchors, positives)
@@ -373,18 +356,6 @@ def test_a_step_is_looked_at_once() -> None:
     for step in (0, 0, 1, 1, 2, 2):
         anatomy.observe(*batch(), step=step)
     assert [row["step"] for row in anatomy.rows] == [0, 2]
-
-
-def test_a_gradient_that_is_known_is_not_computed_again() -> None:
-    anchors, positives = batch()
-    loss = users_loss(anchors, positives)
-    (gradient,) = torch.autograd.grad(loss, anchors, retain_graph=True)
-    given = Anatomy().observe(anchors.detach(), positives.detach(), gradient=gradient)
-    assert given is not None
-    seen = Anatomy().observe(anchors, positives, loss)
-    assert seen is not None
-    for name in ("temperature", "dissipation", "ratio", "embedding_gradient"):
-        assert given[name] == pytest.approx(seen[name], rel=1e-5), name
 
 
 def test_autocast_does_not_reach_the_measures() -> None:
@@ -526,8 +497,6 @@ def test_mistakes_are_named() -> None:
     for wrong, message in (
         ({"reduction": "avg"}, "reduction must be 'mean' or 'sum'; found 'avg'"),
         ({"reduction": "Mean"}, "reduction must be 'mean' or 'sum'; found 'Mean'"),
-        ({"against": "Both"}, "against must be 'cross', 'both' or None; found 'Both'"),
-        ({"against": "within"}, "against must be 'cross', 'both' or None; found 'within'"),
         ({"objective": "infonse"}, r"unknown objective 'infonse' \(did you mean 'infonce'\?\)"),
         (
             {"objective": InfoNCE},

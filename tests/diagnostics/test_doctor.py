@@ -400,7 +400,7 @@ def test_steps_of_a_loss_of_pairs_do_not_count_as_negatives_of_another_loss() ->
     found = diagnose(of_rows(rows))
     assert found.verdict == (HEALTHY,)
     times = {number.name: number.number for number in found.numbers}["hardest_times_uniform"]
-    assert times == pytest.approx(31 * 0.08)
+    assert 2.7 < times < 2.9  # 31 * 0.08, brought to 62 negatives
 
 
 def test_of_one_negative_none_is_harder() -> None:
@@ -415,7 +415,7 @@ def test_a_loop_of_ones_own_has_no_objective_of_ours() -> None:
     rows = case(hardest_share=0.02, dissipation=1.0).rows
     found = diagnose(of_rows(rows, settings={"batch-size": 64}))
     assert found.verdict == ("negatives-not-hard",)
-    assert "if it has a temperature" in found.findings[0].detail
+    assert "If it has a temperature" in found.findings[0].detail
     assert diagnose(of_rows(rows)).verdict == (HEALTHY,)
     alike = case(false_negatives=0.9).rows
     assert diagnose(of_rows(alike)).verdict == ("false-negatives",)
@@ -441,10 +441,9 @@ def test_embeddings_of_dot_products_may_be_long(start: float, verdict: str) -> N
     [
         {"scores": (80.0, 83.0)},  # it gains
         {"parameters": {"temperature": 0.02}},  # a usual temperature of cosines
-        {"settings": {"batch-size": 4}},  # the hardest of a few is far ahead at any temperature
+        {"settings": {"batch-size": 2}},  # the hardest of one has all of the push
         {"objective": "mhs", "parameters": {}},  # which has no temperature
         {"start": {"hardest_share": 0.5, "dead": 0.6}},
-        {"start": {"hardest_share": 0.98, "dead": 0.2}},
     ],
 )
 def test_what_is_no_temperature_too_low(changed: dict[str, Any]) -> None:
@@ -707,11 +706,12 @@ def test_copies_that_come_late_are_not_in_the_data() -> None:
 
 @pytest.mark.parametrize(("share", "low"), [(0.98, True), (0.6, False)])
 def test_each_anchor_is_decided_at_a_temperature_near_zero(share: float, low: bool) -> None:
-    """An encoder that finds few positives has few done anchors, and full force on all others."""
+    """Scores that are no cosines may adapt to their temperature: their lengths grow or shrink."""
     start = {"hardest_share": 0.98, "dead": 0.2, "dissipation": 0.79}
     given = case(
         start=start, hardest_share=share, parameters={"temperature": 0.004}, scores=(80.0, 80.5)
     )
+    given = replace(given, rows=[{**row, "uniformity": None} for row in given.rows])
     found = diagnose(given)
     assert ("temperature-too-low" in found.verdict) is low
     if low:
@@ -760,3 +760,17 @@ def test_a_contrastive_training_is_not_told_to_be_one(
         words=HOSTS["sentence_transformers"],
     )
     assert VERDICTS["anisotropic-start"].change.worded(given) == change
+
+
+@pytest.mark.parametrize(("by_heart", "verdict"), [(True, "unrelated-positives"), (False, HEALTHY)])
+def test_pairs_learnt_by_heart_are_separated_from_the_second_epoch_on(
+    by_heart: bool, verdict: str
+) -> None:
+    """Related pairs are learnt step by step, also those that the training has not seen yet."""
+    rows = []
+    for step in range(60):
+        lead = 0.7 * (step // 16) if by_heart else max(0.0, 0.1 * (step - 20))
+        angles = {"positive_mean": 1.4 - 0.15 * lead, "negative_mean": 1.4}
+        row = {**SOUND, **angles, "negative_std": 0.15, "step": step, "loss": 6 / (1 + lead)}
+        rows.append({**row, "epoch": float(step // 16)})
+    assert diagnose(of_rows(rows)).verdict[0] == verdict

@@ -1,14 +1,17 @@
 """``isotrope check``: whether a loss is the same by every way of training with it."""
 
+import itertools
 import multiprocessing
-from collections.abc import Mapping, Sequence
+import signal
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.command import Command
 from isotrope.core.errors import InputError, SettingError
+from isotrope.core.legible import legible
 from isotrope.core.settings import Settings, setting
-from isotrope.core.table import table
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -60,57 +63,74 @@ def check(settings: CheckSettings) -> int:
         from isotrope.paradigm.objective_check import prove
 
         objective = registry.find(settings.loss)
-        text, wrong = _shown({objective.name: prove(objective)})
-    else:
-        text, wrong = _apart(Path(file), name, settings.dimensions)
-    print(text)
-    return 1 if wrong else 0
+        return _printed((objective.name, check) for check in prove(objective))
+    return _printed(_apart(Path(file), name, settings.dimensions))
 
 
-def _apart(file: Path, name: str, dimensions: int | None) -> tuple[str, bool]:
-    """Check a file in a process of its own, which its losses may end or keep from ending."""
+def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str, "Check"]]:
+    """Check a file in a process of its own, which its losses may end or keep from ending.
+
+    Where this process is interrupted, nothing is reported of the check that was running.
+    """
+    from isotrope.paradigm.objective_check import Check
+
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_answer, args=(theirs, file, name, dimensions))
     process.start()
     theirs.close()
+    until = time.monotonic() + LIMIT
     try:
-        if not ours.poll(LIMIT):
-            return f"{file}: WRONG: no end after {LIMIT:g} seconds", True
-        refused, text, wrong = ours.recv()
+        while ours.poll(max(0.0, until - time.monotonic())):
+            found = ours.recv()
+            if found is None:
+                return
+            if isinstance(found, Exception):
+                raise found
+            yield found
+        yield str(file), Check("all", 0, f"no end after {LIMIT:g} seconds", passed=False)
     except EOFError:
         process.join()
-        return f"{file}: WRONG: a loss ended the process (exit code {process.exitcode})", True
+        ended = f"a loss ended the process (exit code {process.exitcode})"
+        yield str(file), Check("all", 0, ended, passed=False)
     finally:
         process.kill()
         process.join()
-    if refused is not None:
-        raise refused
-    return text, wrong
 
 
 def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -> None:
-    from isotrope.training.loss_check import DIMENSIONS, check_file
+    from isotrope.training.loss_check import DIMENSIONS, checks_in
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever waits for the checks ends them
     try:
-        checked = check_file(file, name, dimensions=dimensions or DIMENSIONS)
+        for found in checks_in(file, name, dimensions=dimensions or DIMENSIONS):
+            pipe.send(found)
+        pipe.send(None)
     except InputError as error:
-        pipe.send((error, "", True))
-    else:
-        pipe.send((None, *_shown(checked)))
+        pipe.send(error)
 
 
-def _shown(checked: "Mapping[str, Sequence[Check]]") -> tuple[str, bool]:
-    """Return the tables of all losses, and whether something is wrong."""
+def _line(name: str, tried: str, worst: str, mark: str) -> str:
+    return f"{legible(name):40}  {tried:>5}  {legible(worst):18}  {mark}".rstrip()
+
+
+def _printed(checked: "Iterable[tuple[str, Check]]") -> int:
+    """Print each check as it is made, then what failed ones mean; return the exit code."""
     marks = {True: "ok", False: "WRONG", None: "-"}
-    texts = []
-    for key, checks in checked.items():
-        rows = [[c.name, str(c.tried), c.worst, marks[c.passed]] for c in checks]
-        lines = [key, "", table(["compared", "tried", "largest difference", ""], rows)]
-        lines += [f"{check.name}: {check.means}" for check in checks if check.means]
-        texts.append("\n".join([*lines, *_explained(key, checks)]))
-    wrong = any(c.passed is False for checks in checked.values() for c in checks)
-    return "\n\n".join(texts), wrong
+    wrong = False
+    for key, group in itertools.groupby(checked, key=lambda found: found[0]):
+        checks = []
+        for _, check in group:
+            if not checks:
+                print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
+                print(_line("-" * 40, "-----", "-" * 18, "--"))
+            mark = marks[check.passed]
+            print(_line(check.name, str(check.tried), check.worst, mark), flush=True)
+            checks.append(check)
+        meanings = [f"{check.name}: {check.means}" for check in checks if check.means]
+        print("\n".join([*meanings, *_explained(key, checks), ""]))
+        wrong |= any(check.passed is False for check in checks)
+    return 1 if wrong else 0
 
 
 def _explained(name: str, checks: "Sequence[Check]") -> list[str]:

@@ -18,27 +18,27 @@ from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_log
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
-from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
 from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
-from isotrope.diagnostics.observe import measure, measure_unpaired, negative_count
+from isotrope.diagnostics.observe import measure, measure_unpaired
 from isotrope.diagnostics.seen import measure_compared
+from isotrope.measures.norms import mean_norm
 from isotrope.paradigm import registry
-from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.recognise import MISFIT, Recognised, recognise
 from isotrope.paradigm.similarities import GraphReading
-from isotrope.paradigm.softmax_fit import EQUAL, factor, normalised, radial
 
 COLUMNS = columns("doctor")
 """The columns of a row: those of a run on text, and those of a recognised loss."""
 
-_LEAST_PAIRS = 8  # pairs on either side of the mean label
 _WHOLE = 1.001  # a share above all of the gradient, apart from rounding
 
+_TARGETS = (
+    "the loss pulls embeddings to targets that get no gradient, and pushes none apart: what keeps "
+    "such a training from one point, as a predictor does, is not seen"
+)
 _LEFT_OUT = 0.02  # of the gradient; pairs that leave out more are not judged
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
 
@@ -49,36 +49,19 @@ class Anatomy:
     """The rows of metrics.csv, from embeddings and a loss.
 
     Every ``every``-th call of :meth:`observe` measures its batch; the others do nothing. With an
-    objective of this library the components are computed from its formulas. Without one the loss is
-    recognised by its gradient on the anchors (``isotrope.paradigm.recognise``), which shows its
-    components if there are fewer columns than dimensions or if it is a softmax, and the temperature
-    of a softmax. If they leave out more than 5% of the gradient they are None. ``ratio`` is then
-    averaged over anchors with GD >= 0.01 only (0.03 in bfloat16), because rounding dominates
-    smaller gradients.
+    objective of this library the components are computed from its formulas. Without one they are
+    read off the pairs that the loss compares (``isotrope.paradigm.similarities``), with the
+    temperature of a softmax. If the pairs leave out more than 2% of the gradient they are None.
+    ``ratio`` is averaged over anchors with GD >= 0.01 only, because rounding dominates smaller
+    gradients.
 
-    Besides the columns of every run a row has
-
-    - ``misfit``: the share of the gradient that the components do not explain;
-    - ``radial``: the share of the gradient that changes the norms of embeddings: 0 for a loss of
-      cosines. If embeddings are not normalised, a share above 5% means a loss of dot products or
-      distances, and the quantities of cosines are None;
-    - ``negatives``: the mean number of negatives of an anchor. It is 0 for a loss that compares an
-      anchor only with its own pair, and in a batch without other rows. GD, W and R are defined by
-      negatives; without any they are None, which differs from a GD of 0;
-    - ``temperature``: the temperature of the softmax, as the gradient shows it; it is lower than
-      that of the loss if the loss gives hard negatives more weight;
-    - ``pulled``: for a loss of pairs, the share of pairs pulled together among the pairs with a
-      gradient; the others are pushed apart;
-    - ``label_gap``: for a loss of pairs with labels, the mean angle of the pairs below the mean
-      label minus that of the pairs above it, in standard deviations of either; None with fewer than
-      8 pairs on a side or if all labels are equal.
+    :mod:`isotrope.diagnostics.metrics` defines the columns; its log ``doctor`` has some of its own:
+    misfit, radial, negatives, temperature, pulled and label_gap.
 
     Args:
         objective: Objective of this library, or its name for the default settings; None for another
             loss.
         every: Steps between two measured batches; step 0 is measured.
-        against: Views that hold the negatives of a loss from elsewhere: the other view, or both
-            (NT-Xent); None infers it.
         reduction: How the loss reduces its n anchors to one number.
         temperature: Temperature of the loss's softmax, if the gradient does not show it. The
             factor 1/temperature in the gradient is then not counted as dissipation, which lies
@@ -87,9 +70,10 @@ class Anatomy:
 
     Attributes:
         rows: One row per measured batch, by the names in ``COLUMNS``; None if not measured.
-        kind: Kind of the loss of the last batch, as ``isotrope.paradigm.recognise`` names it;
-            ``known`` for an objective, ``single`` without positives, ``unseen`` without a gradient,
-            ``lengths`` if the gradient changes norms, ``broken`` if a value is NaN.
+        kind: Kind of the loss of the last batch, as ``isotrope.diagnostics.seen`` names it;
+            ``known`` for an objective, ``unseen`` without pairs, ``broken`` if a value is NaN.
+        places: Places in a batch of some anchors and of a negative of each that looks like a
+            positive, counted from 0 in the order in which the loss compares them.
         calls: Number of calls of :meth:`observe` since the first step of the training.
         words: Words of the trainer, for the changes that a diagnosis proposes.
         factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it;
@@ -98,7 +82,7 @@ class Anatomy:
             None.
 
     Raises:
-        InputError: an unknown objective, ``against`` or ``reduction``.
+        InputError: an unknown objective or ``reduction``.
         ValueError: an ``every`` or a temperature that is not positive.
     """
 
@@ -110,7 +94,6 @@ class Anatomy:
         objective: Objective | str | None = None,
         *,
         every: int = 10,
-        against: Literal["cross", "both"] | None = None,
         reduction: Literal["mean", "sum"] = "mean",
         temperature: float | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -118,8 +101,6 @@ class Anatomy:
         for name, value in (("every", every), ("temperature", temperature)):
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive; found {value}")
-        if against not in (None, "cross", "both"):
-            raise InputError(f"against must be 'cross', 'both' or None; found {brief(against)}")
         if reduction not in ("mean", "sum"):
             raise InputError(f"reduction must be 'mean' or 'sum'; found {brief(reduction)}")
         if isinstance(objective, str):
@@ -130,7 +111,7 @@ class Anatomy:
                 f"found {brief(objective)}: leave it out for any other loss"
             )
         self.objective, self.every = objective, every
-        self.against, self.reduction, self.temperature = against, reduction, temperature
+        self.reduction, self.temperature = reduction, temperature
         self.settings, self.words = dict(settings or {}), Words()
         self.clear()
 
@@ -140,11 +121,10 @@ class Anatomy:
         self.kind = "unseen"
         self.calls = 0
         self.factor: float | None = 1.0
-        self._near: float | None = None  # the last recognised temperature
-        self._even = False  # whether the softmax of a batch may have any high temperature
         self._looked: int | None = None
         self._evidence = SoftmaxEvidence()
         self.reason = ""
+        self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
         """Return whether :meth:`observe` will measure ``step``, by default that of the next call.
@@ -162,8 +142,6 @@ class Anatomy:
         *,
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
-        gradient: Tensor | None = None,
-        labels: Tensor | None = None,
         step: int | None = None,
     ) -> Row | None:
         """Measure a batch, if its step is due, and return the new row.
@@ -178,9 +156,6 @@ class Anatomy:
             loss: Scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d additional negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
-            gradient: n x d gradient of the loss on the anchors, if it is already known.
-            labels: n numbers if the loss has labels, larger for pairs that belong together; the
-                rows of two columns then need not be positives.
             step: Number of the step; by default the number of the call, from 0.
         """
         at = self.calls if step is None else step
@@ -198,41 +173,42 @@ class Anatomy:
                 if positives is not None and self._gives_components(views):
                     self.kind = "known"
                     numbers |= measure(self.objective, views)
-                elif (read := self._read(anchors, loss, gradient, labels)) is not None:
-                    numbers |= read
                 else:
-                    if gradient is None and loss is not None and loss.requires_grad:
-                        gradient = _gradient(loss, anchors)
-                    paired = positives is not None
-                    numbers |= self._seen(views, gradient, paired=paired, labels=labels)
+                    numbers |= self._read(views, loss, paired=positives is not None)
         row, self._looked = self._row(at), at
         row.update(numbers)
         return row
 
-    def _read(
-        self, anchors: Tensor, loss: Tensor | None, gradient: Tensor | None, labels: Tensor | None
-    ) -> Row | None:
-        """Return the row that the graph of the loss gives; None if it explains too little."""
-        if loss is None or loss.grad_fn is None or gradient is not None or labels is not None:
-            return None
+    def _read(self, views: Views, loss: Tensor | None, *, paired: bool) -> Row:
+        """Return the row that the graph of the loss gives.
+
+        If it explains too little of the gradient, only the embeddings are measured.
+        """
+        anchors = views.anchors
+        unread: Row = measure(None, views) if paired else measure_unpaired(anchors)
+        self.kind = "unseen"
+        if loss is None or loss.grad_fn is None:
+            return unread
         reading = GraphReading(loss)
         try:
             slope = _gradient(loss, anchors)
         finally:
             reading.end()
+        slope = slope.to(torch.promote_types(slope.dtype, torch.float32))
+        whole = float(len(anchors)) if self.reduction == "sum" else 1.0
+        length: Row = {
+            "embedding_gradient": len(slope) / whole * float(mean_norm(slope)),
+            "norm": unread["norm"],
+            "effective_rank": unread["effective_rank"],
+        }
+        self.reason = reading.reason
+        if reading.known:
+            self.kind = "known"
+            return self._of_known(*reading.known[0]) | length
         left = 1 - (reading.explained or 0.0)
         if left > _LEFT_OUT or not reading.compared:
-            return None
-        whole = float(len(anchors)) if self.reduction == "sum" else 1.0
-        numbers = self._compared(joined(reading.compared), whole)
-        length = measure_unpaired(anchors, cosines=False)
-        slope = slope.to(_at_least_float(slope.dtype)) * (len(slope) / whole)
-        return numbers | {
-            "misfit": left,
-            "norm": length["norm"],
-            "effective_rank": length["effective_rank"],
-            "embedding_gradient": float(torch.linalg.vector_norm(slope, dim=1).mean()),
-        }
+            return unread | length
+        return self._compared(joined(reading.compared), whole) | {"misfit": left} | length
 
     def _compared(self, tables: list[Compared], factor: float) -> Row:
         """Return the measurements of the compared pairs, and store the kind of the loss."""
@@ -240,6 +216,7 @@ class Anatomy:
             tables, earlier=self._evidence, temperature=self.temperature, factor=factor
         )
         self.kind, self.factor = seen.kind, seen.factor
+        self.places = seen.places or self.places
         self._evidence = self._evidence * 0.9 + seen.evidence
         return {name: value for name, value in seen.numbers.items() if value is not None}
 
@@ -286,6 +263,8 @@ class Anatomy:
             row.update(self._of_known(objective, views))
         else:
             numbers = self._compared(joined([t for r in some for t in r.compared]), factor)
+            self.settings["encoders"] = max(r.encoders for r in some)
+            self.reason = _TARGETS if self.kind == "targets" else self.reason
             # if there are other terms, the pairs alone do not describe the training
             kept = _LIE if left > _LEFT_OUT else numbers.keys()
             row.update({name: value for name, value in numbers.items() if name in kept})
@@ -321,76 +300,6 @@ class Anatomy:
                 return row
         self.rows.append({**dict.fromkeys(COLUMNS), "step": step})
         return self.rows[-1]
-
-    def _seen(
-        self, views: Views, gradient: Tensor | None, *, paired: bool, labels: Tensor | None
-    ) -> Row:
-        """Return the measurements of a batch without NaN whose components are unknown."""
-        labelled = labels is not None
-        if gradient is None or not bool(gradient.isfinite().all()):
-            paired_views, self.kind = paired and not labelled, "unseen"
-            return measure(None, views) if paired_views else measure_unpaired(views.anchors)
-        share = radial(gradient, views.anchors)
-        if self.reduction == "mean":
-            gradient = gradient * len(gradient)  # of each anchor's own loss
-        norms = torch.linalg.vector_norm(gradient, dim=1, dtype=_at_least_float(gradient.dtype))
-        gradient_numbers: Row = {"embedding_gradient": float(norms.mean()), "radial": share}
-        if share > MISFIT and not normalised(views.anchors):
-            self.kind = "lengths" if paired else "single"
-            return measure_unpaired(views.anchors, cosines=False) | gradient_numbers
-        if not paired:
-            self.kind = "single"
-            return measure_unpaired(views.anchors) | gradient_numbers
-        recognised = recognise(
-            gradient, views, against=self.against, labelled=labelled, near=self._near
-        )
-        self.kind, self._near = recognised.kind, recognised.temperature or self._near
-        temperature = self.temperature or recognised.temperature
-        unknown: Row = {}
-        tau, loss = recognised.temperature, recognised.terms
-        if recognised.kind == "softmax" and loss is not None and tau is not None:
-            unit = factor(loss, views, tau)
-            self.factor = 1.0 if unit is not None and abs(unit - 1) <= EQUAL else unit
-            if unit is None:
-                unknown = {"dissipation": None, "dead": None}
-                # this makes GD 1 on average, so that all anchors count in the other components
-                unit = tau * float(loss.dissipation.mean())
-            recognised = recognised.in_units_of(unit)
-        if temperature is not None:
-            recognised = recognised.in_units_of(1 / temperature)
-        elif recognised.even and loss is not None:
-            self._even, unknown = True, {"dissipation": None, "dead": None}
-            recognised = recognised.in_units_of(float(loss.dissipation.mean()))
-        return self._components(recognised, views, labels) | unknown | gradient_numbers
-
-    def _components(self, recognised: Recognised, views: Views, labels: Tensor | None) -> Row:
-        """Return the components of a recognised loss, and measures of the embeddings."""
-        terms = recognised.terms
-        count = negative_count(views, "cross" if terms is None else terms.against)
-        # some labelled pairs belong apart: their angles are not those of positives
-        guessed = (
-            labels is not None
-            and recognised.kind not in ("softmax", "other")
-            and views.negatives is None
-        )
-        numbers = (
-            measure_unpaired(views.anchors)
-            if guessed or recognised.pulled not in (None, 1.0)
-            else None
-        )
-        kind: Row = {"misfit": recognised.misfit, "negatives": count}
-        if recognised.kind == "pairs":
-            kind["negatives"] = 0.0
-            if labels is not None:
-                kind |= {"pulled": recognised.pulled, "label_gap": _label_gap(views, labels)}
-        elif terms is None and count:
-            kind["negatives"] = None
-        if recognised.kind == "softmax":
-            kind["temperature"] = recognised.temperature
-        if numbers is None:
-            numbers = measure(None, views, terms=terms)
-            numbers["ratio"] = None if terms is None else _live_ratio(terms, views.anchors.dtype)
-        return numbers | kind
 
     def note(
         self,
@@ -479,19 +388,20 @@ class Anatomy:
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}
         settings |= {name: value for name, value in stated.items() if value is not None}
         rows, notes = self.rows, []
-        if any((row["dissipation"] or 0) > _WHOLE for row in rows):
-            rows = [{**row, "dissipation": None, "dead": None} for row in rows]
+        above = [(row["dissipation"] or 0) > _WHOLE for row in rows]
+        if any(above):
+            often = 2 * sum(above) > sum(row["dissipation"] is not None for row in rows)
+            unknown = {"dissipation": None, "dead": None}
+            rows = [
+                {**row, **(unknown if often or x else {})}
+                for row, x in zip(rows, above, strict=True)
+            ]
             notes += ["dissipation is not judged: give the loss's temperature (temperature=)"]
         if any(row["temperature"] and row["dissipation"] is None for row in self.rows):
             notes += [
                 "dissipation is not judged in steps in which it is nearly the same for all anchors "
                 "and far from that of InfoNCE: the loss has a factor that is not known, or is "
                 "another loss"
-            ]
-        if self._even:
-            notes += [
-                "dissipation is not judged in steps in which the push is even over the negatives: "
-                "a softmax of any high temperature has such a gradient; say which (temperature=)"
             ]
         if self.factor not in (None, 1):
             notes += [
@@ -572,35 +482,6 @@ def _gradient(loss: Tensor, anchors: Tensor) -> Tensor:
             "computed, not a copy or a later slice"
         )
     return gradient
-
-
-def _live_ratio(terms: Terms, dtype: torch.dtype) -> float | None:
-    """Return the mean R of anchors with GD >= 0.01; rounding dominates smaller gradients.
-
-    The pull of a softmax is 1 minus the positive's probability, whose rounding error is eps / 4:
-    6% of the pull on an anchor with a GD of 4 eps, and less on average.
-    """
-    least = max(DEAD, 4 * torch.finfo(dtype).eps)
-    live = (terms.dissipation >= least) & (terms.mass != 0)
-    return float(terms.ratio[live].mean()) if terms.ratio is not None and bool(live.any()) else None
-
-
-def _label_gap(views: Views, labels: Tensor) -> float | None:
-    """Return the column ``label_gap``."""
-    label = labels.detach().cpu().double().flatten()
-    unit = views.detached().map(lambda x: x.cpu().double()).unit()
-    if len(label) != len(unit.anchors):
-        return None
-    angle = (unit.anchors * unit.own).sum(dim=1).clamp(-1, 1).arccos()
-    near, far = angle[label > label.mean()], angle[label < label.mean()]
-    if min(len(near), len(far)) < _LEAST_PAIRS:
-        return None
-    spread = max(float(side.std(correction=0)) for side in (near, far))
-    return float(far.mean() - near.mean()) / spread if spread else None
-
-
-def _at_least_float(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _file(path: Path) -> Path:

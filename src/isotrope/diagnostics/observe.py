@@ -28,6 +28,7 @@ def loss_column(dataset: str) -> str:
 
 
 SAME = 0.999  # cosine from which two embeddings count as equal
+_SHOWN = 3  # pairs that a diagnosis names
 _COPY = 0.1  # share of the mean distance of the own positive; a nearer negative is its copy
 _NEAR = 0.25  # share of the negatives' mean distance; a nearer negative is suspicious
 
@@ -105,28 +106,20 @@ def _weighed(terms: Terms | None, pairs: Pairs) -> float:
 
 
 @torch.no_grad()
-def measure_unpaired(embeddings: Tensor, *, cosines: bool = True) -> dict[str, float | None]:
+def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
     """Return the measurements of embeddings whose positives are unknown, keyed as :func:`measure`.
 
     Args:
         embeddings: Raw embeddings, n x d.
-        cosines: False for embeddings compared by dot products or distances. Measures of normalised
-            rows have no meaning for them, so only norm and rank are measured.
     """
     raw = _wide(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
     if len(raw) > 1:
         numbers["effective_rank"] = _effective_rank(raw)
-    if cosines and len(raw) > 1:
         numbers["uniformity"] = float(uniformity(raw))
         numbers["std"] = float(dimension_std(raw))
     return numbers
-
-
-def negative_count(views: Views, against: Against) -> float:
-    """Return the mean number of negatives of an anchor, as :func:`measure` does."""
-    return _mean_count(choose_pairs(first_rows(views)), against)
 
 
 def _mean_count(pairs: Pairs, against: Against) -> float:
@@ -243,6 +236,20 @@ def _false_negative(pairs: Pairs) -> Tensor:
     hardest = similarity.masked_fill(~negative, -torch.inf).amax(dim=1)
     same = (hardest >= pairs.positive) | (hardest >= SAME)
     return (same & looks_like_anchor) | _nearest(of_positive, negative, _COPY)
+
+
+def places_of_false_negatives(pairs: Pairs, rows: int) -> tuple[tuple[int, int], ...]:
+    """Return the places of at most three anchors and of the negative that looks like a positive.
+
+    Args:
+        pairs: Pairs of unit rows.
+        rows: Number of first anchors to look at.
+    """
+    of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
+    nearest = torch.maximum(of_anchor, of_positive).masked_fill(~pairs.negative(), -torch.inf)
+    some = pairs.negative().any(dim=1) & _false_negative(pairs)
+    found = [int(i) for i in some[:rows].nonzero()[:_SHOWN]]
+    return tuple((i, int(nearest[i].argmax())) for i in found)
 
 
 def _nearest(similarity: Tensor, negative: Tensor, share: float) -> Tensor:

@@ -12,6 +12,7 @@ from isotrope.paradigm.compose import pushes
 from isotrope.paradigm.objective import Objective
 
 _IDEAL = 64  # anchors of the ideal batch: each equals its positive and is orthogonal to all others
+_USUAL = 62  # negatives; thresholds were set on batches of 32 pairs of images
 
 
 def further_evidence(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
@@ -93,9 +94,20 @@ def negatives(case: RunEvidence) -> int | None:
 
 
 def hardest_over_even(case: RunEvidence) -> float | None:
-    """Return the hardest negative's share of the push over an even share; None with one."""
+    """Return the hardest negative's share of the push over an even share; None with one.
+
+    The hardest of fewer negatives is less hard. With fewer than 62, the number is that of 62 if
+    similarities are spread normally: its logarithm grows as the expected largest of so many.
+    """
     share, count = case.end("hardest_share"), negatives(case)
-    return None if share is None or count is None or count < 2 else share * count
+    if share is None or count is None or count < 2 or share <= 0:
+        return None
+    return float((share * count) ** max(1.0, _largest(_USUAL) / _largest(count)))
+
+
+def _largest(count: int) -> float:
+    """Return the expected largest of some standard normal numbers (Blom)."""
+    return statistics.NormalDist().inv_cdf((count - 0.375) / (count + 0.25))
 
 
 def pushing(objective: Objective) -> bool:

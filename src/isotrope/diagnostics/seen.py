@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
-from isotrope.diagnostics.observe import measure_pairs, measure_unpaired
+from isotrope.diagnostics.observe import measure_pairs, measure_unpaired, places_of_false_negatives
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import summary
@@ -16,7 +16,10 @@ from isotrope.paradigm.compared import Compared, SoftmaxEvidence, stacked
 
 _ENOUGH = 24  # pairs that suffice to find the temperature from one batch
 _EQUAL = 0.05  # difference allowed between the dissipation of a softmax and that of InfoNCE
+_ALIKE, _FAR = 0.1, 1.5  # deviation of equal dissipations; a factor of one that is near 1
 _ONE = 0.02  # a factor of the loss closer to 1 counts as 1
+_COPY = 0.01  # of the mean distance of a pushed row; a nearer one is a copy
+_MOST_ROWS = 256
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
 
@@ -25,16 +28,19 @@ class SeenBatch:
     """The measurements of the compared pairs of a batch.
 
     Attributes:
-        kind: ``softmax``, ``other``, ``pairs`` or ``nothing`` (no gradient).
+        kind: ``softmax``, ``other``, ``pairs``, ``targets`` (rows are only pulled, to constants) or
+            ``nothing`` (no gradient).
         numbers: Measurements, by column of metrics.csv.
         evidence: Evidence of the temperature.
-        factor: Factor of the gradient of InfoNCE; 1 for any other loss.
+        factor: Factor of the gradient of InfoNCE; 1 for any other loss, None if it is unknown.
+        places: Places in the batch of some anchors and of the negative that looks like a positive.
     """
 
     kind: str
     numbers: dict[str, float | None]
     evidence: SoftmaxEvidence
-    factor: float = 1.0
+    factor: float | None = 1.0
+    places: tuple[tuple[int, int], ...] = ()
 
 
 class _ComparedPairs(EagerPairs):
@@ -77,21 +83,19 @@ def measure_compared(
     evidence = SoftmaxEvidence.of(table)
     enough = evidence if evidence.pairs >= _ENOUGH else evidence + earlier
     tau = enough.temperature
+    stated = None if table.scale is None else 1 / table.scale
     numbers = _geometry(tables)
     gradient = table.gradient * (table.rows / factor)
     pull = -torch.where(table.pulled, gradient, 0).sum(dim=1)
     push = torch.where(table.pushed, gradient, 0)
     live = (pull > 0) | push.any(dim=1)
     numbers |= _reached(table, gradient)
-    if not bool(live.any()):
-        several = any(len(t.gradient) > 1 for t in tables)
-        kind = "pairs" if table.single and several else "nothing"
-    elif table.single or not bool(push.any()):
-        kind = "pairs"
-    else:
-        even = table.balanced or table.rounded
-        kind = "softmax" if tau is not None and even else "other"
-    if kind == "pairs":
+    if not bool(live.any()) and _alone(table, tables):
+        return SeenBatch("nothing", numbers | _of_no_negatives(table), evidence)
+    kind = _kind(table, push, live, known=(tau or stated) is not None)
+    if kind in ("softmax", "nothing"):
+        tau = tau or stated
+    if kind in ("pairs", "targets"):
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
     own = torch.where(
         pull > 0,
@@ -103,12 +107,13 @@ def measure_compared(
         return SeenBatch("scores", numbers, evidence)
     pairs = _ComparedPairs(table, own)
     unit = tau if kind == "softmax" and tau is not None else temperature or tau or 1.0
-    force, times = unit * push.sum(dim=1), 1.0
+    times: float | None = 1.0
+    force = unit * push.sum(dim=1)
     if kind == "softmax" and tau is not None:
         force, times = _of_infonce(table, own, pairs.negative(), tau, force)
         # the exponent is a rounded cosine divided by tau
         near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.rounded else 0.0)
-        times = 1.0 if abs(times - 1) < near else times
+        times = 1.0 if times is not None and abs(times - 1) < near else times
     some = push.sum(dim=1) > 0
     # W of InfoNCE sums to 1 / temperature
     weight = push / (unit * push.sum(dim=1, keepdim=True)).where(some[:, None], 1.0)
@@ -120,13 +125,30 @@ def measure_compared(
         numbers |= _of_labels(table, own, pull > 0, some)
     else:
         numbers |= summary(terms, pairs)
+    if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):
+        numbers["hardest_share"] = _sharpest(table, pairs.negative(), tau)
     active = some & (force >= _ONE / 2)
     numbers["ratio"] = (
         float((pull / push.sum(dim=1))[active].mean()) if bool(active.any()) else None
     )
+    if times is None:
+        numbers |= {"dissipation": None, "dead": None}
     numbers["negatives"] = float(pairs.negative().sum(dim=1).double().mean())
     numbers["temperature"] = tau
-    return SeenBatch(kind, numbers, evidence, times)
+    shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
+    places = places_of_false_negatives(pairs, len(tables[0].anchors)) if shown else ()
+    return SeenBatch(kind, numbers, evidence, times, places)
+
+
+def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
+    """Return the kind of a loss; ``known`` is whether its temperature is."""
+    if not bool(live.any()):
+        return "pairs" if table.single else "nothing"
+    if not bool(push.any()):
+        return "pairs" if table.both else "targets"
+    if table.single:
+        return "pairs"
+    return "softmax" if known and (table.balanced or table.rounded) else "other"
 
 
 def _of_labels(
@@ -148,8 +170,47 @@ def _of_labels(
         numbers["positive_std"] = float(angles.std(correction=0))
     if chosen:
         numbers |= {"positive_mean": None, "positive_std": None, "alignment": None}
-    if several or chosen or bool((pushed & ~pulled).any()):
+    if several:
+        numbers["false_negatives"] = _copies_apart(table)
+    elif chosen or bool((pushed & ~pulled).any()):
         numbers["false_negatives"] = None
+    return numbers
+
+
+def _copies_apart(table: Compared) -> float | None:
+    """Return the share of anchors that push a copy of a row that they pull, or of themselves."""
+    unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
+    cosine, among, copies = unit[0] @ unit[1].T, unit[1] @ unit[1].T, 0
+    rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(table.pushed[i].any())]
+    for i in rows:
+        pushed, pulled = table.pushed[i], table.pulled[i]
+        own = among[pulled][:, pushed].amax() if bool(pulled.any()) else cosine.new_tensor(-1)
+        far = _COPY * (1 - cosine[i][pushed].mean())
+        copies += bool(1 - torch.maximum(own, cosine[i][pushed].amax()) <= far)
+    return copies / len(rows) if rows else None
+
+
+def _sharpest(table: Compared, negative: Tensor, tau: float) -> float:
+    """Return the mean share of the hardest negative in a softmax, of anchors that are done too."""
+    scores = (table.scores / tau).masked_fill(~negative, -torch.inf)
+    return float(scores[negative.any(dim=1)].softmax(dim=1).amax(dim=1).mean())
+
+
+def _alone(table: Compared, tables: list[Compared]) -> bool:
+    """Whether no anchor has a negative, if nothing has a gradient.
+
+    A softmax over the positive alone has none, but neither has a triplet that is done.
+    """
+    softmax_of_one = table.single and table.scale is not None
+    return softmax_of_one or all(len(t.gradient) == 1 for t in tables)
+
+
+def _of_no_negatives(table: Compared) -> dict[str, float | None]:
+    numbers: dict[str, float | None] = {"negatives": 0.0, "embedding_gradient": 0.0}
+    if table.vectors:
+        unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
+        cosine = torch.where(table.mask, unit[0] @ unit[1].T, -1).amax(dim=1).clamp(-1, 1)
+        numbers["positive_mean"] = float(cosine.arccos().mean())
     return numbers
 
 
@@ -173,10 +234,11 @@ def _of_one_column(table: Compared, own: Tensor, pulled: Tensor) -> bool:
 
 def _of_infonce(
     table: Compared, own: Tensor, negative: Tensor, tau: float, force: Tensor
-) -> tuple[Tensor, float]:
+) -> tuple[Tensor, float | None]:
     """Return GD and the factor of the loss: those of InfoNCE if GD fits, else GD as measured.
 
-    InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss.
+    InfoNCE's GD follows from the similarities alone, without the unknown factor of the loss. If GD
+    is the same for all anchors but not 1, as that of DCL, the factor is None and GD is relative.
     """
     scores = table.scores.double() / tau
     other = scores.masked_fill(~negative, -torch.inf).logsumexp(dim=1)
@@ -185,7 +247,11 @@ def _of_infonce(
     multiple = float((shown * expected).sum() / expected.square().sum().clamp_min(1e-300))
     apart = float(torch.linalg.vector_norm(shown - multiple * expected))
     fits = apart < _EQUAL * float(torch.linalg.vector_norm(shown))
-    return (expected.to(force), multiple) if fits else (force, 1.0)
+    if fits:
+        return expected.to(force), multiple
+    mean = float(force.mean())
+    alike = float(force.std(correction=0)) < _ALIKE * mean
+    return (force / mean, None) if alike and not 1 / _FAR < mean < _FAR else (force, 1.0)
 
 
 def _geometry(tables: list[Compared]) -> dict[str, float | None]:

@@ -6,7 +6,7 @@ failed and what the failure may mean.
 
 import itertools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,7 +73,7 @@ class Check:
     means: str = ""
 
 
-def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> list[Check]:
+def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> Iterator[Check]:
     """Prove a class with all its settings; seconds to a minute.
 
     Args:
@@ -88,16 +88,15 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     forms = with_terms + [case.symmetric() for case in with_terms]
     few = [batch("random", 24, 6), batch("clustered", 24, 6)]
     reduced = _REDUCED if cls.batch_level else ""
-    return [
-        _entries("formula = components (autograd, float64)", double_entry, forms, batches),
-        _entries(
-            "the same with additional negatives and groups", extended_entry, forms, few, _IGNORED
-        ),
-        _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, reduced),
-        *(_invariant(name, cases, batches) for name in INVARIANCES),
-        _coupled(cls),
-        _finite(cls),
-    ]
+    yield _entries("formula = components (autograd, float64)", double_entry, forms, batches)
+    yield _entries(
+        "the same with additional negatives and groups", extended_entry, forms, few, _IGNORED
+    )
+    yield _entries("attraction + repulsion = whole", parts_entry, with_terms, batches, reduced)
+    for name in INVARIANCES:
+        yield _invariant(name, cases, batches)
+    yield _coupled(cls)
+    yield _finite(cls)
 
 
 def _invariant(name: str, cases: list[Objective], batches: list[tuple[Tensor, Tensor]]) -> Check:

@@ -6,6 +6,7 @@ compared with those of one plain call. The user provides a file; its objectives 
 checked by :func:`isotrope.paradigm.objective_check.prove` instead, which checks more.
 """
 
+import contextlib
 import copy
 import functools
 import inspect
@@ -41,6 +42,8 @@ _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
 _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
 _MISSING = object()
+_SINGLE = "_isotrope_in_float32"
+"""Attribute of a loss that takes no float64."""
 
 _ROUNDINGS = 8  # random roundings of the inputs, whose effect is the unit for errors in bfloat16
 _TIMES = 4.0  # largest allowed error of arithmetic in bfloat16, in units of that effect
@@ -58,7 +61,17 @@ class _LossAndGradients(NamedTuple):
 def check_file(
     file: Path, name: str = "", *, dimensions: int = DIMENSIONS
 ) -> dict[str, list[Check]]:
-    """Check the losses of a Python file.
+    """Return the checks of :func:`checks_in` by the name of the loss."""
+    checks: dict[str, list[Check]] = {}
+    for key, check in checks_in(file, name, dimensions=dimensions):
+        checks.setdefault(key, []).append(check)
+    return checks
+
+
+def checks_in(
+    file: Path, name: str = "", *, dimensions: int = DIMENSIONS
+) -> Iterator[tuple[str, Check]]:
+    """Check the losses of a Python file, and yield the name of a loss and a check as it is made.
 
     Args:
         file: defines objectives, or functions of (anchors, positives) or of (anchors, positives,
@@ -66,8 +79,8 @@ def check_file(
         name: Name of one loss; by default all objectives, and all losses with "loss" in the name.
         dimensions: Dimensions of the embeddings that losses are called on.
 
-    Returns:
-        The checks of each by its name.
+    Raises:
+        InputError: the file has no loss, or one that cannot be called.
     """
     module = _run(file)
     losses = _losses(vars(module), module.__name__, name)
@@ -83,12 +96,13 @@ def check_file(
         else _built(file, key, value)
         for key, value in losses.items()
     }
-    return {
-        key: prove(losses[key])
-        if loss is None
-        else check_loss(loss, (file, key), dimensions=dimensions)
-        for key, loss in built.items()
-    }
+    for key, loss in built.items():
+        if loss is None:
+            checks = prove(losses[key])
+        else:
+            checks = checks_of(loss, (file, key), dimensions=dimensions)
+        for check in checks:
+            yield key, check
 
 
 def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]:
@@ -156,6 +170,13 @@ def _needed(loss: Loss) -> list[inspect.Parameter]:
 def check_loss(
     loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
 ) -> list[Check]:
+    """Return the checks of :func:`checks_of`."""
+    return list(checks_of(loss, source, dimensions=dimensions))
+
+
+def checks_of(
+    loss: Loss, source: tuple[Path, str] | None = None, *, dimensions: int = DIMENSIONS
+) -> Iterator[Check]:
     """Check a loss; a few seconds.
 
     Args:
@@ -164,35 +185,56 @@ def check_loss(
         source: the file and the name by which another process finds the loss.
         dimensions: d, for a loss that has layers or a queue of that width.
 
-    Returns:
+    Yields:
         One line a comparison; ``passed`` is None if it was not possible.
     """
+    loss = _in_own_dtype(loss, dimensions)
     try:
         whole, again, reseeded = (_whole(loss, dimensions, seed=seed) for seed in (0, 0, 1))
     except RuntimeError as error:  # as torch says that shapes do not fit
-        return [raised("one call", error, _WIDTH.format(dimensions))]
+        yield raised("one call", error, _WIDTH.format(dimensions))
+        return
     except Exception as error:  # whatever somebody's loss raises is the finding
-        return [raised("one call", error)]
+        yield raised("one call", error)
+        return
     # NaN differs from itself without any random numbers
     remembers = SAME < _distance(again, whole) < math.inf
     draws = SAME < (change := _distance(reseeded, whole)) < math.inf
-    checks = []
     if remembers or draws:
         why = _REMEMBERS if remembers else _DRAWS
-        checks.append(Check("called again", 1, _shown(change), passed=None, means=why))
+        yield Check("called again", 1, _shown(change), passed=None, means=why)
     else:
         permuted = functools.partial(_whole, loss, dimensions, permuted=True)
-        checks.append(_compared("rows permuted", permuted, whole, _PERMUTED))
-        checks += _in_chunks(loss, dimensions, whole)
+        yield _compared("rows permuted", permuted, whole, _PERMUTED)
+        yield from _in_chunks(loss, dimensions, whole)
     if not remembers:
-        checks += _by_margin(loss, dimensions)
+        yield from _by_margin(loss, dimensions)
         way = functools.partial(_cached, loss, dimensions)
-        checks.append(_compared("gradient-cached", way, whole, _CACHED))
+        yield _compared("gradient-cached", way, whole, _CACHED)
     if not (remembers or draws):
         if source is not None:
-            checks.append(_on_two(loss, dimensions, source, whole))
-        checks.append(_rounded(loss, dimensions))
-    return [*checks, *_collapsed(loss, dimensions)]
+            yield _on_two(loss, dimensions, source, whole)
+        yield _rounded(loss, dimensions)
+    yield from _collapsed(loss, dimensions)
+
+
+def _in_own_dtype(loss: Loss, dimensions: int) -> Loss:
+    """Return the loss, marked if it keeps tensors of float32 and so takes no float64."""
+    with contextlib.suppress(Exception):  # it is called again, and then the error is the finding
+        try:
+            _whole(loss, dimensions)
+        except RuntimeError as error:
+            if "double" in str(error).lower():
+                vars(loss)[_SINGLE] = True
+    return loss
+
+
+def _called(loss: Loss, views: list[Tensor], options: Mapping[str, Any] | None = None) -> Tensor:
+    """Call the loss in its own dtype."""
+    given = views[: _takes(loss)]
+    if not getattr(loss, _SINGLE, False):
+        return loss(*given, **(options or {}))
+    return loss(*(x.float() for x in given), **(options or {})).double()
 
 
 _WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimensions N"
@@ -244,7 +286,10 @@ def _data(dimensions: int, dtype: torch.dtype = torch.float64) -> tuple[nn.Modul
 def _fresh(loss: Loss, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
     """Return a loss as it was at first, with the random numbers of a seed."""
     torch.manual_seed(seed)
-    return copy.deepcopy(loss).to(dtype) if isinstance(loss, nn.Module) else loss
+    if not isinstance(loss, nn.Module):
+        return loss
+    fresh = copy.deepcopy(loss)
+    return fresh if getattr(loss, _SINGLE, False) else fresh.to(dtype)
 
 
 def _takes(loss: Loss) -> int:
@@ -259,7 +304,7 @@ def _result(
     options: Mapping[str, float] | None = None,
 ) -> _LossAndGradients:
     """Call the loss and go backward; a loss may have gone backward by itself."""
-    value = loss(*views[: _takes(loss)], **(options or {}))
+    value = _called(loss, views, options)
     if not isinstance(value, Tensor) or value.numel() != 1:
         shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
         raise InputError(f"it returns {shape}, not a scalar")
@@ -334,7 +379,7 @@ def _turned(loss: Loss, dimensions: int, name: str, value: float, sign: int) -> 
     encoder, inputs = _data(dimensions)
     anchors, *rest = (encoder(x) for x in inputs)
     views = [sign * anchors, *rest]
-    return float(_fresh(varied)(*views[: _takes(loss)], **options).detach())
+    return float(_called(_fresh(varied), views, options).detach())
 
 
 def _setting(loss: Loss, name: str) -> object:
@@ -392,7 +437,7 @@ def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor
     """Do one process's part: its rows, and the mean of both processes' values and gradients."""
     file, key, dimensions = source
     torch.set_num_threads(1)
-    loss = _built(file, key, vars(_run(file))[key])
+    loss = _in_own_dtype(_built(file, key, vars(_run(file))[key]), dimensions)
     with process_group("cpu"):
         result = _half(loss, dimensions, rows_of(_ROWS))
         mean = [all_reduce_sum(x) / 2 for x in (result.value, *result.gradients)]
@@ -406,6 +451,8 @@ def _rounded(loss: Loss, dimensions: int) -> Check:
     off by half a unit in the last place of bfloat16, at random.
     """
     name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
+    if getattr(loss, _SINGLE, False):
+        return Check(name, 0, "it computes in float32", passed=None)
     encoder, inputs = _data(dimensions)
     exact = [encoder(x).detach().bfloat16().double() for x in inputs]
     true = _by_embeddings(_fresh(loss), exact)
@@ -430,7 +477,7 @@ def _signs(like: Tensor, numbers: torch.Generator) -> Tensor:
 
 def _by_embeddings(loss: Loss, views: list[Tensor]) -> _LossAndGradients:
     leaves = [x.detach().clone().requires_grad_() for x in views]
-    value = loss(*leaves[: _takes(loss)])
+    value = _called(loss, leaves)
     gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
     return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
 

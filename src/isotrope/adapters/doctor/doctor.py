@@ -82,8 +82,6 @@ class Doctor:
         path: Folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
         objective: The loss, if it is an objective of isotrope, or its name, for its default
             settings; that of an ``ObjectiveLoss`` is found automatically.
-        against: The views that hold the negatives of another loss: the other view, or both; None
-            infers it.
         reduction: How the loss reduces its n anchors to one number.
         temperature: Temperature of the loss's softmax, used if the gradient does not show it; by
             default the loss's own ``temperature``, or 1 over its ``scale``.
@@ -98,7 +96,7 @@ class Doctor:
         off: Whether an error has stopped the doctor.
 
     Raises:
-        InputError: The objective, ``against`` or ``reduction`` is unknown.
+        InputError: The objective or ``reduction`` is unknown.
         ValueError: ``every`` or the temperature is not positive.
     """
 
@@ -111,7 +109,6 @@ class Doctor:
         every: int = 10,
         path: str | Path | None = None,
         objective: Objective | str | None = None,
-        against: Literal["cross", "both"] | None = None,
         reduction: Literal["mean", "sum"] = "mean",
         temperature: float | None = None,
         dev: str | None = None,
@@ -120,7 +117,6 @@ class Doctor:
         self.anatomy = Anatomy(
             objective,
             every=every,
-            against=against,
             reduction=reduction,
             temperature=temperature,
         )
@@ -177,8 +173,6 @@ class Doctor:
         *,
         negatives: Tensor | None = None,
         groups: Tensor | None = None,
-        gradient: Tensor | None = None,
-        labels: Tensor | None = None,
         step: int | None = None,
     ) -> Row | None:
         """Measure a batch of a custom loop, if its step is due, and return the new row.
@@ -193,9 +187,6 @@ class Doctor:
             loss: The scalar to minimise, not yet scaled for float16 or for accumulation.
             negatives: q x d additional negatives of all anchors.
             groups: n integers; rows of one group are not negatives of each other.
-            gradient: n x d gradient of the loss on the anchors, if it is already known.
-            labels: n numbers, larger for pairs that belong together, if the loss has labels: the
-                rows of two columns need not be positives then.
             step: Number of the step; by default the number of the call, from 0.
 
         Raises:
@@ -215,8 +206,6 @@ class Doctor:
             loss,
             negatives=negatives,
             groups=groups,
-            gradient=gradient,
-            labels=labels,
             step=step,
         )
         if row is not None:
@@ -262,6 +251,7 @@ class Doctor:
             for column in ("temperature", "misfit", "negatives"):
                 entry[column] = None if row is None else row[column]
             entry["reason"] = self.anatomy.reason or None
+            entry["false_negatives"] = self.anatomy.places
             if kind == "known" and self.anatomy.objective is not None:
                 entry["family"] = self.anatomy.objective.name
         if first:

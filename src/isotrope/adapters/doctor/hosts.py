@@ -20,6 +20,9 @@ _LOSS_ARGUMENT = Words(temperature="temperature={}")
 _CONTRASTIVE = "MultipleNegativesRankingLoss"
 
 HOSTS: dict[str, Words] = {
+    "pylate": Words(
+        temperature="temperature={}", rate=_TRANSFORMERS.rate, batch=_TRANSFORMERS.batch
+    ),
     "sentence_transformers": Words(
         temperature="scale={}",
         inverse=True,
@@ -39,9 +42,6 @@ HOSTS: dict[str, Words] = {
         "together",
         shorter="models.Normalize() as the last module, or a lower learning_rate",
         best='load_best_model_at_end=True with eval_strategy="steps", or fewer num_train_epochs',
-    ),
-    "pylate": Words(
-        temperature="temperature={}", rate=_TRANSFORMERS.rate, batch=_TRANSFORMERS.batch
     ),
     "FlagEmbedding": _FLAGS,
     "tevatron": _FLAGS,

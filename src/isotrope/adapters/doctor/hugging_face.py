@@ -180,6 +180,7 @@ class HuggingFaceEvents:
         )
         if row is None:
             return
+        self.doctor.anatomy.note(step, epoch=self._state.epoch)
         if self._optimizer is not None:
             rate = float(self._optimizer.param_groups[0]["lr"])
             self.doctor.anatomy.note(step, learning_rate=rate)

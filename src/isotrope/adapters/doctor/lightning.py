@@ -60,6 +60,7 @@ class LightningEvents:
         accumulated = trainer.accumulate_grad_batches
         row = self.doctor.anatomy.see(readings, self._step, accumulated=accumulated)
         if row is not None:
+            self.doctor.anatomy.note(self._step, epoch=float(trainer.current_epoch))
             self.doctor.noted(self._name, row)
 
     def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:

@@ -12,13 +12,11 @@ _KINDS = {
     "softmax": "a softmax over the batch",
     "other": "a loss that pulls and pushes within the batch, but not a softmax",
     "pairs": "a loss of pairs, without in-batch negatives",
+    "targets": "a loss that pulls embeddings to targets without a gradient: not examined",
     "nothing": "not recognised yet: its gradient is zero",
     "unseen": "not examined",
     "broken": "not examined: its embeddings are not finite",
     "scores": "a loss that fits similarities to labels",
-    "unknown": "not recognised: its gradient does not pull and push pairs",
-    "lengths": "not a loss of cosines: its gradient changes the lengths of embeddings",
-    "single": "not recognised: it was observed without positives",
 }
 
 

@@ -1,5 +1,6 @@
 """Verdicts on embeddings that collapse or grow: divergence, collapse, norms too large."""
 
+import math
 import statistics
 
 from isotrope.diagnostics.advice import slower
@@ -11,6 +12,7 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     learning_rate,
     lower_rate_flag,
+    negatives,
     parameters,
     pushing,
     rank_limit,
@@ -22,6 +24,7 @@ from isotrope.diagnostics.verdicts.sources import ZOO
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
 _LEAST_GAPS = 6
+_LITTLE = 0.05  # of the loss of guessing; a ratio to a smaller loss says nothing
 # methods that prevent collapse by a predictor or a centre, without negatives
 _PREVENT_COLLAPSE = ("byol", "simsiam", "dino")
 _EFFECTS_OF_COLLAPSE = (
@@ -96,6 +99,7 @@ def _diverging(case: RunEvidence) -> Found | None:
         return None
     lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
     unlearnt, spread = _unlearnt(case), _end_over_first(case, "std")
+    rank, early = _over_first(case, "effective_rank"), _early_loss(case)
     labelled = bool(case.series("label_gap"))
     if labelled and crosses("lost_gap", unlearnt) and crosses("loss_rise", rise):
         evidence = [("lost_gap", unlearnt), ("loss_rise", rise)]
@@ -109,6 +113,12 @@ def _diverging(case: RunEvidence) -> Found | None:
     elif crosses("lost_spread", lost) and crosses("loss_rise", rise):
         evidence = [("lost_spread", lost), ("loss_rise", rise)]
         what = "moved the embeddings together, and the loss ends above its start"
+    elif crosses("loss_explodes", exploded := _over_guess(case)):
+        evidence = [("loss_explodes", exploded)]
+        what = "taken the loss far above its start, and above that of guessing"
+    elif crosses("lost_rank", rank) and crosses("loss_up_early", early):
+        evidence = [("lost_rank", rank), ("loss_up_early", early)]
+        what = "undone at first what the encoder knew, and taken directions away"
     elif _exploding(case, jump):
         evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
         what = "made the embeddings many times as long, so that their directions hardly turn"
@@ -159,6 +169,25 @@ def _unlearnt(case: RunEvidence) -> float | None:
     if len(gaps) < _LEAST_GAPS or not gaps[0] > 0:
         return None
     return statistics.median(gaps[-len(gaps) // 3 :]) / gaps[0]
+
+
+def _guess(case: RunEvidence) -> float:
+    """Return the loss of a softmax over the negatives that guesses."""
+    return math.log(1 + (negatives(case) or 1))
+
+
+def _over_guess(case: RunEvidence) -> float | None:
+    """Return the final loss over that of step 0, or over that of guessing if it is larger."""
+    first, end = case.first("loss"), case.end("loss")
+    if first is None or end is None or not crosses("radial", case.end("radial")):
+        return None  # a loss of cosines is limited by its temperature
+    return end / max(first, _guess(case))
+
+
+def _early_loss(case: RunEvidence) -> float | None:
+    """Return the loss in the first third over that of step 0, if that was not almost 0."""
+    first, early = case.first("loss"), case.early("loss")
+    return None if first is None or early is None else early / max(first, _LITTLE * _guess(case))
 
 
 def _rise(case: RunEvidence) -> float | None:
@@ -226,6 +255,32 @@ DIVERGING = Verdict(
             "together with `lost_room`: loss of the last third over the loss of step 0",
             "our choice; the trainings that lost_room was set on have 1.15 and 1.33",
             above=1.1,
+            unit="of the start",
+        ),
+        Threshold(
+            "loss_explodes",
+            "loss at the end",
+            "of scores that are no cosines: loss of the last third over the larger of two, that of "
+            "step 0 and that of a softmax over the negatives that guesses",
+            "our choice; a training that fails to learn ends at guessing",
+            above=3.0,
+            unit="of the start, or of guessing",
+        ),
+        Threshold(
+            "lost_rank",
+            "effective rank after a third of the run",
+            "together with `loss_up_early`: effective rank in the first third over that of step 0",
+            "0.62 of a network with batch normalisation at 100 times the learning rate, 1.0 at the "
+            "usual one (benchmarks/hosts.py)",
+            below=0.75,
+            unit="of the start",
+        ),
+        Threshold(
+            "loss_up_early",
+            "loss after a third of the run",
+            "together with `lost_rank`: loss in the first third over that of step 0",
+            "1.9 of the training that lost_rank was set on; our choice",
+            above=1.3,
             unit="of the start",
         ),
         Threshold(

@@ -1,5 +1,7 @@
 """Verdicts on forces: easy negatives, copies, temperatures, and GD that never falls."""
 
+from dataclasses import replace
+
 from isotrope.diagnostics.advice import loss_temperature
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
@@ -17,8 +19,8 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.registry import names
 
-_FEW = 16  # with so few negatives the hardest is often far ahead at any temperature
-_FEW_OF_COSINES = 4  # the same limit at a temperature that is low for cosines
+_FEW = 7  # with fewer negatives the hardest is often far ahead at any temperature
+_FEW_OF_COSINES = 2  # the same limit at a temperature that is low for cosines
 _UNIT = 1e-3  # difference from 1 allowed for the norm of normalised embeddings
 _USUAL_MARGIN = 0.3
 
@@ -27,11 +29,14 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     over_even, tau = hardest_over_even(case), temperature(case)
     if over_even is None or (tau is None and case.objective is not None):
         return None
+    if case.losses and case.end("temperature") is None:
+        return None  # no softmax
     spread = case.end("uniformity")
     # scores without embeddings have no known distances
     if crosses("spread", spread) or (spread is None and case.losses):
         return None
-    high = crosses("high_temperature", tau or case.end("temperature"))
+    cosines = not crosses("radial", case.end("radial"))
+    high = cosines and crosses("high_temperature", tau or case.end("temperature"))
     if not crosses("hardest_at_high_temperature" if high else "hardest_times_uniform", over_even):
         return None
     usual = 0.1 if case.kind == "images" else 0.05
@@ -69,7 +74,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "share of the weight on the hardest negative times their number",
+            "share of the weight on the hardest negative times their number; of fewer than 62 "
+            "negatives, what it is of 62",
             "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value "
             f"{ZOO}",
             below=1.5,
@@ -78,7 +84,7 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "instead of `hardest_times_uniform`, above `high_temperature`",
+            "instead of `hardest_times_uniform`, for cosines above `high_temperature`",
             "a small network from scratch has 1.7 at a temperature of 1 and 15 at 0.1 (62 "
             "negatives, benchmarks/hosts.py)",
             below=2.5,
@@ -108,6 +114,19 @@ def _false_negatives(case: RunEvidence) -> float | None:
     return end if early is None or end is None else min(early, end)
 
 
+def _copies_apart(case: RunEvidence) -> str:
+    detail = (
+        "Many texts have a copy that counts as a negative, so training pushes apart texts that "
+        "mean the same. `isotrope train` leaves out exact copies and copies that differ only in "
+        "case and punctuation. Ignore this if the words in which the texts differ matter."
+    )
+    places = [place for loss in case.losses for place in loss.get("false_negatives") or ()]
+    if not places:
+        return detail
+    named = ", ".join(f"anchor {i} and candidate {j}" for i, j in places)
+    return f"{detail} Such pairs of a batch, counted from 0: {named}."
+
+
 FALSE_NEGATIVES = Verdict(
     "false-negatives",
     "copies of a text are pushed apart",
@@ -115,9 +134,7 @@ FALSE_NEGATIVES = Verdict(
     "copy, or the other positive, counts as a negative, so training pushes apart texts that mean "
     "the same.",
     "Copies of a text are pushed apart; images are exempt, as different ones may look alike.",
-    "Many texts have a copy that counts as a negative, so training pushes apart texts that mean "
-    "the same. `isotrope train` leaves out exact copies and copies that differ only in case and "
-    "punctuation. Ignore this if the words in which the texts differ matter.",
+    _copies_apart,
     (
         Threshold(
             "copies",
@@ -250,38 +267,56 @@ NEVER_DISSIPATING = Verdict(
 
 
 def _temperature_too_low(case: RunEvidence) -> Found | None:
-    tau = temperature(case) if case.objective is not None else case.first("temperature")
-    share, dead, gain = case.first("hardest_share"), case.first("dead"), gained(case)
-    if tau is None or share is None or dead is None:
+    # at the first step that shows the temperature
+    rows = [row for row in case.rows if row.get("temperature") is not None]
+    first = case if case.objective is not None else replace(case, rows=rows)
+    tau = temperature(case) if case.objective is not None else first.first("temperature")
+    share, dead, gain = first.first("hardest_share"), first.first("dead"), gained(case)
+    if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
-    cosines, low = case.first("uniformity") is not None, crosses("temperature_of_cosines", tau)
+    cosines, low = first.first("uniformity") is not None, crosses("temperature_of_cosines", tau)
     if (cosines and not low) or (negatives(case) or 0) < (_FEW_OF_COSINES if cosines else _FEW):
         return None
-    force = case.first("dissipation")
-    decided = None if force is None else force + dead
-    at_first = "hardest_of_cosines" if cosines else "hardest_at_first"
-    done = crosses(at_first, share) and crosses("done_by_temperature", dead)
-    lasting = crosses("hardest_at_first", share) and crosses(
-        "hardest_at_first", case.end("hardest_share")
-    )
-    if not done and not (lasting and crosses("decided", decided)):
+    if cosines:
+        deciding = _sharp(share)
+    elif dead is None:
         return None
-    if gain is not None and not crosses("gain", gain):
+    else:
+        deciding = _decided(case, share, dead, first.first("dissipation"))
+    if deciding is None:
         return None
     return Found(
         (
-            compared(at_first if done else "hardest_at_first", share),
-            compared("done_by_temperature", dead)
-            if done or decided is None
-            else compared("decided", decided),
+            *deciding,
             Evidence("temperature", tau),
             *([] if gain is None else [compared("gain", gain)]),
-            *further_evidence(case, "dissipation", "positive_mean", "negative_mean"),
+            *further_evidence(case, "dead", "dissipation", "positive_mean", "negative_mean"),
         ),
         f"At a temperature of {tau:.3g} an anchor either has no gradient or pushes only its "
         "hardest negative: any positive that is slightly ahead counts as learnt.",
         f"--objective.temperature {max(0.05, 4 * tau):g}",
     )
+
+
+def _sharp(share: float) -> list[Evidence] | None:
+    """Return the evidence of cosines at a temperature that is low for them."""
+    return [compared("hardest_of_cosines", share)] if crosses("hardest_of_cosines", share) else None
+
+
+def _decided(
+    case: RunEvidence, share: float, dead: float, force: float | None
+) -> list[Evidence] | None:
+    """Return the evidence of scores whose scale is not known."""
+    evidence = [compared("hardest_at_first", share)]
+    if not crosses("hardest_at_first", share):
+        return None
+    if crosses("done_by_temperature", dead):
+        return [*evidence, compared("done_by_temperature", dead)]
+    decided = None if force is None else force + dead
+    if decided is None or not crosses("decided", decided):
+        return None
+    lasting = crosses("hardest_at_first", case.end("hardest_share"))
+    return [*evidence, compared("decided", decided)] if lasting else None
 
 
 def _warmer(case: RunEvidence) -> str:
@@ -299,7 +334,7 @@ TEMPERATURE_TOO_LOW = Verdict(
     "temperature. At a temperature near 0 an anchor whose positive is slightly ahead has no "
     "gradient, and any other pushes its hardest negative alone. These are exempt: losses without a "
     "temperature, cosines at a temperature of 0.01 or more, trainings whose dev score has risen, "
-    "and batches with few negatives (fewer than 4 for cosines, 16 for other scores). If few "
+    "and batches with few negatives (one for cosines, fewer than 7 for other scores). If few "
     "positives are ahead, hardly an anchor is done although each is decided. This counts only if "
     "it lasts to the end: a loss of dot products may begin so and then adapt its lengths.",
     thresholds=(
@@ -316,8 +351,8 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "hardest_of_cosines",
             "hardest negative at the first logged step",
-            "for a loss of cosines at a temperature below `temperature_of_cosines`, together with "
-            "`done_by_temperature`: share of the hardest negative at the first logged step",
+            "for a loss of cosines at a temperature below `temperature_of_cosines`, by itself: "
+            "share of the hardest negative at the first logged step that shows the temperature",
             "two layers of all-MiniLM-L6-v2 have 0.15 to 0.29 at 0.05 and 0.93 at 0.002 (7 to 31 "
             "negatives), a small network from scratch has 0.7 to 0.99 at 0.002",
             above=0.6,
@@ -333,7 +368,7 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "done_by_temperature",
             "done (GD below 0.01) at the first logged step",
-            "anchors with GD < 0.01 at the first logged step",
+            "for scores that are no cosines: anchors with GD < 0.01 at the first logged step",
             "as hardest_at_first: 0.07 to 0.16 at 0.05, 0.6 and more from 0.005 down",
             above=0.3,
             unit="of the anchors",

@@ -373,7 +373,7 @@ SPREADING = Verdict(
 )
 
 
-_UNREAD = {"unseen", "broken", "single", "lengths", "unknown"}
+_UNREAD = {"unseen", "targets", "broken"}
 """Kinds of losses whose pairs, or whose effect on them, are not known."""
 
 

@@ -1,0 +1,367 @@
+"""Reads the nodes of a graph of autograd: which operation each is of, and the values it keeps.
+
+A similarity is a node whose output compares embeddings; :class:`Similarity` holds its operands.
+Values that autograd does not keep are None.
+"""
+
+import math
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Node: TypeAlias = Any
+"""A node of the graph of autograd, of which torch types little."""
+Edge = tuple[Node, int]
+_PRODUCTS = {
+    "Mm": ("self", "mat2"),
+    "Addmm": ("mat1", "mat2"),
+    "Bmm": ("self", "mat2"),
+    "Baddbmm": ("batch1", "batch2"),
+    "Mv": ("self", "vec"),
+    "Dot": ("self", "tensor"),
+}
+_DISTANCES = {"Cdist": ("x1", "x2"), "EuclideanDist": ("x1", "x2")}
+_RESHAPES = {"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alias", "Clone"}
+_RESHAPES |= {"ToCopy", "ViewCopy", "Detach"}
+MOVES = _RESHAPES | {"T", "Transpose", "Permute", "Expand", "Slice", "Select", "Split", "Unbind"}
+MOVES |= {"Cat", "Stack", "Index", "IndexSelect", "SplitWithSizes", "Narrow", "Flip", "AsStrided"}
+MOVES |= {"torch::autograd::CopySlices"}  # of tensors changed in place, such as by a mask
+SCALES = {"Div", "Mul", "Neg"}
+_NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
+_NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
+_LEAST_WIDTH = 4  # dimensions of an embedding
+
+
+@dataclass
+class Similarity:
+    """A node of the graph whose output is a similarity."""
+
+    node: Node
+    kind: str
+    edges: tuple[Edge | None, Edge | None]
+    order: int
+    hook: Node
+    a: Tensor | None = None
+    b: Tensor | None = None
+    value: Tensor | None = None
+    gradient: Tensor | None = None
+    parts: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
+    tokens: bool = False
+    lengths: tuple[Tensor | None, Tensor | None] = (None, None)
+    roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
+    scale: float | None = None
+    beside: Node | None = None
+    cosine: bool = False
+
+
+def operation_of(node: Node) -> str:
+    """Return the name of the operation whose backward a node is: ``Mm`` of ``MmBackward0``."""
+    return re.sub(r"Backward\d*$", "", node.name())
+
+
+def shape_of(node: Node, index: int = 0) -> tuple[int, ...]:
+    """Return the shape of an output of a node."""
+    return tuple(node._input_metadata[index].shape)
+
+
+def saved_of(node: Node, name: str) -> Any:  # noqa: ANN401 - of any type
+    """Return a value saved in a node; None if it was not saved or was changed in place."""
+    try:
+        return getattr(node, f"_saved_{name}", None)
+    except RuntimeError:
+        return None
+
+
+def edges_above(edges: Iterable[tuple[Node | None, int]]) -> list[Edge]:
+    """Return those edges that lead to a node."""
+    return [(node, index) for node, index in edges if node is not None]
+
+
+def parameter_of(node: Node) -> nn.Parameter | None:
+    """Return the parameter of more than one number that a node is, moved or cast at most."""
+    while operation_of(node) in MOVES and len(node.next_functions) == 1:
+        before = node.next_functions[0][0]
+        if before is None:
+            return None
+        node = before
+    variable = getattr(node, "variable", None)
+    return variable if isinstance(variable, nn.Parameter) and variable.numel() > 1 else None
+
+
+def _of_weights(edge: Edge | None) -> bool:
+    """Whether an operand consists of parameters alone: a classifier, normalised prototypes."""
+    if edge is None:
+        return False
+    stack, been, weights = [edge[0]], set[Node](), False
+    while stack:
+        node = stack.pop()
+        if node in been:
+            continue
+        been.add(node)
+        if hasattr(node, "variable"):
+            if not isinstance(node.variable, nn.Parameter):
+                return False
+            weights = True
+        elif operation_of(node) in _NORMALISES - {"Index", "IndexSelect"} and len(been) < 64:
+            stack += [n for n, _ in edges_above(node.next_functions)]
+        else:
+            return False
+    return weights
+
+
+def similarity_of(node: Node) -> Similarity | None:
+    """Return the similarity that a node computes; None if it computes something else."""
+    operation, above = operation_of(node), node.next_functions
+    kind, edges = "product", tuple(above[-2:])
+    if operation in _PRODUCTS:
+        shape = shape_of(node)
+        if operation == "Dot" and any(e[0] is None for e in edges):
+            return None  # a surrogate, whose other side is a gradient
+        if len(shape) > 3:
+            return None
+    elif operation in _DISTANCES:
+        kind = "distance"
+    elif operation == "Pdist":
+        kind, edges = "distance", (above[0], above[0])
+    elif operation in ("Sum", "LinalgVectorNorm", "Norm"):
+        parts = _rowwise(node, operation)
+        if parts is None:
+            return None
+        kind, edges = parts
+    else:
+        return None
+    a, b = ((e[0], e[1]) if e[0] is not None else None for e in edges)
+    if a == b and operation == "Sum":
+        return None  # a squared length
+    if (a is None and b is None) or _of_weights(a) or _of_weights(b):
+        return None
+    if operation == "Mm" and _across(a, b):
+        return None
+    return Similarity(node, kind, (a, b), node._sequence_nr(), node)
+
+
+def _across(a: Edge | None, b: Edge | None) -> bool:
+    """Whether dimensions are compared: only the first operand is transposed."""
+    turned = [e is not None and operation_of(e[0]) in ("T", "Permute", "Transpose") for e in (a, b)]
+    return turned == [True, False]
+
+
+def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
+    """Return kind and operands of (a * b).sum(-1), (a - b).norm(dim=-1) and the like."""
+    below = node.next_functions[0]
+    if below[0] is None:
+        return None
+    inner, shape = below[0], shape_of(below[0], below[1])
+    if (
+        len(shape) < 2
+        or shape[-1] < _LEAST_WIDTH
+        or shape_of(node) not in (shape[:-1], (*shape[:-1], 1))
+    ):
+        return None
+    if operation == "Sum" and operation_of(inner) == "Mul":
+        return "product", tuple(inner.next_functions[:2])
+    if operation == "Sum":
+        if operation_of(inner) != "Pow" or inner.next_functions[0][0] is None:
+            return None
+        inner = inner.next_functions[0][0]
+    if operation_of(inner) == "Add" and len(edges_above(inner.next_functions)) == 1:
+        inner = edges_above(inner.next_functions)[0][0]
+    if operation_of(inner) != "Sub" or len(inner.next_functions) != 2:
+        return None
+    return "distance", tuple(inner.next_functions)
+
+
+def value_of(edge: Edge | None, known: dict[Node, Tensor] | None = None) -> Tensor | None:
+    """Return the values of an edge, if autograd keeps enough to compute them, else None."""
+    if edge is None:
+        return None
+    node, index = edge
+    if known and node in known:
+        return known[node]
+    if hasattr(node, "variable"):
+        leaf: Tensor = node.variable.detach()
+        return leaf
+    operation = operation_of(node)
+    if operation in ("Tanh", "Sigmoid", "Exp", "Sqrt"):
+        result: Tensor | None = saved_of(node, "result")
+        return result
+    a: Tensor | None
+    b: Tensor | None
+    if operation in ("Mm", "Addmm"):
+        a, b = (saved_of(node, name) for name in _PRODUCTS[operation])
+        if a is None or b is None:
+            return None
+        if operation == "Mm":
+            return a @ b
+        bias = value_of(node.next_functions[0]) if node.next_functions[0][0] else None
+        alpha, beta = saved_of(node, "alpha"), saved_of(node, "beta")
+        return None if bias is None else beta * bias + alpha * (a @ b)
+    if operation in ("Div", "Mul"):
+        a, b = saved_of(node, "self"), saved_of(node, "other")
+        if a is None and node.next_functions[0][0] is not None:
+            a = value_of(node.next_functions[0], known)
+        if a is None or b is None:
+            return None
+        return a / b if operation == "Div" else a * b
+    if operation == "NativeLayerNorm":
+        x, weight, bias = (saved_of(node, name) for name in ("input", "weight", "bias"))
+        if x is None:
+            return None
+        return F.layer_norm(x.detach(), saved_of(node, "normalized_shape"), weight, bias)
+    if operation == "Sum" and (dims := saved_of(node, "dim")) is not None:
+        a = value_of(node.next_functions[0], known)
+        keep = bool(saved_of(node, "keepdim"))
+        return None if a is None else a.sum([signed(d) for d in dims], keepdim=keep)
+    if operation not in MOVES:
+        return None
+    above = edges_above(node.next_functions)
+    parts = [p for p in (value_of(e, known) for e in above) if p is not None]
+    return _moved(node, index, operation, parts) if parts and len(parts) == len(above) else None
+
+
+def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tensor | None:
+    """Return the result of an operation that only moves numbers."""
+    x, shape = parts[0], shape_of(node, index)
+
+    if operation in _RESHAPES:
+        return x.reshape(shape)
+    if operation == "torch::autograd::CopySlices":
+        return x
+    if operation == "AsStrided":
+        size, stride = saved_of(node, "size"), saved_of(node, "stride")
+        return x.contiguous().as_strided(size, stride, 0)
+    if operation == "Index":
+        return x[tuple(slice(None) if i is None else i for i in saved_of(node, "indices"))]
+    if operation == "Unbind":
+        return x.unbind(signed(saved_of(node, "dim")))[index]
+    if operation == "Stack" and len(parts) == len(node.next_functions):
+        return torch.stack(parts, dim=signed(saved_of(node, "dim")))
+    if operation == "Expand":
+        return x.expand(shape)
+    if operation == "T":
+        return x.T
+    if operation == "Transpose":
+        return x.transpose(signed(saved_of(node, "dim0")), signed(saved_of(node, "dim1")))
+    if operation == "Permute":
+        return x.permute([signed(d) for d in saved_of(node, "dims")])
+    if operation == "Cat" and len(parts) == len(node.next_functions):
+        return torch.cat(parts, dim=signed(saved_of(node, "dim")))
+    if operation == "Slice":
+        start, end, step = (signed(saved_of(node, k)) for k in ("start", "end", "step"))
+        at = [slice(None)] * x.ndim
+        at[signed(saved_of(node, "dim"))] = slice(start, end, step)
+        return x[tuple(at)]
+    if operation == "Select":
+        return x.select(signed(saved_of(node, "dim")), signed(saved_of(node, "index")))
+    return None
+
+
+def signed(size: int) -> int:
+    """Return a size with its sign, which autograd does not keep."""
+    return size - 2**64 if size >= 2**63 else size
+
+
+def read_operands(seen: Similarity) -> bool:
+    """Copy the operands while the graph has them; False if they cannot be compared."""
+    node, operation = seen.node, operation_of(seen.node)
+    names = {**_PRODUCTS, **_DISTANCES}.get(operation)
+    if operation == "Pdist":
+        seen.a = seen.b = saved_of(node, "self")
+    elif operation == "Sum" and seen.kind == "product":
+        inner = node.next_functions[0][0]
+        seen.a, seen.b = saved_of(inner, "self"), saved_of(inner, "other")
+    elif names is not None:
+        seen.a, seen.b = (saved_of(node, name) for name in names)
+    if seen.a is None:
+        seen.a = value_of(seen.edges[0])
+    if seen.b is None:
+        seen.b = value_of(seen.edges[1])
+    if operation in ("LinalgVectorNorm", "Norm", "Cdist", "EuclideanDist", "Pdist"):
+        seen.value = saved_of(node, "result")
+    if any(
+        isinstance(t, nn.Parameter) or isinstance(getattr(t, "_base", None), nn.Parameter)
+        for t, e in zip((seen.a, seen.b), seen.edges, strict=True)
+        if e is None
+    ):
+        return False  # a frozen weight
+    shape = shape_of(node)
+    if operation in ("Bmm", "Baddbmm") and not seen.tokens and shape[0] > 1 and 1 not in shape[1:]:
+        return False  # attention
+    if (seen.a is None or seen.b is None) and seen.value is not None and seen.value.ndim == 1:
+        seen.a = seen.b = seen.value.new_zeros(len(seen.value), 0)  # distances; rows not kept
+        return True
+    if seen.a is None or seen.b is None:
+        return False
+    if seen.tokens:
+        known = {node: seen.a.detach() @ seen.b.detach()}
+        seen.value = value_of((seen.hook, 0), known)
+        if seen.value is None:
+            return False
+    seen.lengths = _lengths(seen.edges[0]), _lengths(seen.edges[1])
+    seen.roots = _roots(seen.edges[0]), _roots(seen.edges[1])
+    return min(seen.a.shape[-1], seen.b.numel()) >= _LEAST_WIDTH
+
+
+def number_of(value: object) -> float | None:
+    """Return a scalar as a number other than 0; None for anything else."""
+    if isinstance(value, Tensor) and value.numel() == 1:
+        value = float(value)
+    return float(value) if isinstance(value, (int, float)) and value else None
+
+
+def rows_of(seen: Similarity, edges: Collection[Edge]) -> dict[Edge, Tensor]:
+    """Return the values of those edges that are the operands of a similarity, moved at most."""
+    rows = {}
+    turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
+    for operand, edge, second in zip((seen.a, seen.b), seen.edges, (False, True), strict=True):
+        while edge is not None and operand is not None:
+            if edge in edges:
+                value = operand.detach().mT if second and turned else operand.detach()
+                shape = shape_of(*edge)
+                if value.numel() == math.prod(shape) and value.shape[-1] == shape[-1]:
+                    rows[edge] = value.reshape(shape)
+                break
+            above = edges_above(edge[0].next_functions)
+            edge = above[0] if len(above) == 1 and operation_of(edge[0]) in MOVES else None
+    return rows
+
+
+def _roots(edge: Edge | None) -> frozenset[Node]:
+    """Return the nodes that an operand comes from by moves and scales alone."""
+    stack, been, roots = [] if edge is None else [edge[0]], set[Node](), set()
+    while stack:
+        node = stack.pop()
+        if node in been:
+            continue
+        been.add(node)
+        above = [n for n, _ in edges_above(node.next_functions)]
+        if operation_of(node) in _NORMALISES and above and len(been) < 256:
+            stack += above
+        elif math.prod(node.variable.shape if hasattr(node, "variable") else shape_of(node)) > 1:
+            roots.add(node)
+    return frozenset(roots)
+
+
+def _lengths(edge: Edge | None) -> Tensor | None:
+    """Return the norms of an operand before normalisation, in any order."""
+    if edge is None:
+        return None
+    node, steps = edge[0], 0
+    while steps < 64:
+        steps += 1
+        if operation_of(node) == "Div":
+            x, by = saved_of(node, "self"), saved_of(node, "other")
+            if x is not None and isinstance(by, Tensor) and by.numel() > 1:
+                norm = torch.linalg.vector_norm(x.detach().float(), dim=-1)
+                by = by.detach().float().expand(x.shape)[..., 0]
+                return norm.flatten() if torch.allclose(norm, by, rtol=2e-2) else None
+        above = edges_above(node.next_functions)
+        if operation_of(node) not in MOVES | SCALES or not above:
+            return None
+        node = above[0][0]
+    return None

@@ -1,0 +1,268 @@
+"""Arranges the operands of an operation that compares embeddings, and its gradient, in a table."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
+
+_MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
+_MOST_OWN = 512  # rows with candidates of their own, which become columns of one table
+_SAME = 1e-5  # 1 - cosine of a row with itself
+
+
+@dataclass(frozen=True)
+class Operands:
+    """An operation that compares embeddings, with its gradient.
+
+    Attributes:
+        operation: Name of its backward, such as ``Mm``.
+        a: First operand, in the layout of the operation.
+        b: Second operand.
+        gradient: Gradient of the loss with respect to the result.
+        parts: The same gradient, split by the uses of the result or of a multiple of it.
+        value: The result, if autograd kept it.
+        distance: Whether a smaller result is a larger similarity.
+        both: Whether the gradient reaches both sides.
+        lengths: Norms of the embeddings before normalisation, in any order; None if they were not
+            normalised.
+        roots: Graph nodes that either side comes from.
+        scale: Number that the result is multiplied by before it is exponentiated, if there is one.
+        beside: Graph node that puts the scores of an anchor beside those of others, if there is
+            one.
+        cosine: Whether the result is divided by the lengths of its rows.
+    """
+
+    operation: str
+    a: Tensor
+    b: Tensor
+    gradient: Tensor
+    parts: tuple[Tensor, ...]
+    value: Tensor | None
+    distance: bool
+    both: bool
+    lengths: tuple[Tensor | None, Tensor | None]
+    roots: tuple[frozenset[Any], frozenset[Any]]
+    scale: float | None = None
+    beside: Any = None
+    cosine: bool = False
+
+
+def tables(given: Operands) -> list[Compared]:
+    """Return what an operation compared: one table, or two where rows and columns are anchors."""
+    normal = _normal(given)
+    if normal is None:
+        return []
+    anchors, candidates, scores, gradient, parts = normal
+    lengths, roots = given.lengths, given.roots
+    if given.distance:
+        gradient, parts = -gradient, [-p for p in parts]
+    swapped = given.operation in ("Mv",) or (
+        given.operation == "Bmm" and given.a.shape[1] != 1 < given.a.shape[0]
+    )
+    if swapped:
+        lengths, roots = lengths[::-1], roots[::-1]
+    made = []
+    for part in _directions(gradient, parts) if candidates.ndim == 2 else [gradient]:
+        turned = candidates.ndim == 2 and _turned(part)
+        made.append(
+            _table(
+                *((candidates, anchors) if turned else (anchors, candidates)),
+                None if scores is None else scores.T if turned else scores,
+                part.T if turned else part,
+                given,
+                lengths[turned],
+                roots[::-1] if turned else roots,
+            )
+        )
+    return made
+
+
+def _directions(gradient: Tensor, parts: list[Tensor]) -> list[Tensor]:
+    """Return the gradient split by the uses of the scores, if each use is a separate loss.
+
+    A symmetric loss uses one matrix twice: by rows and by columns.
+    """
+    parts = [p for p in parts if bool(p.any())]
+    if len(parts) < 2 or any(p.shape != gradient.shape for p in parts):
+        return [gradient]
+    whole = torch.stack(parts).sum(dim=0)
+    scale = float((gradient * whole).sum() / whole.square().sum().clamp_min(1e-38))
+    alone = all(min(imbalance(p, 0), imbalance(p, 1)) <= BALANCED for p in parts)
+    fits = float((gradient - scale * whole).norm()) <= BALANCED * float(gradient.norm())
+    return [scale * p for p in parts] if alone and fits else [gradient]
+
+
+def _turned(gradient: Tensor) -> bool:
+    """Whether the anchors are the columns: only there are pull and push equal."""
+    rows, columns = imbalance(gradient, 1), imbalance(gradient, 0)
+    return columns <= BALANCED and columns < 0.5 * rows
+
+
+Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
+
+
+def _normal(given: Operands) -> Normal | None:
+    """Return anchors n x d, candidates m x d or n x k x d, scores, gradient and its parts."""
+    a, b, g = _wide(given.a), _wide(given.b), _wide(given.gradient)
+    parts, value = [_wide(p) for p in given.parts], given.value
+    value = None if value is None else _wide(value)
+    match given.operation:
+        case "Mm" | "Addmm":
+            return a, b.T, None, g, parts
+        case "Mv":
+            return b[None], a, None, g[None], []
+        case "Dot":
+            return a[None], b[None], None, g.reshape(1, 1), []
+        case "scores":
+            return a, g.new_zeros(*g.shape, 0), value, g, []
+        case "tokens":
+            return _texts(a, b, g, value)
+        case "Bmm" | "Baddbmm" if len(a) == 1:
+            return a[0], b[0].T, None, g[0], [p[0] for p in parts if p.ndim == 3]
+        case "Bmm" | "Baddbmm" if a.shape[1] == 1:
+            return a[:, 0], b.transpose(1, 2), None, g[:, 0], []
+        case "Bmm" | "Baddbmm":
+            return b[:, :, 0], a, None, g[:, :, 0], []
+        case "Cdist" | "EuclideanDist":
+            if a.ndim == 3:
+                if len(a) > 1:
+                    return None
+                a, b, g, value = a[0], b[0], g[0], None if value is None else value[0]
+            return a, b, None if value is None else -value, g, []
+        case "Pdist":
+            i, j = torch.triu_indices(len(a), len(a), 1, device=a.device)
+            full, distances = g.new_zeros(len(a), len(a)), g.new_zeros(len(a), len(a))
+            for target, numbers in ((full, g / 2), (distances, -value if value is not None else g)):
+                target[i, j] = target[j, i] = numbers
+            return a, a, distances, full, []
+    return _rowwise(a, b, g, value)
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.float() if x.dtype.itemsize < 4 else x
+
+
+def _rowwise(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
+    """Return the normal form of a row-by-row comparison of operands that broadcast."""
+    dims = max(a.ndim, b.ndim)
+    a, b = (x.reshape(*[1] * (dims - x.ndim), *x.shape) for x in (a, b))
+    if dims not in (1, 2, 3):
+        return None
+    if dims == 1:
+        a, b = a[None], b[None]
+    shape = torch.broadcast_shapes(a.shape, b.shape)
+    g = g.reshape(shape[:-1])
+    scores = None if value is None else -value.reshape(shape[:-1])
+    if dims < 3:
+        a, b = (x.expand(shape) for x in (a, b))
+        return a, b[:, None], None if scores is None else scores[:, None], g[:, None], []
+    if a.shape[1] == 1 == b.shape[0] and shape[0] > 1:
+        return a[:, 0], b[0], scores, g, []
+    if b.shape[1] == 1 == a.shape[0] and shape[0] > 1:
+        return b[:, 0], a[0], scores, g, []
+    for x, y in ((a, b), (b, a)):  # torch repeats the rows before it takes cosines
+        if x.shape == y.shape and bool((x == x[:, :1]).all()) and bool((y == y[:1]).all()):
+            return x[:, 0], y[0], scores, g, []
+    a, b = (b, a) if b.shape[1] == 1 < a.shape[1] else (a, b)
+    if a.shape[1] == 1:
+        return a[:, 0].expand(shape[0], -1), b.expand(shape), scores, g, []
+    flat = [x.expand(shape).flatten(0, 1) for x in (a, b)]
+    scores = None if scores is None else scores.reshape(-1, 1)
+    return flat[0], flat[1][:, None], scores, g.reshape(-1, 1), []
+
+
+def _texts(a: Tensor, b: Tensor, g: Tensor, value: Tensor | None) -> Normal | None:
+    """Return the normal form of a comparison of tokens, for the pairs that have a score."""
+    if g.ndim != 4 or value is None or a.shape[0] != 1:
+        return None
+    queries, texts, s, t = g.shape
+    if a.shape[1] != queries * s or b.shape[2] != texts * t:
+        return None
+    on = g != 0
+    count = on.sum(dim=(2, 3)).clamp_min(1)
+    scores = torch.where(on, value, 0).sum(dim=(2, 3))
+    means = [
+        x.reshape(n, k, -1).mean(dim=1) for x, n, k in ((a[0], queries, s), (b[0].T, texts, t))
+    ]
+    return means[0], means[1], scores, g.sum(dim=(2, 3)) / count, []
+
+
+def _table(
+    anchors: Tensor,
+    candidates: Tensor,
+    scores: Tensor | None,
+    gradient: Tensor,
+    given: Operands,
+    lengths: Tensor | None,
+    roots: tuple[frozenset[Any], frozenset[Any]],
+) -> Compared:
+    """Return a table of at most 2^20 entries; rows are sampled evenly from larger ones."""
+    rows, own = len(anchors), candidates.ndim == 3
+    most = _MOST_OWN if own else max(16, _MOST_ENTRIES // max(1, len(candidates)))
+    if rows > most:
+        some = torch.linspace(0, rows - 1, most, device=anchors.device).long()
+        anchors, gradient = anchors[some], gradient[some]
+        scores = None if scores is None else scores[some]
+        candidates = candidates[some] if own else candidates
+    if scores is None:
+        scores = _scores(anchors, candidates, given)
+    scale = given.scale
+    if given.cosine:
+        sizes = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
+        lengths, size = sizes[0], sizes[0][:, None] * sizes[1]
+        scores, gradient = scores / size.clamp_min(1e-30), gradient * size
+        anchors, candidates = (F.normalize(x, dim=-1) for x in (anchors, candidates))
+    elif even(anchors) and even(candidates) and not given.distance:  # in units of cosines
+        sizes = [torch.linalg.vector_norm(x, dim=-1).mean() for x in (anchors, candidates)]
+        one = float(sizes[0] * sizes[1]) or 1.0
+        scores, gradient = scores / one, gradient * one
+        scale = None if scale is None else scale * one
+        anchors, candidates = (
+            x / n.clamp_min(1e-30) for x, n in zip((anchors, candidates), sizes, strict=True)
+        )
+    mask = torch.ones_like(gradient, dtype=torch.bool)
+    if own:
+        n, k = gradient.shape
+        index = torch.arange(n * k, device=anchors.device).reshape(n, k)
+        blocks = [
+            torch.zeros(n, n * k, dtype=x.dtype, device=x.device) for x in (scores, gradient, mask)
+        ]
+        scores, gradient, mask = (
+            block.scatter(1, index, x)
+            for block, x in zip(blocks, (scores, gradient, mask), strict=True)
+        )
+        candidates = candidates.flatten(0, 1)
+    table = Compared(
+        *(anchors, candidates, scores, gradient, mask, rows),
+        *(given.both, given.distance, lengths, roots, given.gradient.dtype.itemsize < 4),
+        *(scale, given.beside),
+    )
+    return replace(table, mask=mask & ~_left_out(table))
+
+
+def _scores(anchors: Tensor, candidates: Tensor, given: Operands) -> Tensor:
+    if not given.distance and candidates.ndim == 2:
+        return anchors @ candidates.T
+    if not given.distance:
+        return (anchors[:, None] * candidates).sum(dim=2)
+    if candidates.ndim == 2:
+        distance = torch.cdist(anchors, candidates)
+    else:
+        distance = torch.linalg.vector_norm(anchors[:, None] - candidates, dim=2)
+    return -distance.square() if given.operation == "Sum" else -distance
+
+
+def _left_out(table: Compared) -> Tensor:
+    """The pairs that the loss left out, n x m: the anchor itself and masked pairs.
+
+    The weight of a distant pair can also underflow; then only nearer pairs have a gradient.
+    """
+    zero, scores = table.gradient == 0, table.scores
+    unit = [F.normalize(x, dim=1) for x in (table.anchors, table.columns)]
+    itself = zero & (unit[0] @ unit[1].T > 1 - _SAME)
+    lowest = scores.masked_fill(~(table.gradient > 0), torch.inf).amin(dim=1, keepdim=True)
+    return itself | (zero & (scores > lowest))
