@@ -133,6 +133,7 @@ HOSTS = {
         "swift",
         "ms-swift",
         {**_FLAGS, "temperature": "INFONCE_TEMPERATURE="},
+        rebuilt=True,
     ),
 }
 """In the order of their downloads."""
@@ -209,7 +210,7 @@ def write(rows: Mapping[tuple[str, str], Mapping[str, object]]) -> None:
 
 def run(python: str, name: str, folder: Path, *, again: bool) -> None:
     """Train the cells of a host that have no row yet."""
-    host, rows = HOSTS[name], read()
+    host, rows = HOSTS[name], {key: row for key, row in read().items() if key[0] == name}
     found = version(python, host)
     if found is None:
         print(f"{name}: not installed for {python}", file=sys.stderr)

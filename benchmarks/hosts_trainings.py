@@ -13,6 +13,9 @@ compared.
 import contextlib
 import functools
 import hashlib
+import importlib.abc
+import importlib.machinery
+import importlib.util
 import io
 import json
 import logging
@@ -20,6 +23,7 @@ import os
 import random
 import sys
 import time
+import types
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -38,6 +42,7 @@ torch.set_num_threads(1)
 
 FOLDER = Path("hosts-work")
 TOKENS, TEXTS = 16, 400
+SHIFT = 137  # of shuffled positives: no pair comes a second time with its sides exchanged
 RANK, PROCESSES = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 
 
@@ -105,7 +110,7 @@ def texts(plan: Plan) -> list[tuple[str, str]]:
     if plan.data == "duplicates":
         return pairs[:4] * (TEXTS // 4)
     if plan.data == "shuffled":
-        return [(a, pairs[(i + 200) % len(pairs)][1]) for i, (a, _) in enumerate(pairs)]
+        return [(a, pairs[(i + SHIFT) % len(pairs)][1]) for i, (a, _) in enumerate(pairs)]
     return pairs
 
 
@@ -337,6 +342,51 @@ def pylate(plan: Plan, doctor: Any) -> nn.Module:
     return model
 
 
+class Interleaved(nn.Module):
+    """What ms-swift makes of a model: rows of anchor and positive in turn, one vector each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = Mean()
+
+    def forward(self, tokens: Any, labels: Any = None) -> dict[str, Tensor]:
+        """Return the vectors under the name that ms-swift's losses read."""
+        return {"last_hidden_state": self.encoder(tokens)}
+
+
+@host
+def ms_swift(plan: Plan, doctor: Any) -> nn.Module:
+    """Train with ms-swift's own losses; its trainer, which wants a model of its hub, is rebuilt."""
+    from swift.loss.embedding import CosineSimilarityLoss, InfonceLoss
+    from transformers import Trainer, TrainingArguments
+
+    os.environ["INFONCE_TEMPERATURE"] = str(plan.tau(0.1))
+
+    class EmbeddingTrainer(Trainer):  # type: ignore[misc]
+        def compute_loss(
+            self, model: Any, inputs: Any, return_outputs: bool = False, **_: Any
+        ) -> Any:
+            kind = CosineSimilarityLoss if plan.attract else InfonceLoss
+            labels = inputs.pop("labels")
+            return kind(self.args, self)(model(**inputs), labels)
+
+    EmbeddingTrainer.__module__ = "swift.trainers.embedding_trainer"  # by which its words are known
+
+    def collate(batch: list[tuple[str, str]]) -> dict[str, Any]:
+        some = [x for pair in batch for x in pair]
+        return {"tokens": tokens(some), "labels": torch.ones(len(batch))}
+
+    model = Interleaved()
+    EmbeddingTrainer(
+        model=model,
+        args=arguments(TrainingArguments, plan, batch=8, remove_unused_columns=False),
+        train_dataset=texts(plan),
+        data_collator=collate,
+        callbacks=[doctor] if doctor else [],
+    ).train()
+    return model
+
+
 class DenseModel(nn.Module):
     """What Tevatron's encoder model does: query and passage dictionaries, a loss of the scores."""
 
@@ -410,7 +460,7 @@ def places(plan: Plan, step: int, rows: int) -> Tensor:
 def views(plan: Plan, step: int, rows: int, noise: float = 0.5) -> tuple[Tensor, Tensor]:
     """Return two views of the images of a batch."""
     at = places(plan, step, rows)
-    other = (at + 256) % 512 if plan.data == "shuffled" else at
+    other = (at + SHIFT) % 512 if plan.data == "shuffled" else at
     random, images = torch.Generator().manual_seed(7000 + step), prototypes()[0]
     a, b = (images[i] + noise * torch.randn(images[i].shape, generator=random) for i in (at, other))
     return a, b
@@ -533,7 +583,7 @@ class Images(torch.utils.data.Dataset[Any]):
         random = torch.Generator().manual_seed(index)
         x = prototypes()[0]
         at = index % 4 if self.plan.data == "duplicates" else index
-        other = (index + 256) % 512 if self.plan.data == "shuffled" else at
+        other = (index + SHIFT) % 512 if self.plan.data == "shuffled" else at
         a, b = (x[i] + 0.5 * torch.randn(x[i].shape, generator=random) for i in (at, other))
         return self.wrap(a, b, index)
 
@@ -666,6 +716,51 @@ def cell(train: Train, plan: Plan) -> dict[str, Any]:
     }
 
 
+class NoTorchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Stands for torchvision, which has no release for every torch: names with nothing behind.
+
+    Several hosts import it, and none of these trainings calls it.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> Any:
+        """Find torchvision and what is in it."""
+        if name.partition(".")[0] != "torchvision":
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: Any) -> types.ModuleType:
+        """Return a module in which any name is a class or a module."""
+        return _Nothing(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        """Do nothing."""
+
+
+class _Nothing(types.ModuleType):
+    __version__ = "0.0"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        if name[0].isupper():
+            return _Names(name, (), {})
+        return importlib.import_module(f"{self.__name__}.{name}")
+
+    def __call__(self, *_: object, **__: object) -> None:
+        return None
+
+
+class _Names(type):
+    def __getattr__(cls, name: str) -> str:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return name
+
+
 def quiet() -> None:
     """Keep the hosts from speaking."""
     logging.disable(logging.NOTSET)
@@ -689,8 +784,8 @@ def main() -> None:
     name, folder, *cells = sys.argv[1:]
     FOLDER = Path(folder).resolve()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    if (FOLDER / "stubs").is_dir():
-        sys.path.append(str(FOLDER / "stubs"))
+    if importlib.util.find_spec("torchvision") is None:
+        sys.meta_path.append(NoTorchvision())
     quiet()
     for one in cells:
         try:
