@@ -31,7 +31,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isotrope.training.checkpoints import newest
+from isotrope.core.documents import read_yaml
 
 HERE = Path(__file__).parent
 CIFAR = HERE.parents[1] / "shared" / "data" / "cifar10"
@@ -72,19 +72,28 @@ def trained(work: Path, *, smoke: bool) -> Path:
     return work / "run"
 
 
+def at_newest(run: Path, batch_size: int) -> Any:
+    """Return the method of a run at its newest checkpoint, and the terms of a batch."""
+    from isotrope.training import ImageSettings
+    from papers.measurements.spectrum import Question, restored
+
+    newest = max(int(c.name.removeprefix("checkpoint-")) for c in (run / "checkpoints").iterdir())
+    settings = ImageSettings.read(read_yaml(run / "config.yaml"))
+    return restored(settings, Question(batch_size=batch_size), newest)
+
+
 def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     """Return both ends by Lanczos and by SciPy, of the same Hessian."""
-    from papers.manna2023.lanczos import Lanczos
     from scipy.sparse.linalg import LinearOperator, eigsh
 
-    from isotrope.diagnostics.curvature import parameter_hessian
-    from papers.manna2023.rebuild import rebuild
-    from papers.manna2023.spectrum import Spectrum
+    from isotrope.diagnostics import parameter_hessian
+    from papers.manna2023.spectrum import Spectrum, lanczos
 
-    rebuilt = rebuild(run, newest(run / "checkpoints", print), batch_size=batch_size)
-    hessian = parameter_hessian(rebuilt.objective, rebuilt.terms, rebuilt.module)
-    process = Lanczos(hessian, state=run / "lanczos.npz").run(iterations)
-    numbers = Spectrum.of(hessian, [process]).numbers()
+    rebuilt = at_newest(run, batch_size)
+    hessian = parameter_hessian(rebuilt.method.objective, rebuilt.terms, rebuilt.method)
+    norm = float(torch.linalg.vector_norm(hessian.gradient, dtype=torch.float64))
+    ritz = lanczos(hessian, iterations)
+    numbers = Spectrum(hessian.size, hessian.loss, norm, ritz).numbers()
     products = 0
 
     def product(v: np.ndarray) -> np.ndarray:
@@ -96,7 +105,7 @@ def extremes(run: Path, iterations: int, batch_size: int) -> dict[str, Any]:
     start = np.random.default_rng(1).normal(size=hessian.size)
     low, high = eigsh(operator, k=2, which="BE", tol=1e-5, v0=start, return_eigenvectors=False)
     ends = {"lambda_min": (numbers["lambda_min"], low), "lambda_max": (numbers["lambda_max"], high)}
-    rows = {"parameters": hessian.size, "step": rebuilt.step, "iterations": iterations}
+    rows = {"parameters": hessian.size, "step": rebuilt.about["step"], "iterations": iterations}
     rows["scipy_products"] = products
     for name, (ours, scipys) in ends.items():
         rows |= {name: ours, f"{name}_scipy": float(scipys)}
@@ -151,17 +160,16 @@ def pyhessians(module: nn.Module, loss: Callable[[], Tensor]) -> tuple[str, Call
 
 def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
     """Return seconds of CPU by way, all in every round, and how far the products are apart."""
-    from isotrope.diagnostics.curvature import parameter_hessian
-    from papers.manna2023.rebuild import rebuild
+    from isotrope.diagnostics import parameter_hessian
 
-    rebuilt = rebuild(run, newest(run / "checkpoints", print), batch_size=batch_size)
-    objective, (terms,), module = rebuilt.objective, rebuilt.terms, rebuilt.module
+    rebuilt = at_newest(run, batch_size)
+    objective, (terms,), module = rebuilt.method.objective, rebuilt.terms, rebuilt.method
 
     def loss() -> Tensor:
         return objective.loss(terms()[0], backend="eager")
 
-    hessian = parameter_hessian(objective, terms, module)
-    anew = parameter_hessian(objective, terms, module, keep_graph=False)
+    hessian = parameter_hessian(objective, [terms], module)
+    anew = parameter_hessian(objective, [terms], module, keep_graph=False)
     by, theirs = pyhessians(module, loss)
     v = torch.randn(hessian.size, generator=torch.Generator().manual_seed(0))
     parts = v.split([p.numel() for p in hessian.parameters])

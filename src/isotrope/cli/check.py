@@ -119,7 +119,7 @@ def _printed(checked: "Iterable[tuple[str, Check]]") -> int:
     marks = {True: "ok", False: "WRONG", None: "-"}
     wrong = False
     for key, group in itertools.groupby(checked, key=lambda found: found[0]):
-        checks = []
+        checks: list[Check] = []
         for _, check in group:
             if not checks:
                 print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
