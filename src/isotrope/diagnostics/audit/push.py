@@ -44,7 +44,7 @@ _CLUSTER, _ASKED = (
 )  # rows of a cluster in the mean, and clusters that a row is compared with
 _SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
 _DRAWN, _PIECE = 4096, 4096  # rows drawn for those that are not around, and rows looked at together
-_AGAIN = 0.005  # push from which a row meets one of its nearest rows without the others
+_AGAIN = 0.03  # push from which a row meets one of its nearest rows without the others
 
 
 @dataclass(frozen=True)
@@ -311,26 +311,29 @@ def _among(
 ) -> Ledger:
     """Return the ledger of rows that meet their nearest rows, and others that are drawn.
 
-    All nearest rows of a row share its push here, while a batch holds few of them. So those with a
-    push of at least ``_AGAIN`` meet the row once more, one by one, in a batch of the usual size.
+    All nearest rows of a row share its push here, while a batch holds few of them. So those that
+    would have a push of ``_AGAIN`` without the others meet the row once more, one by one, in a
+    batch of the usual size.
     """
     n, keep = near.shape
     push, force = embedded.anchors.new_zeros(2, n, keep)
     row_force, mass = torch.zeros(n, dtype=torch.float64), 0.0
+    strong = torch.zeros(n, keep, dtype=torch.bool)
     draw = torch.Generator().manual_seed(seed)
     order = torch.from_numpy(Order(n, seed, 0)[np.arange(n)])
     meeting = _Meeting(embedded, objective, draw)
     with bar(n, "push", "rows", show=progress) as done:
         for rows in order.split(max(1, _COLUMNS // keep)):
-            strength, mean, total = meeting(rows, near[rows], _DRAWN)
-            push[rows], force[rows] = strength, mean[:, -keep:]
+            strength, mean, total, alone = meeting(rows, near[rows], _DRAWN)
+            push[rows], force[rows], strong[rows] = strength, mean[:, -keep:], alone >= _AGAIN
             row_force[rows], mass = mean.double().sum(dim=1), mass + total
             done(len(rows))
-    again = (push >= _AGAIN * mass / n).nonzero()
+    again = strong.nonzero()
     again = again[torch.randperm(len(again), generator=draw)]
     with bar(len(again), "push of one", "pairs", show=progress) as done:
-        for rows, slots in (piece.unbind(dim=1) for piece in again.split(_ANCHORS)):
-            strength, mean, _ = meeting(rows, near[rows, slots][:, None], _COLUMNS - len(rows))
+        for piece in again.split(_ANCHORS) if len(again) else ():
+            rows, slots = piece.unbind(dim=1)
+            strength, mean, *_ = meeting(rows, near[rows, slots][:, None], _COLUMNS - len(rows))
             push[rows, slots], force[rows, slots] = strength[:, 0], mean[:, -1]
             done(len(rows))
     push, places = push.sort(dim=1, descending=True, stable=True)
@@ -346,8 +349,13 @@ class _Meeting:
     objective: Objective
     draw: torch.Generator
 
-    def __call__(self, rows: Tensor, own: Tensor, count: int) -> tuple[Tensor, Tensor, float]:
+    def __call__(
+        self, rows: Tensor, own: Tensor, count: int
+    ) -> tuple[Tensor, Tensor, float, Tensor]:
         """Return the push (n x k) of each row's own, the force (n x m) of all, and the mass.
+
+        Last comes about how strongly each of a row's own would push it without the others (n x k):
+        a softmax without them is divided by less. 1 is all the push that an anchor can have.
 
         Args:
             rows: n rows; one may occur several times.
@@ -373,4 +381,8 @@ class _Meeting:
         mass = sum(float(of[1].sum()) for of in both) / 2
         first, second = (of[0] for of in both)
         strength = (first * second)[:, -keep:].sqrt_()
-        return strength, first.add_(second).div_(2), mass
+        alone = torch.ones_like(strength)
+        for part in (first[:, -keep:], second[:, -keep:]):
+            rest = (mass / len(rows) - part.sum(dim=1, keepdim=True)).clamp_min(0)
+            alone *= part / (rest + part).clamp_min(1e-12)
+        return strength, first.add_(second).div_(2), mass, alone.sqrt_()
