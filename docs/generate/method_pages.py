@@ -87,7 +87,7 @@ def _command(cls: type[Any]) -> str:
 
 
 def _rate(recipe: Any) -> str:  # noqa: ANN401 - a Recipe, of the floor above
-    at = f" at a batch of {recipe.batch_size}, in proportion" if recipe.scaled else ""
+    at = f" at a batch of {recipe.batch_size}, in proportion to the batch" if recipe.scaled else ""
     return f"{recipe.learning_rate:g}{at}"
 
 
@@ -141,7 +141,7 @@ def _crops(cls: type[Any]) -> str:
         "brightness, contrast, saturation, hue",
     ]
     chances = ["colours", "grey", "blur", "solarize"]
-    text = "The last columns are probabilities."
+    text = "The last four columns are probabilities."
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 
 

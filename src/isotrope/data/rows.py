@@ -119,7 +119,7 @@ def cell_text(value: object, path: Path, line: int, column: str) -> str:
 
 
 def cell_texts(value: object, path: Path, line: int, column: str) -> list[str]:
-    """Return the texts of a cell: one, those of a list, of passages or of a conversation."""
+    """Return the texts of a cell, which holds one text, a list, passages or a conversation."""
     if isinstance(value, str):
         return [cell_text(value, path, line, column)]
     if hasattr(value, "tolist") and not isinstance(value, (int, float)):  # an array

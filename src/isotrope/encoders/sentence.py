@@ -325,7 +325,7 @@ class SentenceEncoder(nn.Module):
         return rows, len(long)
 
     def extend(self, max_length: int) -> None:
-        """Set at how many tokens the model truncates by itself, here and where it is saved."""
+        """Set the tokens after which the model cuts a text, in memory and in its saved copy."""
         self.max_length = max_length
         if max_length < _UNLIMITED and not is_static(self.model[0]):
             self.model.max_seq_length = max_length

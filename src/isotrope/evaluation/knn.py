@@ -42,7 +42,7 @@ def knn(
         train: n rows.
         test: m rows.
         k: Neighbours. If n is smaller all n vote, and the result says so.
-        temperature: t of the weighted vote; the smaller, the more the nearest decide.
+        temperature: t of the weighted vote; a smaller t gives the nearest more weight.
         name: The name of the Result.
 
     Returns:

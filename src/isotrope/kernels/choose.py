@@ -98,9 +98,9 @@ def pairs(
 
 
 def surrogate_pairs(pairs: Pairs) -> SurrogatePairs | None:
-    """Return pairs of the same direction in which only the anchors have gradients.
+    """Return a copy of ``pairs`` in which only the anchors have gradients.
 
-    Both directions of a batch share the computed sums. The result is None if matrices are held.
+    Both directions of a batch share the computed sums. None if the backend keeps matrices.
     """
     if pairs.backend == "triton":
         return extension("triton").surrogate_pairs(pairs)

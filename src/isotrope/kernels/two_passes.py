@@ -109,7 +109,7 @@ class _TwoPasses:
         self.foretold, self.sums = self.factors, self._everywhere(0.0)
 
     def check_foretold(self) -> None:
-        """Compare the predicted derivatives with those at the sums.
+        """Compare the predicted derivatives with those at the computed sums.
 
         Raises:
             WrongCoupling, Unfused: see :func:`agree`.

@@ -103,7 +103,7 @@ class Paradigm(
 
     @property
     def pairwise(self) -> bool:
-        """Whether the parent is, if its weights are kept."""
+        """Whether the loss is pairwise: as its parent is, if the parent's weights are kept."""
         return self.parent is None or self.weight is not None or self.parent.pairwise
 
     @property

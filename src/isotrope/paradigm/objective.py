@@ -210,7 +210,7 @@ class Objective:
         return replace(terms, weight=torch.zeros_like(terms.weight))  # its positives receive one
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """The part of ``formula`` that pulls: by default -GD_i pull_i s_ii', GD and pull constant.
+        """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii', both held constant.
 
         Its gradient is the contribution of the positive. Objectives whose papers name the two parts
         override both, so that attraction + repulsion = formula.

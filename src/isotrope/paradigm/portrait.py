@@ -31,7 +31,7 @@ class Portrait:
         dissipation: p x q values of GD.
         ratio: p x q values of R, NaN where nothing pushes; None if nothing ever pushes or if R is
             matrix-valued.
-        angles: k angles of the negatives of one scene, with the positive at pi/6.
+        angles: Angles of the k negatives of one anchor, whose positive is at pi/6.
         weight: k values of W for these negatives.
     """
 

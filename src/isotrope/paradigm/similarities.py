@@ -83,11 +83,11 @@ class GraphReading:
         compared: Similarities in the order in which they were computed.
         explained: Share of the gradient at the compared embeddings that comes from these pairs;
             None without pairs.
-        known: Objective and views of each loss of this library within the loss.
+        known: The objective and the views of each objective of isotrope that the loss contains.
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
-        divisors: Numbers that the loss was divided by last, such as the number of batches whose
+        divisors: Numbers that the whole loss was divided by, such as the number of batches whose
             gradients a trainer accumulates.
     """
 

@@ -111,7 +111,7 @@ def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
 
 
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
-    """Return title and note; a score names itself, and losses say whether they share a unit."""
+    """Return the title of a plot, and a note if its losses share no unit."""
     if quantity.lines[0].column == "dev":
         name = next((name for name in _dev_names(quantity, runs) if name), "")
         title = f"{name[:1].upper()}{name[1:]}" or quantity.title

@@ -38,7 +38,7 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
 
     Args:
         settings: text or images.
-        base: settings of every run, as flags or a file give them.
+        base: Settings that all runs share, by the names of flags or of a file.
         chosen: Settings of the sweep itself.
     """
     varied = [[read_varied(text, settings) for text in texts] for texts in chosen.stages]

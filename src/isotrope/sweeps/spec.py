@@ -60,7 +60,7 @@ class Sweep:
 
     Attributes:
         settings: text or images.
-        base: settings of every run, as flags or a file give them.
+        base: Settings that all runs share, by the names of flags or of a file.
         stages: The varied settings of each stage.
         output: folder.
         seeds: The seeds to train every setting with.

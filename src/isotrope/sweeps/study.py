@@ -83,7 +83,7 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
     Args:
         spec: the sweep.
         stage: The varied settings.
-        fixed: at the best of the stages before.
+        fixed: The best values of the earlier stages.
     """
     trials: list[dict[str, str]] = []
     if not (spec.output / JOURNAL).is_file():
@@ -108,7 +108,7 @@ class StageStudy:
     Args:
         spec: the sweep.
         stage: The varied settings.
-        fixed: at the best of the stages before.
+        fixed: The best values of the earlier stages.
         place: The number of the stage, from 1.
 
     Raises:

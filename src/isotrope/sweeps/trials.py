@@ -70,7 +70,7 @@ class Stage:
 
     Attributes:
         varied: The varied settings.
-        fixed: at the best of the stages before.
+        fixed: The best values of the earlier stages.
         trials: The trials in the order in which they were begun.
     """
 

@@ -39,7 +39,7 @@ def hash64(content: bytes, key: bytes = b"") -> int:
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return the hash of a record's group; without one, that of its near-identical anchors."""
+    """Return the hash of a record's group, or of its anchor, near-identical ones alike."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 

@@ -115,7 +115,7 @@ class Former:
     neighbours: int = 0
 
     def form(self, records: Iterable[Record]) -> Iterator[Formed]:
-        """Yield the formed and the held-out records, in the order of ``records``."""
+        """Yield the pairs of views of each record, and whether it is held out, in order."""
         chosen = _chosen(self.holdout, self.seed)
         if self.views == "adjacent":
             yield from self._adjacent(records, chosen)

@@ -86,7 +86,7 @@ def figure(
         grid: Number of values of mu_pos and of mu_neg over the paper's ranges; the share has one
             mu_pos.
         negatives: Number of negatives of an anchor; by default the paper's.
-        batches: Number of batches for every pair of means (``dissipation`` and ``weight``).
+        batches: Batches for every pair of means; only ``dissipation`` and ``weight`` use them.
         seed: Seed of the draws.
         common: See :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
         gated: See :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.

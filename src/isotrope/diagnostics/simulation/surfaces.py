@@ -55,7 +55,7 @@ def gradient_norm(
     anchors to be each other's negatives, and its components include the 1/n.
 
     Args:
-        objectives: Objectives whose positive pulls with one number for an anchor.
+        objectives: Objectives whose pull is one number for each anchor.
         angles: Means and number of negatives; the spreads are not used.
         part: Part of the gradient.
 

@@ -25,7 +25,7 @@ class BarlowTwinsOptions(Options):
 
 
 class BarlowTwinsMethod(ImageMethod):
-    r"""The cross-correlation of the two views shall be the identity: no negatives, no average.
+    r"""Make the cross-correlation of the two views the identity, without negatives or a teacher.
 
     Pairs of views: one, (z, z'), z = g(f(x)), both with gradients; the objective standardises each
     dimension over the batch of all processes.

@@ -23,7 +23,7 @@ class SimCLROptions(Options):
 
 
 class SimCLR(ImageMethod):
-    r"""Two views of each image attract, those of other images repel: nothing but an objective.
+    r"""Views of one image attract each other, views of different images repel each other.
 
     Pairs of views: one, (z, z'), z = g(f(x)), z' = g(f(x')): x and x' are random crops of one
     image, f the encoder and g the head. Both have gradients. Manna et al., 2023, train DCL, DCLW
