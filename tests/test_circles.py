@@ -12,6 +12,8 @@ ALLOWED = [
     # a Doctor makes the callbacks that a trainer takes, and these call the Doctor back: its type is
     # imported for the type checker alone
     {f"isotrope.adapters.doctor.{name}" for name in ("doctor", "hugging_face", "lightning")},
+    # an encoder saves its adapter; there its type is imported for the type checker alone
+    {"isotrope.encoders.lora", "isotrope.encoders.sentence"},
 ]
 
 

@@ -99,7 +99,7 @@ class TestTexts:
         (tmp_path / "a.csv").write_text("n,words\n" + "".join(f"1,{t}\n" for t in TEXTS))
         found = corpus(table, str(tmp_path / "a.csv"), columns=["words"])
         assert found.details == corpus(table, TEXTS).details
-        with pytest.raises(InputError, match=r"found 'n', 'words'; .*choose by name"):
+        with pytest.raises(InputError, match=r"found 'n', 'words'; put a header"):
             corpus(table, tmp_path / "a.csv")
 
     def test_options_are_passed_on(self, table):

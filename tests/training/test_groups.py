@@ -208,7 +208,7 @@ def test_a_wrong_column_is_an_error_before_torch_is_imported(given: dict[str, An
 
 def test_one_group_for_all_rows_is_refused(given: dict[str, Any], tmp_path: Path) -> None:
     file = written(tmp_path / "noise.jsonl", [-1] * 32)
-    with pytest.raises(InputError, match="all 32 records are of one group"):
+    with pytest.raises(InputError, match="all 32 records are in one group"):
         fit(**{**given, "files": [file]})
 
 

@@ -166,7 +166,9 @@ def test_a_place_that_nobody_can_write_to(
 
     opened = os.open
     monkeypatch.setattr(os, "open", forbidden)
-    with pytest.raises(InputError, match=r"cannot write .*run/\.lock: read-only file system; free"):
+    with pytest.raises(
+        InputError, match=r"cannot write .*run/\.lock: read-only file system; choose"
+    ):
         train(**settings)
     monkeypatch.undo()
     assert not output.exists()

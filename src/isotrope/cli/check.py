@@ -4,7 +4,7 @@ import itertools
 import multiprocessing
 import signal
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from isotrope.paradigm.objective_check import Check
+
+    Found = tuple[str, Check | list[str]]
 
 EPILOG = """\
 examples:
@@ -63,11 +65,11 @@ def check(settings: CheckSettings) -> int:
         from isotrope.paradigm.objective_check import prove
 
         objective = registry.find(settings.loss)
-        return _printed((objective.name, check) for check in prove(objective))
+        return _printed(_explained((objective.name, check) for check in prove(objective)))
     return _printed(_apart(Path(file), name, settings.dimensions))
 
 
-def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str, "Check"]]:
+def _apart(file: Path, name: str, dimensions: int | None) -> Iterator["Found"]:
     """Check a file in a process of its own, which its losses may end or keep from ending.
 
     Where this process is interrupted, nothing is reported of the check that was running.
@@ -103,7 +105,7 @@ def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever waits for the checks ends them
     try:
-        for found in checks_in(file, name, dimensions=dimensions or DIMENSIONS):
+        for found in _explained(checks_in(file, name, dimensions=dimensions or DIMENSIONS)):
             pipe.send(found)
         pipe.send(None)
     except InputError as error:
@@ -114,13 +116,17 @@ def _line(name: str, tried: str, worst: str, mark: str) -> str:
     return f"{legible(name):40}  {tried:>5}  {legible(worst):18}  {mark}".rstrip()
 
 
-def _printed(checked: "Iterable[tuple[str, Check]]") -> int:
+def _printed(checked: Iterable["Found"]) -> int:
     """Print each check as it is made, then what failed ones mean; return the exit code."""
     marks = {True: "ok", False: "WRONG", None: "-"}
     wrong = False
     for key, group in itertools.groupby(checked, key=lambda found: found[0]):
         checks: list[Check] = []
+        lines: list[str] = []
         for _, check in group:
+            if isinstance(check, list):
+                lines = check
+                continue
             if not checks:
                 print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
                 print(_line("-" * 40, "-----", "-" * 18, "--"))
@@ -128,23 +134,25 @@ def _printed(checked: "Iterable[tuple[str, Check]]") -> int:
             print(_line(check.name, str(check.tried), check.worst, mark), flush=True)
             checks.append(check)
         meanings = [f"{check.name}: {check.means}" for check in checks if check.means]
-        print("\n".join([*meanings, *_explained(key, checks), ""]))
+        print("\n".join([*meanings, *lines, ""]))
         wrong |= any(check.passed is False for check in checks)
     return 1 if wrong else 0
 
 
-def _explained(name: str, checks: "Sequence[Check]") -> list[str]:
-    """Return by what factor an objective's components are off, if they are."""
+def _explained(checked: "Iterable[tuple[str, Check]]") -> Iterator["Found"]:
+    """Yield checks, and after those of each objective by what factor its components are off."""
     from isotrope.paradigm.mistakes import mistakes
     from isotrope.paradigm.objective import Objective
 
-    cls = Objective.registered.get(name.lower())
-    if cls is None or checks[0].passed is not False or not checks[0].tried:
-        return []
-    return [
-        "\nformula and components on a random batch of 4 anchors, in 16 dimensions:",
-        *mistakes(cls()),
-    ]
+    for name, group in itertools.groupby(checked, key=lambda found: found[0]):
+        first = None
+        for found in group:
+            first = first or found[1]
+            yield found
+        cls = Objective.registered.get(name.lower())
+        if cls is not None and first is not None and first.passed is False and first.tried:
+            where = "\nformula and components on a random batch of 4 anchors, in 16 dimensions:"
+            yield name, [where, *mistakes(cls())]
 
 
 run = Command(

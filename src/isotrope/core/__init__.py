@@ -35,7 +35,9 @@ class Room(ModuleType):
         file = self._files[name]
         if file == self.__name__:
             return importlib.import_module(f"{file}.{name}")
-        value = getattr(__import__(file, fromlist=[name]), name)
+        value = getattr(importlib.import_module(file), name, self)
+        if value is self:  # a file of that room
+            value = importlib.import_module(f"{file}.{name}")
         setattr(self, name, value)
         return value
 

@@ -6,6 +6,7 @@ with one name, reached by no link (:func:`open_own`).
 """
 
 import errno
+import hashlib
 import os
 import re
 import shutil
@@ -21,6 +22,12 @@ from isotrope.core.errors import InputError
 _NAMED = 60  # characters of a name that are in that of its room, which has ten more
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
 _LINK = "is a link or a device; remove it, because nothing is written through one"
+
+
+def file_digest(path: Path, size: int = 8) -> str:
+    """Return the BLAKE2b digest of a file, of ``size`` bytes, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=size)).hexdigest()
 
 
 def _sync(path: Path) -> None:

@@ -3,15 +3,8 @@
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 
 import numpy as np
-
-
-def file_digest(path: Path, size: int = 8) -> str:
-    """Return the BLAKE2b digest of a file, of ``size`` bytes, as hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=size)).hexdigest()
 
 
 def fingerprint(*values: object) -> str:

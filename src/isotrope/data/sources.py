@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from isotrope.core.errors import InputError, needs_extra, place
-from isotrope.core.files import atomic_replace, from_home
-from isotrope.core.fingerprint import file_digest
+from isotrope.core.files import atomic_replace, file_digest, from_home
 from isotrope.core.spelling import brief
 from isotrope.data.schemas import HEADER, Reading, read
 from isotrope.data.table import SUFFIXES, is_frame, plain_suffix, table_of

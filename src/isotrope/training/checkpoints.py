@@ -17,8 +17,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import CannotResume
-from isotrope.core.files import atomic_replace, os_errors_as_input_errors, remove
-from isotrope.core.fingerprint import file_digest
+from isotrope.core.files import atomic_replace, file_digest, os_errors_as_input_errors, remove
 
 COMPLETE = "complete.json"
 """The marker of a whole checkpoint: the digest of every other file in it, and its step."""

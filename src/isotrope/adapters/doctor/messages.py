@@ -9,6 +9,7 @@ from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.diagnostics.verdicts import VERDICTS
 
 _KINDS = {
+    "known": "an objective of isotrope",
     "softmax": "a softmax over the batch",
     "other": "a loss that pulls and pushes within the batch, but not a softmax",
     "pairs": "a loss of pairs, without in-batch negatives",

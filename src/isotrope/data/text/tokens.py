@@ -32,8 +32,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, place
-from isotrope.core.files import atomic_replace
-from isotrope.core.fingerprint import file_digest
+from isotrope.core.files import atomic_replace, file_digest
 from isotrope.data.schemas import Reading, Record
 from isotrope.data.text.repeats import (
     CHUNK,

@@ -38,10 +38,7 @@ from isotrope.paradigm.objective import Objective
 _ANCHORS, _COLUMNS = 512, 8192  # of a block
 _SQUARE = 1024  # rows of either of two blocks that form a square batch
 _EXACT = 30_000  # rows up to which each pair meets
-_CLUSTER, _ASKED = (
-    512,
-    12,
-)  # rows of a cluster in the mean, and clusters that a row is compared with
+_CLUSTER, _ASKED = 512, 12  # rows of a cluster in the mean; clusters that a row is compared with
 _SAMPLE, _ROUNDS = 32, 8  # rows of each cluster that place its centre, and rounds of k-means
 _DRAWN, _PIECE = 4096, 4096  # rows drawn for those that are not around, and rows looked at together
 _AGAIN = 0.03  # push from which a row meets one of its nearest rows without the others
