@@ -36,7 +36,7 @@ def test_cells_are_run_once_and_written(
     asked = ["image_cells.py", str(tmp_path), "--only", "SimCLR, c = 3", "--jobs", "1"]
     monkeypatch.setattr(sys, "argv", asked)
     script.main()
-    assert "SimCLR" in capsys.readouterr().err
+    assert "simclr cut=3" in capsys.readouterr().err
     with (tmp_path / "image-cells.csv").open(newline="") as handle:
         rows = list(csv.DictReader(handle))
     assert [(row["seed"], row["epoch"]) for row in rows] == [("0", e) for e in "012"]

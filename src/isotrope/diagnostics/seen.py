@@ -123,6 +123,9 @@ def measure_compared(
         measured = measure_pairs(pairs, terms, table.anchors)
         numbers = {**measured, **{k: v for k, v in numbers.items() if v is not None}}
         numbers |= _of_labels(table, own, pull > 0, some)
+        if kind != "softmax" and (table.pulled.sum(dim=1) > 1).any():
+            # a loss that mines picks rows that look alike, and pairs that are not typical
+            numbers |= dict.fromkeys(("false_negatives", "positive_mean", "positive_std"))
     else:
         numbers |= summary(terms, pairs)
     if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):

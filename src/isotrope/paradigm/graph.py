@@ -310,7 +310,7 @@ def read_operands(seen: Similarity) -> bool:
 def number_of(value: object) -> float | None:
     """Return a scalar as a number other than 0; None for anything else."""
     if isinstance(value, Tensor) and value.numel() == 1:
-        value = float(value)
+        value = float(value.detach())
     return float(value) if isinstance(value, (int, float)) and value else None
 
 

@@ -231,9 +231,9 @@ def _divisors(node: Node) -> tuple[float, ...]:
     divisors: list[float] = []
     while operation_of(node) == "Div" and len(edges_above(node.next_functions)) == 1:
         by = saved_of(node, "other")
-        if not isinstance(by, (int, float)) and not (isinstance(by, Tensor) and by.numel() == 1):
+        if (number := number_of(by)) is None:
             break
-        divisors.append(float(by))
+        divisors.append(number)
         node = edges_above(node.next_functions)[0][0]
     return tuple(divisors)
 
