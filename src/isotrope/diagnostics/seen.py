@@ -122,10 +122,7 @@ def measure_compared(
     if table.vectors:
         measured = measure_pairs(pairs, terms, table.anchors)
         numbers = {**measured, **{k: v for k, v in numbers.items() if v is not None}}
-        numbers |= _of_labels(table, own, pull > 0, some)
-        if kind != "softmax" and (table.pulled.sum(dim=1) > 1).any():
-            # a loss that mines picks rows that look alike, and pairs that are not typical
-            numbers |= dict.fromkeys(("false_negatives", "positive_mean", "positive_std"))
+        numbers |= _of_labels(table, own, pull > 0, some, mined=kind != "softmax")
     else:
         numbers |= summary(terms, pairs)
     if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):
@@ -155,7 +152,7 @@ def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
 
 
 def _of_labels(
-    table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor
+    table: Compared, own: Tensor, pulled: Tensor, pushed: Tensor, *, mined: bool
 ) -> dict[str, float | None]:
     """Return measurements that replace those of positives if anchors have no positive of their own.
 
@@ -173,7 +170,9 @@ def _of_labels(
         numbers["positive_std"] = float(angles.std(correction=0))
     if chosen:
         numbers |= {"positive_mean": None, "positive_std": None, "alignment": None}
-    if several:
+    if several and mined:  # negatives that the loss picks are not typical
+        numbers |= dict.fromkeys(("false_negatives", "negative_mean", "negative_std"))
+    elif several:
         numbers["false_negatives"] = _copies_apart(table)
     elif chosen or bool((pushed & ~pulled).any()):
         numbers["false_negatives"] = None
