@@ -113,7 +113,7 @@ def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -
 
 
 def _line(name: str, tried: str, worst: str, mark: str) -> str:
-    return f"{legible(name):40}  {tried:>5}  {legible(worst):18}  {mark}".rstrip()
+    return f"{legible(name):45}  {tried:>5}  {legible(worst):25}  {mark}".rstrip()
 
 
 def _printed(checked: Iterable["Found"]) -> int:
@@ -129,7 +129,7 @@ def _printed(checked: Iterable["Found"]) -> int:
                 continue
             if not checks:
                 print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
-                print(_line("-" * 40, "-----", "-" * 18, "--"))
+                print(_line("-" * 45, "-----", "-" * 25, "--"))
             mark = marks[check.passed]
             print(_line(check.name, str(check.tried), check.worst, mark), flush=True)
             checks.append(check)
