@@ -72,7 +72,7 @@ def refitted(
             for name, value in encoder.state_dict().items():
                 if value.is_floating_point():
                     value.lerp_(theirs[name], 0.5)
-        records, seed = second.result.details["data"]["records"], settings.seed + 1
+        records, seed = second.result.details["data"]["records"], (settings.seed + 1) % 2**32
         note = (
             f"The scores are those of the first of two trainings. This model is the mean of both; "
             f"the second had all {records:,} records, and seed {seed}.\n\n## Citation"
