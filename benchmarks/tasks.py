@@ -9,7 +9,8 @@ B. sentence-transformers as its documentation shows it: multiple-negatives ranki
 C. the same trainer tuned by hand: the setting of GRID that is best on the dev part at seed 0;
 D. ``isotrope train PAIRS`` without a flag.
 
-    python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D] [--data DIR]
+    python -m benchmarks.tasks run TASK ... [--encoder NAME] [--settings A B C D] [--seeds 0 1 2]
+        [--data DIR]
     python -m benchmarks.tasks show [--encoder NAME]
 
 B and C use ``ObjectiveLoss(model, "infonce", temperature=0.05)``, whose value and gradient equal
@@ -226,8 +227,10 @@ def chosen(task: str, cells: list[Cell]) -> tuple[float, int] | None:
     return max(dev, key=dev.__getitem__) if set(grid(task)) <= set(dev) else None
 
 
-def missing(task: str, settings: Sequence[str], cells: list[Cell]) -> Cell | None:
-    """Return the next cell to make."""
+def missing(
+    task: str, settings: Sequence[str], cells: list[Cell], seeds: Sequence[int] = SEEDS
+) -> Cell | None:
+    """Return the next cell to make: first those of seed 0."""
     keys = compared(task, cells)
     done = {tuple(cell[key] for key in KEY) for cell in cells}
     today = [cell for cell in cells if cell.get("origin") != EARLIER]
@@ -235,17 +238,25 @@ def missing(task: str, settings: Sequence[str], cells: list[Cell]) -> Cell | Non
     wanted = [key for setting in settings for key in keys[setting] if key not in by_query]
     if "C" in settings:
         wanted += [key for pair in grid(task) if (key := (THEIRS, *pair, 0)) not in done]
+    wanted = sorted((key for key in wanted if key[3] in seeds), key=lambda key: key[3])
     return dict(zip(KEY, wanted[0], strict=True)) if wanted else None
 
 
-def run(task: str, encoder: str, settings: Sequence[str], data: Path, folder: Path) -> None:
+def run(
+    task: str,
+    encoder: str,
+    settings: Sequence[str],
+    data: Path,
+    folder: Path,
+    seeds: Sequence[int] = SEEDS,
+) -> None:
     """Make the missing cells of a task."""
     import torch
     from sentence_transformers import SentenceTransformer
 
     torch.set_num_threads(1)
     file, path, judge = folder / f"{task}.jsonl", weights(encoder), Judge(data, task)
-    while cell := missing(task, settings, stored(file)):
+    while cell := missing(task, settings, stored(file), seeds):
         pairs = sample(data / "tasks" / task, cell["seed"])
         if cell["by"] == UNTRAINED:
             model, spent = SentenceTransformer(path, device="cpu"), 0.0
@@ -340,13 +351,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("task", nargs="*")
     parser.add_argument("--encoder", default="all-MiniLM-L6-v2", help="name or folder")
     parser.add_argument("--settings", nargs="+", default=["A", "B", "C"], choices=tuple("ABCD"))
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS, choices=SEEDS)
     parser.add_argument("--data", type=Path, default=DATA)
     options = parser.parse_args(arguments)
     folder = CELLS / Path(options.encoder).name
     if options.action == "show":
         show(options.encoder, folder)
     for task in options.task:
-        run(task, options.encoder, options.settings, options.data, folder)
+        run(task, options.encoder, options.settings, options.data, folder, options.seeds)
 
 
 if __name__ == "__main__":
