@@ -6,6 +6,7 @@ by hand in docs/diagnoses/VERDICT.md, and stay as they are there.
 """
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.findings import HEALTHY
 from isotrope.diagnostics.verdict import Threshold
 from isotrope.diagnostics.verdicts import VERDICTS
+from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
 _PAGE = """# Verdicts and thresholds
 
@@ -37,9 +39,11 @@ one point, no negative is harder than another.
 For a training, "the end" is the median of the last third of the logged steps. A saved model is
 measured on 256 inputs. A number that was not measured decides nothing.
 
-| threshold | verdict | a fault if | unit | what is measured | source |
-|---|---|---|---|---|---|
+| threshold | verdict | a fault if | unit |
+|---|---|---|---|
 {thresholds}
+
+The page of each verdict says what its thresholds measure and where their values come from.
 
 ## How it was tested
 
@@ -50,11 +54,23 @@ found. Healthy trainings whose held-out score fell are not counted.
 
 {zoo}
 
-Thresholds were set on the part `tuning` and judged on `first`, where three of 14 trainings came out
-wrong. Two thresholds were then changed, so only the part `judged`, with other encoders, texts and
-seeds, can judge them. The verdict `nothing-left-to-learn` is newer than these results: only the
-healthy text trainings in `judged` were diagnosed again with it, and none of them got this verdict.
+The source of a threshold is given in short:
+
+- *tuned*: set on the part `tuning` and judged on `first`, where three of 14 trainings came out
+  wrong. Two thresholds were then changed, so only the part `judged`, with other encoders, texts and
+  seeds, can judge them.
+- *our choice, not in the benchmark*: no training of the benchmark has this fault, and no healthy
+  one has this verdict.
+- *our choice, newer*: newer than these results. Only the healthy text trainings in `judged` were
+  diagnosed again, and none of them has this verdict.
 """
+
+_SOURCES = {ZOO: "tuned", OURS: "our choice, not in the benchmark", NEWER: "our choice, newer"}
+"""Sources that "How it was tested" explains, in short."""
+
+_ANGLE = re.compile(r"\{(\w+)\}")
+_LENGTH_AND_DATA = re.compile(r" \{(?:text|longer|scratch)\}")
+"""Placeholders of a command for options that only make a training small."""
 
 
 def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
@@ -91,7 +107,7 @@ def diagnosis_page(zoo: Path) -> str:
             for word, verdict in VERDICTS.items()
         ),
         thresholds="\n".join(
-            _row(threshold, f" [`{word}`](diagnoses/{word}.md) |")
+            f"| `{threshold.name}` | [`{word}`](diagnoses/{word}.md) | {_fault(threshold)} |"
             for word, verdict in VERDICTS.items()
             for threshold in verdict.thresholds
         ),
@@ -165,11 +181,13 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
     lines = ["| training | verdict | proposed |", "|---|---|---|"]
     for row in {row["command"]: row for row in faulty}.values():
         change = f"`{row['change']}`" if row["change"] else "-"
-        command = f"`isotrope {row['command']}`".replace("|", "\\|")
-        lines.append(f"| {command} | `{row['verdict']}` | {change} |")
+        shown = _LENGTH_AND_DATA.sub("", row["command"]).replace("{data}/", "")
+        command = _ANGLE.sub(lambda found: found[1].upper(), shown).replace("|", "\\|")
+        lines.append(f"| `isotrope {command}` | `{row['verdict']}` | {change} |")
     return [
         "This fault was planted in these trainings ([how it was tested]"
-        "(../diagnosis.md#how-it-was-tested)). Words in braces stand for files and encoders.",
+        "(../diagnosis.md#how-it-was-tested)). Words in capitals stand for files and encoders; "
+        "options that only make the training small are left out.",
         "\n".join(lines),
     ]
 
@@ -183,10 +201,17 @@ def _link(word: str, folder: str = "diagnoses/") -> str:
     return f"[`{word}`]({folder}{word}.md)"
 
 
-def _row(t: Threshold, verdict: str = "") -> str:
-    """A threshold as a row of a table."""
-    fault = f"{t.side} {t.value:g}".replace("-", "\N{MINUS SIGN}", t.value < 0)
-    return f"| `{t.name}` |{verdict} {fault} | {t.unit} | {t.measured} | {t.source} |"
+def _row(t: Threshold) -> str:
+    """A threshold as a row of the table of its verdict."""
+    source = t.source
+    for long, short in _SOURCES.items():
+        source = source.replace(long, f"[{short}](../diagnosis.md#how-it-was-tested)")
+    return f"| `{t.name}` | {_fault(t)} | {t.measured} | {source} |"
+
+
+def _fault(t: Threshold) -> str:
+    """The condition and the unit of a threshold, as two cells of a table."""
+    return f"{t.side} {t.value:g}".replace("-", "\N{MINUS SIGN}", t.value < 0) + f" | {t.unit}"
 
 
 def _zoo(trainings: Sequence[Mapping[str, str]]) -> list[str]:

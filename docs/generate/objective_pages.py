@@ -177,7 +177,8 @@ def _presets(cls: type[Objective]) -> str:
 
 
 def _declared(objective: Objective) -> str:
-    directions = "both, averaged" if objective.two_directions else "one (`symmetric()`: both)"
+    both = f"both, {'summed' if objective.reduction == 'sum' else 'averaged'}"
+    directions = both if objective.two_directions else "one (`symmetric()`: both)"
     grouped = (
         "are not negatives of each other" if objective.pairwise else "are treated as all others"
     )

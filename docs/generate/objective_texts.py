@@ -61,69 +61,79 @@ FORMULAS = {
 }
 
 _MODIFIED = (
-    "Use it for sentences from a raw encoder such as BERT, with its preset. From an encoder that "
-    "was already trained on pairs, `infonce` gained more where we measured both."
+    "Use it for sentences and a raw encoder such as BERT, with its preset. For an encoder that "
+    "was already trained on pairs, use `infonce`, which gained more in our measurements."
 )
 _TRIPLET = (
-    "Use it for sentences from a raw encoder. It pushes only the nearest negative and stops at "
-    "a margin; do not use it on a randomly initialised encoder, where it can collapse."
+    "Use it for sentences and a raw encoder. It pushes only the nearest negative and stops at "
+    "a margin. Do not use it for a randomly initialised encoder: it can collapse there."
 )
-_VIEWS = "Use it on images, where its paper does; it has 2N columns, so large batches cost more."
+_VIEWS = "Use it on images, as its paper does. It has 2N columns, so large batches cost more."
 _GRADIENT = (
-    "Use it to compare gradients: it is the gradient of a known loss as Tao et al. 2022 write it, "
-    "and not a loss that one would otherwise choose."
+    "Use it only to compare gradients: it is the gradient of a known loss, in the form of Tao et "
+    "al. 2022."
 )
 
 USES = {
     "alignuniform": "Use it to weigh alignment against uniformity directly. Over many passes of "
     "the same sentences it overfits, so train with `--dev`.",
-    "arccon": "Use it in place of `infonce` for sentences from a raw encoder: the angle makes "
-    "positives come closer.",
-    "barlowtwins": "Use it on images, with `--method barlowtwins`. On sentences it never stops "
-    "pushing; use `modifiedbarlowtwins` or `infonce` there.",
+    "arccon": "Use it in place of `infonce` for sentences and a raw encoder: the added angle "
+    "brings positives closer.",
+    "barlowtwins": "Use it on images. On sentences it never stops pushing; use "
+    "`modifiedbarlowtwins` or `infonce` there.",
     "barlowtwinsgrad": _GRADIENT,
     "dcl": "Use it for small batches: its gradient does not fade when the positive is far ahead. "
     "Over many passes of the same sentences it overfits, so train with `--dev`.",
-    "dclplus": "Use it in place of `dcl` if that overfits: it stops at a floor.",
-    "dclw": "Use it in place of `dcl` on images, to give weight to positives that are still far.",
+    "dclplus": "Use it in place of `dcl` if that overfits: its gradient stops when the loss "
+    "reaches 0.",
+    "dclw": "Use it in place of `dcl` on images, to give more weight to positives that are still "
+    "far from their anchors.",
     "dino": "Use it through `isotrope train-images --method dino`: it compares logits of a student "
     "and a teacher, not embeddings.",
-    "infonce": "Use it first, on texts with or without labels, on pairs and with hard negatives. "
-    "It is what sentence-transformers calls `MultipleNegativesRankingLoss`.",
+    "infonce": "Use it first: for single texts, for pairs, and with hard negatives. "
+    "sentence-transformers calls it `MultipleNegativesRankingLoss`.",
     "mat": _TRIPLET,
     "met": _TRIPLET,
-    "mhe": "Use it to study hyperspherical energy. For sentences use `modifiedmhe`: this one ended "
-    "below its start where we measured it.",
+    "mhe": "Use it to study hyperspherical energy. To train on sentences, use `modifiedmhe`: in "
+    "our measurements this one ended below its start.",
     "mhs": "Use it to study hyperspherical separation, or for sentences from a raw encoder with "
     "`--dev`.",
     "miov1": _VIEWS,
     "miov2": _VIEWS,
-    "miov3": "Use it on images, with `--method simclr`: it was level with NT-Xent where we "
-    "measured both.",
+    "miov3": "Use it on images. In our measurements it was as good as NT-Xent.",
     "mixcse": "Use it if your negatives are too easy: it mixes a harder one from the positive and "
     "another text.",
-    "mixedinfonce": "Use it if your negatives are too easy: it mixes a harder one from the hardest "
-    "ones of the batch.",
+    "mixedinfonce": "Use it if your negatives are too easy: it mixes harder ones from the hardest "
+    "negatives of the batch.",
     "modifiedbarlowtwins": _MODIFIED,
     "modifiedmhe": _MODIFIED,
     "modifiedmhs": _MODIFIED,
     "modifiedvicreg": _MODIFIED,
     "mpt": _TRIPLET,
-    "negativecosine": "Use it only in BYOL or SimSiam: nothing in it pushes embeddings apart, so "
-    "by itself it collapses.",
-    "ntxent": "Use it on images, with `--method simclr`. It has 2N columns, so large batches cost "
-    "more than with `infonce`.",
-    "paradigm": "Use it to put an objective together from a dissipation, a weight and a ratio.",
+    "negativecosine": "Use it only in BYOL or SimSiam. It does not push embeddings apart, so alone "
+    "it collapses.",
+    "ntxent": "Use it for pairs of texts, where it is the default of `isotrope train`, and for "
+    "images with `--method simclr`. It has 2N columns, so large batches cost more than with "
+    "`infonce`.",
+    "paradigm": "Use it to build an objective from a dissipation, a weight and a ratio.",
     "simclrgrad": _GRADIENT,
     "unigrad": "Use it to study what siamese objectives have in common (Tao et al. 2022).",
-    "vicreg": "Use it on images, with `--method vicreg`. For sentences use `modifiedvicreg`.",
+    "vicreg": "Use it on images. For sentences use `modifiedvicreg`.",
     "vicreggrad": _GRADIENT,
 }
 
+_IMAGES = "isotrope train-images photos/ --method"
+
 TRAIN = {
-    "dino": "isotrope train-images photos/ --method dino --output runs/dino",
-    "negativecosine": "isotrope train-images photos/ --method byol --output runs/byol",
+    "barlowtwins": f"{_IMAGES} barlowtwins --output runs/barlowtwins",
+    "dino": f"{_IMAGES} dino --output runs/dino",
+    "negativecosine": f"{_IMAGES} byol --output runs/byol",
+    "vicreg": f"{_IMAGES} vicreg --output runs/vicreg",
+    **{
+        name: f"{_IMAGES} simclr --objective {name} --output runs/{name}"
+        for name in ("dclw", "miov1", "miov2", "miov3")
+    },
     "paradigm": "isotrope train pairs.tsv --objective paradigm --dev auto --output runs/mine \\\n"
     "    --objective.dissipation margin:0.3 --objective.weight softmax:0.05 --objective.ratio 1.5",
 }
-"""The line that trains with an objective, where it is not the usual one."""
+"""The command that trains with an objective, where it is not ``isotrope train pairs.tsv``."""

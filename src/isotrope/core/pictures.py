@@ -143,7 +143,7 @@ def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Return one picture's pixels as 3 x h x w."""
     if array.dtype != np.uint8:
         raise InputError(
-            f"pixels must be uint8, 0 to 255; found {array.dtype}: multiply by 255 and convert"
+            f"pixels must be uint8, 0 to 255; found {array.dtype} (multiply floats up to 1 by 255)"
         )
     if array.ndim == 2 and array.size:
         return np.broadcast_to(array, (3, *array.shape))
