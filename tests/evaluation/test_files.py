@@ -1,6 +1,11 @@
 """Encoding and searching a file: order, blocks, and what is refused."""
 
+import functools
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -66,6 +71,36 @@ def test_an_interrupted_encoding_continues_after_the_rows_that_are_there(
     assert seen[7:] == [5, 3]
     assert out.read_bytes() == whole.read_bytes()
     assert not list(tmp_path.glob(".*"))
+
+
+def test_several_processes_give_the_same_rows_in_order(
+    model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_BLOCK", 5)
+    alone, beside = tmp_path / "alone.npy", tmp_path / "beside.npy"
+    files.encode_file(model, corpus, alone, normalize=True, device="cpu")
+    files.encode_file(model, corpus, beside, normalize=True, device="cpu", jobs=2)
+    np.testing.assert_allclose(np.load(beside), np.load(alone), atol=1e-6)
+
+
+def test_a_killed_process_is_named_and_the_rows_before_it_are_kept(
+    model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "_BLOCK", 5)
+    block = files._block
+    monkeypatch.setattr(files, "_block", functools.partial(_killed_at, 3, block))
+    with pytest.raises(InputError, match="fewer jobs"):
+        files.encode_file(model, corpus, tmp_path / "out.npy", device="cpu", jobs=2)
+    monkeypatch.undo()
+    assert not (tmp_path / "out.npy").exists()
+    files.encode_file(model, corpus, tmp_path / "out.npy", device="cpu")
+    assert np.load(tmp_path / "out.npy").shape == (18, 128)
+
+
+def _killed_at(last: int, block: Callable[..., np.ndarray], place: int, *more: Any) -> np.ndarray:
+    if place == last:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return block(place, *more)
 
 
 def test_normalised_rows_have_length_one(model: Path, corpus: Path, tmp_path: Path) -> None:

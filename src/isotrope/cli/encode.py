@@ -19,7 +19,8 @@ examples:
 Row i of the matrix (float32) is text i of the file. Blank lines are left out; rows with an empty
 cell are left out and counted on stderr. An encoder of images takes a folder: the path of row i is
 line i of the file that is written beside it (photos.txt). Pictures that cannot be read are left out
-and counted. If the encoding of a text is interrupted, the same command continues it.
+and counted. If the encoding of a text is interrupted, the same command continues it. With --jobs N,
+N processes share the cores, or the GPUs, and the memory holds N copies of the model.
 """
 
 
@@ -39,6 +40,7 @@ class EncodeSettings(Settings):
         shown="the model's own passage prompt, if it has one",
     )
     batch_size: int = setting(128, "Texts encoded at a time.")
+    jobs: int = setting(1, "Processes that encode texts, each with a copy of the model.", ge=1)
     device: str = device()
 
 
@@ -59,6 +61,7 @@ def encode(settings: EncodeSettings) -> int:
         normalize=settings.normalize,
         prompt=settings.prompt,
         batch_size=settings.batch_size,
+        jobs=settings.jobs,
         device=settings.device,
         progress=True,
     )

@@ -6,12 +6,13 @@ import io
 import os
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
+import torch
 
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError
@@ -76,6 +77,7 @@ def encode_file(
     prompt: str | None = None,
     device: str = "auto",
     batch_size: int = 128,
+    jobs: int = 1,
     progress: bool = False,
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
@@ -86,7 +88,8 @@ def encode_file(
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
     ``prompt`` is put before every text. None uses the model's saved prompt for passages, if it has
-    one, so that :func:`search` can use the rows.
+    one, so that :func:`search` can use the rows. ``jobs`` processes encode texts side by side, each
+    with a copy of the model and an equal share of the cores, or of the GPUs if there are several.
 
     Returns:
         n and d.
@@ -128,16 +131,61 @@ def encode_file(
             else:
                 handle.write(head.getvalue())
             rest = islice(texts, done, None)
+            blocks = iter(lambda: list(islice(rest, _BLOCK)), [])
+            how: dict[str, Any] = {"normalize": normalize, "batch_size": batch_size}
             with bar(count - done, "encode", "texts", show=progress) as show:
-                while block := list(islice(rest, _BLOCK)):
-                    rows = encoder.encode(block, normalize=normalize, batch_size=batch_size)
+                for rows in (
+                    (encoder.encode(block, **how) for block in blocks)
+                    if jobs == 1
+                    else _side_by_side((model, pooling, device), blocks, how, jobs)
+                ):
                     handle.write(rows.astype("<f4", copy=False).tobytes())
                     handle.flush()
-                    show(len(block))
+                    show(len(rows))
         with atomic_replace(Path(output)) as temporary:
             (kept / "rows.npy").replace(temporary)
     remove(kept)
     return shape
+
+
+def _side_by_side(
+    which: tuple[str | Path, str | None, str],
+    blocks: Iterator[list[str]],
+    how: dict[str, Any],
+    jobs: int,
+) -> Iterator[np.ndarray]:
+    """Yield the embeddings of each block, in order, encoded by several processes."""
+    import joblib
+    from joblib.externals.loky.process_executor import TerminatedWorkerError
+
+    parallel = joblib.Parallel(n_jobs=jobs, pre_dispatch="1.5*n_jobs", return_as="generator")
+    calls = (joblib.delayed(_block)(i, *which, block, how) for i, block in enumerate(blocks))
+    try:
+        yield from parallel(calls)
+    except TerminatedWorkerError as error:
+        raise InputError(
+            "a process of the encoding was killed, often for lack of memory; try fewer `--jobs`. "
+            "The same command continues"
+        ) from error
+
+
+def _block(
+    place: int,
+    model: str | Path,
+    pooling: str | None,
+    device: str,
+    block: list[str],
+    how: dict[str, Any],
+) -> np.ndarray:
+    """Encode a block in a process of its own, which keeps the model for its next block."""
+    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
+    where = f"cuda:{place % gpus}" if gpus else device
+    return _kept(model, pooling, where).encode(block, **how)
+
+
+@functools.lru_cache(maxsize=8)
+def _kept(model: str | Path, pooling: str | None, device: str) -> SentenceEncoder:
+    return SentenceEncoder.load(model, pooling=pooling, device=device)
 
 
 @overload
