@@ -279,8 +279,8 @@ def sentence(results: Path = RESULTS) -> str:
     if not complete:
         there = len(JobStore(results / "cells").seconds.get("text", []))
         return (
-            "Six checkpoints of one pre-training as six starts are being trained "
-            f"(`python -m papers starts`; {there} of 360 trainings there): nothing can be said yet."
+            "Not known yet: trainings from six checkpoints of one pre-training are in progress "
+            f"(`python -m papers starts`; {there} of 360 are done)."
         )
     dev = {row["name"]: row["dev"] for row in recorded(results)}
     told = []

@@ -52,7 +52,7 @@ def test_the_starts_of_the_results_are_recorded():
 
 
 def test_gains_are_paired_and_their_slope_is_told(tmp_path: Path) -> None:
-    assert "nothing can be said yet" in starts.sentence(tmp_path)
+    assert "Not known yet" in starts.sentence(tmp_path)
     assert starts.page(tmp_path) is None
     (tmp_path / "starts.json").write_text(json.dumps({"starts": SIX}))
     store, raw = JobStore(tmp_path / "cells"), stored(RAW, RESULTS)
