@@ -5,6 +5,8 @@ test_*_pages.py there fail where what is committed is out of date.
 """
 
 import csv
+import functools
+import itertools
 import re
 import sys
 from collections import defaultdict
@@ -28,6 +30,9 @@ from isotrope.diagnostics.metrics import METRICS
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.registry import METHODS, find_method
+from papers.machinery.recipes import SEEDS
+from papers.machinery.small_images import small_images
+from papers.machinery.store import JobStore
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, Series, charts
 
@@ -35,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "docs" / "results"
 GUIDE = ROOT / "docs" / "guide"
 SKILL = ROOT / "skills" / "diagnose-embedding-training" / "SKILL.md"
-# of docs/results/image-cells.csv: the methods by their recipes
+# of the trainings on small images: the methods by their recipes
 METHOD_CELLS = (
     *("MIOv3", "SimCLR", "DCL", "DCLW", "VICReg", "MIOv1"),
     *("Barlow Twins", "SimSiam", "BYOL", "MIOv2"),
@@ -105,10 +110,19 @@ def gains() -> dict[str, list[float]]:
 def accuracies(column: str) -> dict[str, dict[int, list[float]]]:
     """Return a column of the trainings on images: by method and epoch, a value for each seed."""
     values: dict[str, dict[int, list[float]]] = {name: defaultdict(list) for name in METHOD_CELLS}
-    for row in _read("image-cells.csv"):
-        if row["cell"] in values and row[column]:
-            values[row["cell"]][int(row["epoch"])].append(float(row[column]))
+    store = _image_trainings()
+    for name, seed in itertools.product(METHOD_CELLS, SEEDS["cpu"]):
+        result = store.find(small_images("cpu", name, (seed,))[0])
+        looks = [] if result is None else result.details["looks"]
+        for row in looks[-1:] if column == "linear" else looks:
+            value = result.metrics["linear"] if column == "linear" else row[column]
+            values[name][int(row["epoch"])].append(float(value))
     return values
+
+
+@functools.cache
+def _image_trainings() -> JobStore:
+    return JobStore(RESULTS / "reproduce" / "cells")
 
 
 def _spread(values: Iterable[float], digits: int, sign: str = "") -> str:

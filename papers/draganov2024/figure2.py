@@ -13,10 +13,10 @@ from papers.draganov2024.convergence import (
     Start,
     convergence,
 )
-from papers.draganov2024.pictures import StepsOverNorm, steps_over
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling, all_of
 from papers.paper_numbers import printed
+from papers.plots.charts import Chart, Series, charts
 
 NOTEBOOK = (6, 24, 54, 96, 385, 869, 1547, 2416, 3463, 4737, 6156, 7822, 9662)
 """Steps by norm, in the output of the authors' released notebook, which drew other pairs."""
@@ -111,16 +111,19 @@ def _shown(number: int | None) -> str:
 
 
 def _drawn(scale: Scale) -> Picture:
-    def of(ends: list[Convergence], x: list[float]) -> list[StepsOverNorm]:
-        steps, least = (
-            np.array([np.nan if n is None else n for n in column], dtype=float)
-            for column in ([e.steps for e in ends], [e.at_least for e in ends])
-        )
-        return [StepsOverNorm("cosine", np.array(x), steps, least)]
+    def lines(ends: list[Convergence], x: list[float]) -> list[Series]:
+        return [
+            Series("cosine", x, [end.steps for end in ends]),
+            Series("theorem 3.3: at least", x, [end.at_least for end in ends]),
+        ]
 
     norms, angles = simulated(scale)
-    return steps_over(
-        of(norms, [end.start.norm for end in norms]),
-        of(angles, [end.angle for end in angles]),
-        ConvergenceProtocol().limit,
+    over_norm = lines(norms, [end.start.norm for end in norms])
+    over_angle = lines(angles, [end.angle for end in angles])
+    norm, angle = "norm of the embeddings", "angle of the pairs, radians"
+    return charts(
+        [
+            Chart("", over_norm, norm, "steps", log_x=True, log_y=True),
+            Chart("", over_angle, angle, "steps"),
+        ]
     )

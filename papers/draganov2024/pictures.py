@@ -1,4 +1,4 @@
-"""Pictures of embeddings in training: steps over norm and angle, and pairs in two dimensions."""
+"""Pictures of embeddings in training: pairs in two dimensions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,29 +8,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, NullFormatter
 from numpy.typing import NDArray
 
-from isotrope.reports import INK, Picture, pi_ticks, settings, styles, written
+from isotrope.reports import INK, Picture, settings, written
 
 _RIM = "#009e73"
-
-
-@dataclass(frozen=True)
-class StepsOverNorm:
-    """Steps to convergence from several starts.
-
-    Attributes:
-        title: in the legend.
-        x: q norms, or angles in radians.
-        steps: q, NaN where it never came.
-        at_least: q, what theory says it takes at least; NaN where it says nothing.
-    """
-
-    title: str
-    x: NDArray[np.float64]
-    steps: NDArray[np.float64]
-    at_least: NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -41,43 +23,6 @@ class PlanePairs:
     anchors: NDArray[np.float64]
     positives: NDArray[np.float64]
     cosines: NDArray[np.float64]
-
-
-def steps_over(
-    norms: Sequence[StepsOverNorm], angles: Sequence[StepsOverNorm], limit: int
-) -> Picture:
-    """Draw steps over the norm (both logarithmic) and over the angle."""
-    with mpl.rc_context(settings("steps to convergence")):
-        figure = Figure(figsize=(7.6, 2.9), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        for axes, curves in ((left, norms), (right, angles)):
-            for one, style in zip(curves, styles(len(curves)), strict=True):
-                _steps(axes, one, style.colour, limit)
-            axes.set_ylabel("steps")
-            axes.grid(axis="y", lw=0.6, alpha=0.28)
-        left.set(xscale="log", yscale="log", xlabel="norm of the embeddings")
-        left.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
-        left.xaxis.set_minor_formatter(NullFormatter())
-        right.set_xlabel("angle of the pairs")
-        right.set_xlim(0, np.pi)
-        if right.dataLim.y1 < limit:
-            right.set_ylim(bottom=0)
-        pi_ticks(right, "x")
-        left.legend(frameon=False, fontsize=8, loc="upper left")
-        return written(figure)
-
-
-def _steps(axes: Axes, curve: StepsOverNorm, colour: str, limit: int) -> None:
-    came = np.isfinite(curve.steps)
-    axes.plot(curve.x[came], curve.steps[came], "o-", ms=3, lw=1.5, color=colour, label=curve.title)
-    never = curve.x[~came]
-    if len(never):
-        axes.plot(
-            never, np.full(len(never), limit), "^", mfc="none", color=colour, label="not by then"
-        )
-    if np.isfinite(curve.at_least).any():
-        (line,) = axes.plot(curve.x, curve.at_least, lw=1, color=INK, label="theorem 3.3: at least")
-        line.set_dashes((4, 2))
 
 
 def pairs_in_plane(runs: Mapping[str, Sequence[PlanePairs]]) -> Picture:

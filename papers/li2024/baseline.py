@@ -30,6 +30,11 @@ def undissipated(scale: Scale) -> list[PaperJob]:
     return _cells(scale, BASELINE, dissipation="none", **_HELD[scale])
 
 
+def named(scale: Scale, name: str) -> list[PaperJob]:
+    """Return a training of artifacts.toml."""
+    return {"baseline": baseline, "without GD": undissipated}[name](scale)
+
+
 def notes(scale: Scale, _: object = ()) -> list[str]:
     """Return the notes of these trainings for a reader."""
     return [

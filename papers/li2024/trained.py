@@ -1,6 +1,6 @@
 """Figures 5, 7, 8a, 8b and 9: what the baseline's embeddings are like while it trains.
 
-Each is a function that artifacts.toml names; their notes are there.
+Each is a function that artifacts.toml names, or a claim of it; their notes are there.
 """
 
 import itertools
@@ -113,85 +113,26 @@ def _densities(results: Results, kinds: Mapping[str, Sequence[PaperJob]]) -> Pic
 
 # figure 7
 
-_KINDS = {"weight": "in the weight", "projection": "in the push, as released"}
 _WHEN = {"before": "first", "after": "last"}
-_DOMINANT = 0.5
-
-Shares = Mapping[float, BySeed]
-"""By temperature and seed."""
 
 
-def figure7(scale: Scale, results: Results) -> Rendered:
-    """Compare the hardest negative's share by temperature at the ends of the training."""
+def sharp_fall(scale: Scale, results: Results) -> Ruling:
+    """Return whether the share falls most to or from the temperature that the paper names."""
+    sharp = float(str(printed(PAPER, "figure7").rows["temperature where the share falls"][0]))
     shares = {
-        (kind, when): {
-            tau: by_seed(results, baseline(scale), how, f"hardest {kind}/{tau:g}")
-            for tau in TEMPERATURES
-        }
-        for kind in _KINDS
-        for when, how in _WHEN.items()
+        tau: spread(by_seed(results, baseline(scale), "last", f"hardest projection/{tau:g}"))
+        for tau in TEMPERATURES
     }
-    rows = [
-        [_KINDS[kind], when, *(shown(spread(values), 3) for values in of.values())]
-        for (kind, when), of in shares.items()
-    ]
-    columns = [f"tau {tau:g}" for tau in TEMPERATURES]
-    return Rendered(
-        tables=[Sheet(["share", "training", *columns], rows, title="of the hardest negative")],
-        verdicts=_shares(*(shares["projection", when] for when in _WHEN)),
-        pictures={"figure7": partial(_drawn_shares, shares)},
-    )
-
-
-def _shares(old: Shares, new: Shares) -> list[Ruling]:
-    said = printed(PAPER, "figure7").rows
-    usual, sharp = (
-        float(str(said[row][0]))
-        for row in (
-            "temperature at which the trained model's hardest negative dominates",
-            "temperature where the share falls",
-        )
-    )
-    low, high = spread(old[usual]), spread(new[usual])
-    rise = minus(new[usual], old[usual])
-    means = {tau: level.mean for tau, seeds in new.items() if (level := spread(seeds))}
+    means = {tau: level.mean for tau, level in shares.items() if level}
     # on the logarithmic axis that the figure has: which part of the share is left
     falls = {(a, b): means[a] / means[b] for a, b in itertools.pairwise(means)}
     most = max(falls, key=lambda pair: falls[pair], default=None)
-    told = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
-    return [
-        Ruling(
-            f"the hardest negative does not dominate at tau = {usual:g} before training",
-            None if low is None else low.mean < _DOMINANT,
-            f"share {shown(low, 3) or 'not run'}",
-        ),
-        Ruling(
-            "it dominates there after training",
-            None if high is None else high.mean > _DOMINANT,
-            f"share {shown(high, 3) or 'not run'}",
-        ),
-        Ruling(
-            "training raises its share there", above(rise), f"by {signed(rise, 3) or 'not run'}"
-        ),
-        Ruling(
-            f"after training the share begins to fall sharply at tau = {sharp:g}",
-            None if most is None else sharp in most,
-            f"{told or 'not run'}; the largest relative fall is one to or from there",
-        ),
-    ]
-
-
-def _drawn_shares(shares: Mapping[tuple[str, str], Shares]) -> Picture:
-    panels = []
-    for when in _WHEN:
-        lines = []
-        for kind, label in _KINDS.items():
-            levels = {tau: spread(seeds) for tau, seeds in shares[kind, when].items()}
-            known = {tau: level for tau, level in levels.items() if level}
-            lines.append(Series(label, *course(known)))
-        title = f"{when} training"
-        panels.append(Chart(title, lines, "tau", "share of the hardest negative", log_x=True))
-    return charts(panels, columns=2)
+    numbers = ", ".join(f"{tau:g}: {mean:.3f}" for tau, mean in means.items())
+    return Ruling(
+        f"after training the share begins to fall sharply at tau = {sharp:g}",
+        None if most is None else sharp in most,
+        f"{numbers or 'not run'}; the largest relative fall is one to or from there",
+    )
 
 
 # figure 8a

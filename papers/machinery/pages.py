@@ -206,10 +206,6 @@ def summary(rendered: Sequence[tuple[Artifact, Rendered]], scale: Scale) -> str:
         "",
         *_listed("Checks", checks),
     ]
-    silent = [(artifact, one) for artifact, one in rendered if not one.verdicts]
-    lines += [
-        f"\n{_place(artifact)} has no verdict: {_plain(reason(one))}" for artifact, one in silent
-    ]
     return "\n".join(lines) + "\n"
 
 
@@ -232,8 +228,3 @@ def _word(verdict: Ruling, up: str = "../../") -> str:
     if not verdict.erratum:
         return verdict.word
     return f"[{verdict.word}]({up}errata.md#{verdict.erratum})"
-
-
-def reason(rendered: Rendered) -> str:
-    """Return why a table or figure has no verdict: its first note of its own."""
-    return next((note for note in rendered.notes if note != MEANINGLESS), "")

@@ -285,6 +285,8 @@ class Row:
         sides: list[Spread | None] = []
 
         def put(found: re.Match[str]) -> str:
+            if found[1].startswith("printed "):
+                return str(self._printed(found[1].removeprefix("printed ")))
             sides.append(self._spread(found[1]))
             return f"${len(sides) - 1}"
 

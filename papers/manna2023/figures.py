@@ -19,7 +19,6 @@ from papers.manna2023.spectra import (
     by_seed,
     count_flat,
     count_negative,
-    draw_densities,
     draw_panels,
     epoch,
     first_seed_by_epoch,
@@ -140,7 +139,7 @@ def figure3(scale: Scale, results: Results) -> Rendered:
             _reach(records),
             _denser(records),
         ],
-        pictures={"figure3": draw_densities(first_seeds(records), _name)},
+        pictures={"figure3": draw_panels({"": first_seeds(records)}, _name)},
         notes=notes(_all(records)),
     )
 
@@ -275,7 +274,7 @@ def figure5(scale: Scale, results: Results) -> Rendered:
         verdicts.append(no_minimum(of_set, f"no framework ends in a minimum on {data}", wanted))
         verdicts.append(around_zero(f"most eigenvalues lie around zero on {data}", of_set, wanted))
         name = "figure5" if place == 0 else f"figure5{'abc'[place]}"
-        pictures[name] = draw_densities(first_seeds(records), _name)
+        pictures[name] = draw_panels({"": first_seeds(records)}, _name)
     return Rendered(tables=tables, verdicts=verdicts, pictures=pictures, notes=notes(every))
 
 

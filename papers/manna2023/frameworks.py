@@ -48,6 +48,12 @@ OTHER: dict[Scale, tuple[str, ...]] = {
 ENCODERS = ("resnet18", "resnet9")
 """Of table 3, the larger first."""
 
+_READ: dict[Scale, tuple[str, ...]] = {
+    "smoke": ("digits",),
+    "cpu": ("cifar10",),
+    "paper": ("cifar10", "cifar100", "stl10", "tiny-imagenet"),
+}
+"""Image sets that table 1 reads."""
 _DATA_SETTINGS: dict[Scale, dict[str, dict[str, Any]]] = {
     # digits are 8 x 8: as many steps as on CIFAR-10 take 28 epochs
     "smoke": {},
@@ -130,6 +136,12 @@ def _with(job: PaperJob, changes: Mapping[str, Any]) -> PaperJob:
 
 
 def named(scale: Scale, name: str) -> list[PaperJob]:
-    """Return a training of artifacts.toml: ``MIOv3``, ``MIOv3 on stl10``; of smoke a few."""
+    """Return a training of artifacts.toml: ``MIOv3``, ``MIOv3 on stl10``; of smoke a few.
+
+    ``set cifar10`` is that image set, where it is there at this scale.
+    """
+    if name.startswith("set "):
+        data = name.removeprefix("set ")
+        return [PaperJob("image_set", {"data": data})] if data in _READ[scale] else []
     what, _, data = name.partition(" on ")
     return trained(scale, what, data=data or None) if run_at(scale, (what,)) else []

@@ -20,9 +20,8 @@ from papers.machinery.artifact import Results, Scale, Sheet
 from papers.machinery.job import PaperJob
 from papers.machinery.verdicts import Ruling, above, all_of, minus
 from papers.manna2023.frameworks import at_end, run_at
-from papers.manna2023.spectrum import THRESHOLD, Floats, Ritz, Spectrum, density, grid
+from papers.manna2023.spectrum import THRESHOLD, Ritz, Spectrum, density, grid
 from papers.plots.charts import Chart, Series, charts
-from papers.plots.spectra import DensityCurve, spectra
 
 _NEAR = 0.01  # of the largest eigenvalue in size: what lies around zero
 _FLOOR = 1e-8  # of the largest density; one of a million eigenvalues is still drawn
@@ -323,40 +322,16 @@ def notes(records: Sequence[SpectrumRecord]) -> list[str]:
     ]
 
 
-def draw_densities(
-    records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]
-) -> Callable[[], Picture]:
-    """Return a function that draws densities over each other."""
-    return functools.partial(_drawn, tuple(records), label)
-
-
-def _drawn(records: Sequence[SpectrumRecord], label: Callable[[SpectrumRecord], str]) -> Picture:
-    if not records:
-        return charts([Chart("", ())])
-    where, width = _axis(records, 1000)
-    return spectra(
-        [
-            DensityCurve(
-                label(record),
-                where,
-                density(record.spectrum.ritz, where, width=width),
-                record.spectrum.ritz.values,
-            )
-            for record in records
-        ]
-    )
-
-
 def draw_panels(
     groups: Mapping[str, Sequence[SpectrumRecord]],
     label: Callable[[SpectrumRecord], str],
     columns: int = 3,
 ) -> Callable[[], Picture]:
     """Return a function that draws a panel of densities for each group."""
-    return functools.partial(_paneled, dict(groups), label, columns)
+    return functools.partial(_drawn, dict(groups), label, columns)
 
 
-def _paneled(
+def _drawn(
     groups: Mapping[str, Sequence[SpectrumRecord]],
     label: Callable[[SpectrumRecord], str],
     columns: int,
@@ -365,12 +340,15 @@ def _paneled(
     for title, records in groups.items():
         lines = []
         if records:
-            where, width = _axis(records, 500)
+            low = min(record.spectrum.smallest[0] for record in records)
+            high = max(record.spectrum.largest[0] for record in records)
+            width = (high - low) / 200 or 1.0
+            where = grid(low, high, width=width, points=500)
             densities = [density(record.spectrum.ritz, where, width=width) for record in records]
             least = _FLOOR * max(float(values.max()) for values in densities)
             lines = [
                 Series(
-                    _unlike(label(record), title),
+                    "" if label(record) == title else label(record),
                     where.tolist(),
                     [y if y > least else None for y in values],
                 )
@@ -378,16 +356,3 @@ def _paneled(
             ]
         panels.append(Chart(title, lines, x="eigenvalue", y="density", log_y=True))
     return charts(panels, columns=columns)
-
-
-def _unlike(label: str, title: str) -> str:
-    """A label without the heading of its panel."""
-    return "" if label == title else label
-
-
-def _axis(records: Sequence[SpectrumRecord], points: int) -> tuple[Floats, float]:
-    """Places that show all of several spectra, and the width of their Gaussians."""
-    low = min(record.spectrum.smallest[0] for record in records)
-    high = max(record.spectrum.largest[0] for record in records)
-    width = (high - low) / 200 or 1.0
-    return grid(low, high, width=width, points=points), width

@@ -1,1 +1,1 @@
-"""Charts and planes of measured numbers, with labels placed so that none overlap."""
+"""Charts of measured numbers."""

@@ -14,7 +14,6 @@ from typing import Any, Literal, get_args
 import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -40,7 +39,6 @@ class Series:
         x: m numbers; or m names, for bars and for lines over names.
         y: m values. None, NaN and infinities: nothing is drawn there.
         spread: m standard deviations: the band of a line, the whiskers of points and bars.
-        colour: m values; points are coloured by them.
 
     Raises:
         ValueError: lengths differ.
@@ -50,10 +48,9 @@ class Series:
     x: Sequence[float] | Sequence[str]
     y: Values
     spread: Values | None = None
-    colour: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("y", "spread", "colour"):
+        for name in ("y", "spread"):
             values = getattr(self, name)
             if values is not None and len(values) != len(self.x):
                 raise ValueError(
@@ -75,7 +72,6 @@ class Chart:
         log_x: a logarithmic axis, without what is not positive.
         log_y: likewise.
         marks: heights of dashed lines, by the label at their right end.
-        colour: what the colours of points mean; panels of one meaning have one scale.
 
     Raises:
         ValueError: no such kind.
@@ -89,7 +85,6 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     marks: Mapping[str, float] = field(default_factory=dict)
-    colour: str = ""
 
     def __post_init__(self) -> None:
         if self.kind not in get_args(Kind):
@@ -120,7 +115,7 @@ def charts(panels: Sequence[Chart], *, columns: int = 3) -> Picture:
             warnings.filterwarnings("ignore", "Glyph", UserWarning)  # a script without a font
             grid = figure.subplots(rows, columns, squeeze=False).ravel()
             for axes, chart in zip(grid, shown, strict=False):
-                _draw(axes, chart, looks, _norm(chart, shown))
+                _draw(axes, chart, looks)
             for axes in grid[len(shown) :]:
                 axes.axis("off")
             _legend(figure, list(grid), titles)
@@ -150,19 +145,6 @@ def _legend(figure: Figure, grid: Sequence[Axes], titles: Sequence[str]) -> None
         )
 
 
-def _norm(chart: Chart, panels: Sequence[Chart]) -> Normalize | None:
-    """The scale of colours of all panels of one meaning."""
-    values = [
-        value
-        for panel in panels
-        if panel.colour == chart.colour and panel.kind == "points"
-        for series in panel.series
-        for value in series.colour or ()
-        if np.isfinite(value)
-    ]
-    return Normalize(min(values), max(values)) if values else None
-
-
 def _numbers(values: Values, *, log: bool) -> np.ndarray:
     """Return what can be drawn of numbers, NaN for the others."""
     numbers = np.array([np.nan if v is None else float(v) for v in values], dtype=float)
@@ -172,7 +154,7 @@ def _numbers(values: Values, *, log: bool) -> np.ndarray:
     return numbers
 
 
-def _draw(axes: Axes, chart: Chart, looks: Mapping[str, int], norm: Normalize | None) -> None:
+def _draw(axes: Axes, chart: Chart, looks: Mapping[str, int]) -> None:
     axes.set_title("\n".join(textwrap.wrap(chart.title, 44)), loc="left")
     axes.set_xlabel("\n".join(textwrap.wrap(chart.x, 50)))
     axes.set_ylabel("\n".join(textwrap.wrap(chart.y, 40)))
@@ -193,7 +175,7 @@ def _draw(axes: Axes, chart: Chart, looks: Mapping[str, int], norm: Normalize | 
         if chart.kind == "lines":
             _line(axes, series.title, x, y, spread, look)
         elif chart.kind == "points":
-            _points(axes, series, x, y, spread, look, norm)
+            _points(axes, series.title, x, y, spread, look)
         else:
             width = 0.8 / len(chart.series)
             _bars(
@@ -226,11 +208,6 @@ def _draw(axes: Axes, chart: Chart, looks: Mapping[str, int], norm: Normalize | 
         axes.annotate(
             label, (1.01, height), xycoords=("axes fraction", "data"), va="center", fontsize=7.5
         )
-    if chart.kind == "points" and norm is not None:
-        scale = mpl.cm.ScalarMappable(norm, "cividis")
-        figure = axes.get_figure(root=True)
-        assert figure is not None
-        figure.colorbar(scale, ax=axes, label=chart.colour, shrink=0.8)
 
 
 def _colour(look: int) -> str:
@@ -253,30 +230,21 @@ def _line(axes: Axes, title: str, x: np.ndarray, y: np.ndarray, s: np.ndarray, l
         axes.fill_between(x, low, y + s, where=banded, color=_colour(look), alpha=0.2, lw=0)
 
 
-def _points(
-    axes: Axes,
-    series: Series,
-    x: np.ndarray,
-    y: np.ndarray,
-    s: np.ndarray,
-    look: int,
-    norm: Normalize | None,
-) -> None:
+def _points(axes: Axes, title: str, x: np.ndarray, y: np.ndarray, s: np.ndarray, look: int) -> None:
     colour = _colour(look)
     known = np.isfinite(y)
     axes.errorbar(x[known], y[known], np.nan_to_num(s[known]), fmt="none", ecolor=colour, lw=1.3)
-    plain: dict[str, Any] = {
-        "marker": _MARKERS[_shift(look)],
-        "s": 30 if known.sum() < 60 else 12,
-        "linewidths": 0.8,
-        "zorder": 3,
-    }
-    if series.colour is None or norm is None:
-        axes.scatter(x[known], y[known], color=colour, alpha=0.85, label=series.title, **plain)
-        return
-    by = _numbers(series.colour, log=False)[known]
-    axes.scatter(x[known], y[known], c=by, cmap="cividis", norm=norm, edgecolors=INK, **plain)
-    axes.scatter([], [], facecolors="none", edgecolors=INK, label=series.title, **plain)
+    axes.scatter(
+        x[known],
+        y[known],
+        color=colour,
+        alpha=0.85,
+        label=title,
+        marker=_MARKERS[_shift(look)],
+        s=30 if known.sum() < 60 else 12,
+        linewidths=0.8,
+        zorder=3,
+    )
 
 
 def _bars(

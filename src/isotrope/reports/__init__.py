@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Surface as Surface
     from isotrope.reports.surfaces import curves as curves
     from isotrope.reports.surfaces import heatmaps as heatmaps
-    from isotrope.reports.surfaces import pi_ticks as pi_ticks
     from isotrope.reports.surfaces import settings as settings
     from isotrope.reports.surfaces import written as written
 

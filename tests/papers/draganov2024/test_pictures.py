@@ -1,27 +1,8 @@
 """Pictures of embeddings in training: what is drawn, and the same bytes for the same numbers."""
 
 import numpy as np
-import pytest
 
-from papers.draganov2024.pictures import PlanePairs, StepsOverNorm, pairs_in_plane, steps_over
-
-
-def steps(x: list[float], found: list[float], least: list[float]) -> StepsOverNorm:
-    return StepsOverNorm("an objective", *(np.array(numbers) for numbers in (x, found, least)))
-
-
-@pytest.mark.slow
-def test_steps_over_norm_and_angle() -> None:
-    norms = steps([0.5, 1, 10], [20, 90, np.nan], [18, 85, np.nan])
-    angles = steps([0.5, 1.5, 3.0], [10, 20, 30], [np.nan] * 3)
-    one, two = (steps_over([norms], [angles], 500) for _ in range(2))
-    assert one == two
-    assert one.svg.startswith(b"<?xml")
-    assert one.png.startswith(b"\x89PNG")
-    # another number of steps, none that came, and no theorem are other pictures
-    never = steps([0.5, 1, 10], [np.nan] * 3, [np.nan] * 3)
-    bare = steps([0.5, 1, 10], [20, 90, np.nan], [np.nan] * 3)
-    assert len({steps_over([x], [angles], 500).svg for x in (norms, never, bare)}) == 3
+from papers.draganov2024.pictures import PlanePairs, pairs_in_plane
 
 
 def pairs(epoch: int, scale: float = 1.0) -> PlanePairs:

@@ -24,7 +24,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Figure]:
 
 LINES = Chart("lines", [Series("a", [1, 2, 3], [1.0, None, 3.0], [0.1, 0.1, 0.1])])
 BARS = Chart("bars", [Series(s, ["x", "y"], [1.0, -2.0]) for s in "ab"], kind="bars")
-POINTS = Chart("points", [Series("b", [1], [2.0], colour=[7.0])], kind="points", colour="c")
+POINTS = Chart("points", [Series("b", [1], [2.0])], kind="points")
 
 
 def test_both_formats_are_whole_and_repeatable() -> None:
@@ -56,12 +56,6 @@ def test_bars_stand_on_zero_side_by_side(drawn) -> None:
     assert {bar.get_y() for bar in bars} == {0}
     left = sorted(bar.get_x() for bar in bars)
     assert all(b - a > bars[0].get_width() * 0.99 for a, b in pairwise(left))
-
-
-def test_points_of_one_meaning_share_their_colours(drawn) -> None:
-    other = Chart("2", [Series("c", [1], [2.0], colour=[9.0])], kind="points", colour="c")
-    scales = [axes.collections[-2].norm for axes in drawn(POINTS, other).axes[:2]]
-    assert [(norm.vmin, norm.vmax) for norm in scales] == [(7.0, 9.0)] * 2
 
 
 def test_marks_and_logarithms(drawn) -> None:
