@@ -15,8 +15,10 @@ import yaml
 import isotrope
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
+from isotrope.data.text.retrieval_sets import load_retrieval
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import dev_metric_of_file
+from isotrope.evaluation.retrieval import retrieval
 from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import text_module
 from isotrope.training.callbacks import COLUMNS, Dev
@@ -422,6 +424,24 @@ def test_retrieval_and_sts_files_as_dev(quick: dict, tmp_path: Path) -> None:
     other = {**quick, "output": str(tmp_path / "other"), "max_steps": 3}
     outcome = fit(**other, dev=str(pairs))
     assert outcome.result.details["dev"]["name"] == "dev retrieval MRR@10"
+
+
+def test_ranks_are_scored_by_the_chosen_metric(quick: dict, tmp_path: Path) -> None:
+    texts = sentences(60, seed=3)
+    pairs, sts = tmp_path / "found.tsv", tmp_path / "dev.tsv"
+    pairs.write_text("".join(f"{texts[i]}\t{texts[i + 1]}\n" for i in range(0, 40, 2)))
+    data = load_retrieval(pairs)
+    for number, dev in enumerate(("auto", str(pairs))):
+        chosen = {**quick, "output": str(tmp_path / str(number)), "dev": dev, "max_steps": 1}
+        outcome = fit(**chosen, dev_metric="ndcg@10")
+        assert "nDCG@10" in outcome.result.details["dev"]["name"]
+    scored = retrieval(outcome.encoder, data).metrics["ndcg@10"]
+    best = outcome.result.metrics["dev_best"]
+    assert best == pytest.approx(100 * scored, abs=1e-3)
+    sts.write_text("".join(f"{i % 6}\t{texts[i]}\t{texts[i + 1]}\n" for i in range(40)))
+    with refused_setting("dev_metric"):
+        fit(**{**quick, "output": str(tmp_path / "no")}, dev=str(sts), dev_metric="ndcg@10")
+    assert not (tmp_path / "no").exists()
 
 
 def test_a_file_is_of_scored_pairs_if_it_has_their_column(tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
+from isotrope.core.errors import SettingError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.schemas import read
 from isotrope.data.sources import named_errors
@@ -20,6 +22,10 @@ from isotrope.evaluation.retrieval import retrieval_evaluation
 from isotrope.evaluation.sts import sts_evaluation
 from isotrope.measures.judgement import DevEvaluation
 
+RankMetric = Literal["mrr@10", "ndcg@10"]
+"""A metric of a ranking, defined by :func:`isotrope.retrieval`."""
+
+_SHOWN: dict[RankMetric, str] = {"mrr@10": "MRR@10", "ndcg@10": "nDCG@10"}
 _HELD_OUT_READ = 4_000  # held-out records that the score is drawn from, at most twice that
 
 
@@ -45,12 +51,23 @@ class DevMetric:
     queries: Sequence[str] = ()
 
 
-def dev_metric_of_file(path: Path) -> DevMetric:
-    """Return the dev score of an STS file, a retrieval folder or a pairs file."""
+def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
+    """Return the dev score of an STS file, a retrieval folder or a pairs file.
+
+    Raises:
+        SettingError: A metric other than the default for an STS file.
+    """
     if not _is_sts(path):
         data = load_retrieval(path)
-        score = functools.partial(retrieval_evaluation, data=data)
-        return DevMetric("dev retrieval MRR@10", score, fingerprint(data), queries=data.queries)
+        score = functools.partial(retrieval_evaluation, data=data, metric=metric)
+        name = f"dev retrieval {_SHOWN[metric]}"
+        return DevMetric(name, score, fingerprint(data, metric), queries=data.queries)
+    if metric != "mrr@10":
+        raise SettingError(
+            f"has no effect: {path} holds scored pairs, whose score is Spearman's correlation",
+            setting="dev_metric",
+            remedy="leave it out",
+        )
     subset = load_sts_file(path)
     return DevMetric(
         f"dev STS Spearman ({path.name})",
@@ -68,7 +85,9 @@ def _is_sts(path: Path) -> bool:
     return reading.kind == "scored pairs"
 
 
-def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str, str]) -> DevMetric:
+def dev_metric_held_out(
+    stores: Mapping[str, TokenStore], *, prompts: tuple[str, str], metric: RankMetric = "mrr@10"
+) -> DevMetric:
     """Return the label-free score on the held-out records of a run.
 
     Several data sets are searched one by one, and the score is the mean over all queries.
@@ -77,6 +96,7 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
     Args:
         stores: The run's tokens, by data set.
         prompts: Prompts of queries and targets; the encoder adds a prompt of the model itself.
+        metric: Metric of the rankings.
     """
     sets, looked_at, met = [], 0, 0
     for name, store in stores.items():
@@ -93,13 +113,15 @@ def dev_metric_held_out(stores: Mapping[str, TokenStore], *, prompts: tuple[str,
             sets.append(holdout_set(records, store.report.views, groups=chosen))
 
     def score(encoder: Encoder) -> DevEvaluation:
-        first, *others = (retrieval_evaluation(encoder, data, prompts=prompts) for data in sets)
+        first, *others = (
+            retrieval_evaluation(encoder, data, prompts=prompts, metric=metric) for data in sets
+        )
         if not others:
             return first
         items = np.concatenate([first.items, *(other.items for other in others)])
         return DevEvaluation(100 * float(items.mean()), items)
 
     count = sum(len(data.queries) for data in sets)
-    name = f"held-out MRR@10 of {count} queries"
+    name = f"held-out {_SHOWN[metric]} of {count} queries"
     queries = [query for data in sets for query in data.queries]
-    return DevMetric(name, score, fingerprint(sets), looked_at, met, queries)
+    return DevMetric(name, score, fingerprint(sets, metric), looked_at, met, queries)

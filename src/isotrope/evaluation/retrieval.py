@@ -96,10 +96,11 @@ def retrieval_evaluation(
     *,
     prompts: tuple[str, str] | None = None,
     batch_size: int = 128,
+    metric: str = "mrr@10",
 ) -> DevEvaluation:
-    """Return the score of :func:`retrieval_dev` with the reciprocal rank of every query."""
+    """Return 100 times a metric of :func:`retrieval`, with its value for every query."""
     result = retrieval(encoder, data, ks=(1,), prompts=prompts, batch_size=batch_size)
-    return DevEvaluation(100 * float(result.metrics["mrr@10"] or 0.0), result.items["mrr@10"])
+    return DevEvaluation(100 * float(result.metrics[metric] or 0.0), result.items[metric])
 
 
 def own_prompts(encoder: Encoder) -> tuple[str, str]:

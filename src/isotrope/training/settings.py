@@ -310,6 +310,10 @@ class TrainSettings(RunSettings):
         "kept, step 0 included.",
         python="str | Path | None",
     )
+    dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
+        "mrr@10",
+        description="Dev score of a ranking (scored pairs: Spearman's correlation).",
+    )
     eval_every: int = in_watch(
         125, ge=0, description="Steps between dev evaluations; 0: only before and after training."
     )

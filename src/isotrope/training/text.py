@@ -139,7 +139,9 @@ def check(
                 remedy="leave it out, or choose infonce",
             )
         try_objective(objective, negatives=objective.takes_negatives)
-    watch = None if settings.dev in (None, "auto") else dev_metric_of_file(Path(str(settings.dev)))
+    watch = None
+    if settings.dev not in (None, "auto"):
+        watch = dev_metric_of_file(Path(str(settings.dev)), settings.dev_metric)
     formed: list[str] = []
     for name in settings.datasets:  # read the first record, so that errors in the files show early
         with named_errors(name):
@@ -222,7 +224,7 @@ def _watched(
     """Return the dev score, with the number of its texts that are trained on, if it is known."""
     if settings.dev == "auto":
         prompts = (settings.query_prompt, settings.passage_prompt)
-        watch = dev_metric_held_out(stores, prompts=prompts)
+        watch = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
     elif watch is not None and watch.queries:
         asked = [(query,) for query in watch.queries]
         met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)

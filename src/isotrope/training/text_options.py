@@ -24,6 +24,7 @@ class TextOptions(TypedDict, total=False):
     query_prompt: str
     passage_prompt: str
     dev: str | Path | None
+    dev_metric: Literal["mrr@10", "ndcg@10"]
     eval_every: int
     prefer: Literal["best", "trained"]
     patience: int | None
