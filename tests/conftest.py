@@ -27,6 +27,12 @@ def shared_data() -> Path:
     return SHARED
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _configuration(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Keep the key of runs of this user (isotrope.core.run_folder) out of the user's own folder."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("configuration"))
+
+
 @pytest.fixture
 def terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """What is captured of stderr passes for a terminal, and bars show at once."""

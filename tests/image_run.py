@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import yaml
 
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
 
@@ -32,7 +33,7 @@ def write_image_run(folder: Path, data: Path, *, weights: int = 0, **settings: A
     encoder = ImageEncoder.build("resnet9", width=4, image_size=8, seed=weights)
     encoder.save(folder / "model")
     settings = {"data": str(data), "method": "simclr", "seed": 1, **settings}
-    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
+    RunFolder(folder).write_settings(yaml.safe_dump(settings))
     asked = {name: settings[name] for name in ("holdout", "seed", "limit") if name in settings}
     images = load_images(data, side=8, **asked)
     result = {

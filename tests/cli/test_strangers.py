@@ -4,22 +4,29 @@ import csv
 import errno
 import json
 import os
+import re
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 import isotrope
 from isotrope.cli import check
+from isotrope.core import run_folder
 from isotrope.core.hub import known_to_hub, named_by
 from isotrope.core.legible import LegibleStream, csv_text, legible
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import table
 from isotrope.encoders.sentence import SentenceEncoder
+from tests.image_run import write_image_run, write_pictures
 from tests.reports.folders import write_run
 from tests.training.conftest import sentences
 
@@ -48,6 +55,25 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
     return places
+
+
+_opened: list[str] = []
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[list[str]]:
+    """What is opened or listed below ``outside``."""
+    _opened.clear()
+    yield _opened
+    _opened.clear()
+
+
+def _record(event: str, arguments: tuple[object, ...]) -> None:
+    if event in ("open", "os.listdir", "os.scandir") and "/outside/" in f"{arguments[0]}/":
+        _opened.append(str(arguments[0]))
+
+
+sys.addaudithook(_record)
 
 
 def no_trick(text: str) -> bool:
@@ -118,6 +144,132 @@ def test_a_run_folder_asks_nobody(run, encoder: Path, tmp_path: Path, asked: lis
     found = run("diagnose", folder)
     assert "was not probed: evilorg/ds" in found.out
     assert asked == []
+
+
+def _run_on(outside: Path, encoder: Path, folder: Path, seal: str) -> Path:
+    """Write a run whose data and first encoder are elsewhere; return its folder."""
+    if not outside.exists():
+        shutil.copytree(encoder, outside / "encoder")
+        rows = [f"{text}\t{text.upper()}\n" for text in sentences(60)]
+        (outside / "a b.tsv").write_text("".join(rows))
+    run = RunFolder(write_run(folder))
+    shutil.copytree(encoder, run.model)
+    names = {"files": [str(outside / "a b.tsv")], "encoder": str(outside / "encoder")}
+    settings = yaml.safe_dump({**names, "objective": "infonce", "max-length": 8})
+    run.write_settings(settings)
+    sealed = run.config.read_text()
+    changed = {
+        "own": sealed,
+        "none": settings,
+        "wrong": f"{settings}# made here: {'0' * 64}\n",
+        "of other settings": sealed.replace("infonce", "met"),
+        "and more": f"{sealed}seed: 3\n",
+    }
+    run.config.write_text(changed[seal])
+    return folder
+
+
+@pytest.mark.parametrize("seal", ["none", "wrong", "of other settings", "and more"])
+def test_what_only_a_strangers_run_names_is_not_opened(
+    run, encoder: Path, tmp_path: Path, opened: list[str], seal: str
+) -> None:
+    outside = tmp_path / "outside"
+    folder = _run_on(outside, encoder, tmp_path / "run", seal)
+    opened.clear()
+    for verb in (["diagnose", folder], ["report", folder, "--diagnose", "-o", tmp_path / "r.html"]):
+        found = run(*verb)
+        assert found.code == 0, found.err
+        (folder / "diagnosis.json").unlink()
+    found = run("diagnose", folder)
+    assert "a b.tsv is not opened, because only" in " ".join(found.out.split())
+    (command,) = re.findall(r"`isotrope (diagnose .* --data=.*)`", found.out)
+    assert opened == []
+
+    found = run(*shlex.split(command))  # followed: the data are now named by the user
+    assert found.code == 0
+    assert "60 of 60 pairs" in found.out
+    assert "encoder is not opened, because only" in " ".join(found.out.split())
+    assert {*opened} == {str(outside / "a b.tsv")}
+
+
+def test_what_a_run_made_here_names_is_opened(
+    run, encoder: Path, tmp_path: Path, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outside = tmp_path / "outside"
+    folder = _run_on(outside, encoder, tmp_path / "run", "own")
+    found = run("diagnose", folder)
+    assert "60 of 60 pairs" in found.out
+    assert "probed" not in found.out
+    assert {str(outside / "a b.tsv"), str(outside / "encoder/config.json")} <= {*opened}
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "of another user"))
+    run_folder._key.cache_clear()
+    opened.clear()
+    assert "is not opened" in run("diagnose", folder).out
+    assert opened == []
+    run_folder._key.cache_clear()
+
+
+def test_data_that_a_result_names_are_not_opened(
+    run, encoder: Path, tmp_path: Path, opened: list[str]
+) -> None:
+    outside = tmp_path / "outside"
+    folder = _run_on(outside, encoder, tmp_path / "run", "own")
+    result = json.loads((folder / "result.json").read_text())
+    other = outside / "other.txt"
+    other.write_text("")
+    digests = {str(other): "0", str(outside / "a b.tsv"): "0"}
+    result["details"]["data"] = {"digests": digests}
+    (folder / "result.json").write_text(json.dumps(result))
+    opened.clear()
+    assert "a b.tsv has changed since the run" in " ".join(run("diagnose", folder).out.split())
+    assert str(other) not in opened
+
+
+def test_pictures_that_only_a_strangers_run_names_are_not_opened(
+    run, tmp_path: Path, opened: list[str]
+) -> None:
+    data = write_pictures(tmp_path / "outside" / "blobs.npz")
+    folder = write_image_run(tmp_path / "run", data)
+    assert run("evaluate", folder, "--knn", "--device", "cpu").code == 0
+    config = folder / "config.yaml"
+    config.write_text(config.read_text().replace("# made", "# not made"))
+    (folder / "metrics.csv").write_text("step,loss\n0,1\n10,0.5\n")
+    opened.clear()
+    found = run("evaluate", folder, "--knn", "--device", "cpu")
+    assert found.code == 2
+    assert f"use `isotrope evaluate {folder} --labels={data}`" in found.err
+    found = run("diagnose", folder)
+    assert found.code == 0
+    assert "blobs.npz is not opened" in found.out
+    config.write_text(f"data: digits\nclasses: {data}\n")
+    assert "digits is not opened" in run("evaluate", folder, "--knn", "--device", "cpu").err
+    assert opened == []
+    assert "images, two crops of each" in run("diagnose", folder, "--data", data).out
+
+
+def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "isotrope" / "key"
+
+    def key(home: object = tmp_path) -> bytes:
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
+        run_folder._key.cache_clear()
+        return run_folder._key()
+
+    first = key()
+    assert (first, len(first), file.stat().st_mode & 0o777) == (file.read_bytes(), 32, 0o600)
+    assert key() == first
+    assert [*file.parent.iterdir()] == [file]
+    for spoilt in (lambda: file.chmod(0o644), lambda: file.write_bytes(b"")):
+        spoilt()
+        assert key() not in (first, b"")
+        file.chmod(0o600)
+    monkeypatch.chdir(tmp_path)
+    assert key("relative") != first
+    assert not (tmp_path / "relative").exists()
+    (tmp_path / "file").write_text("")
+    assert len(key(tmp_path / "file")) == 32
+    run_folder._key.cache_clear()
 
 
 def test_within_a_folder_no_library_asks_either(asked: list[object], tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from isotrope.core.errors import InputError
 from isotrope.core.views import Views
 from isotrope.diagnostics.curvature import (
     Hessian,
-    embedding_hessian,
     extremes,
     parameter_hessian,
 )
@@ -28,6 +27,7 @@ from isotrope.objectives import (
     VICReg,
 )
 from isotrope.paradigm.objective import Objective
+from tests.diagnostics.embedding_hessian import embedding_hessian
 
 SLOW = pytest.mark.slow
 OBJECTIVES = [NTXent(), MIOv3(), BarlowTwins(space="batchnorm"), InfoNCE(temperature=0.2)]

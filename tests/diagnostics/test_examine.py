@@ -11,6 +11,7 @@ import yaml
 
 import isotrope
 from isotrope.core.errors import InputError
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import unit
 from isotrope.diagnostics import examine as subject
 from isotrope.diagnostics.doctor import diagnose
@@ -52,7 +53,7 @@ def run_of(folder: Path, model: Path, files: list[str], **settings: Any) -> Path
     """Write a finished run whose model is ``model``."""
     shutil.copytree(model, folder / "model")
     told = {"files": files, "encoder": str(model), "batch-size": 64, "objective": "infonce"}
-    (folder / "config.yaml").write_text(yaml.safe_dump({**told, **settings}))
+    RunFolder(folder).write_settings(yaml.safe_dump({**told, **settings}))
     (folder / "metrics.csv").write_text("step,loss\n0,3.0\n10,2.0\n")
     result = {"kind": "train", "name": folder.name, "metrics": {}, "details": {}}
     (folder / "result.json").write_text(json.dumps(result))

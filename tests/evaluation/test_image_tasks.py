@@ -90,8 +90,8 @@ class TestOwnPictures:
 
     def test_damaged_settings(self, run, data):
         (run / "config.yaml").write_text(f"data: {data}\nholdout: some\n")
-        with pytest.raises(InputError, match="holdout must be a number; found 'some'"):
-            own_images(run)
+        with pytest.raises(InputError, match=r"blobs\.npz is not opened, because only"):
+            isotrope.evaluate(run, device="cpu")
         (run / "config.yaml").write_text("- data\n")
         with pytest.raises(InputError, match="must hold settings"):
             own_images(run)

@@ -11,12 +11,13 @@ Prepare = Callable[[Path], object]
 
 def _begun(room: Path, bench: Bench, **changed: str) -> list[object]:
     """Write the folder of a run that was begun, and return what resumes it."""
+    from isotrope.core.run_folder import RunFolder
     from isotrope.training.settings import TrainSettings
 
     settings = TrainSettings.read(
         {"files": bench.sentences, "encoder": bench.text, "output": "run", "progress": False}
     )
-    settings.save(room / "run/config.yaml")
+    RunFolder(room / "run").write_settings(settings.to_yaml())
     return ["train", "--config", "run/config.yaml", "--resume"]
 
 

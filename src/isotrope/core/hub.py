@@ -1,10 +1,11 @@
-"""Asks the Hugging Face hub, within seconds, whether it has a model or a data set.
+"""The gate of names: whether models and data are opened, and whether the hub is asked for them.
 
-Only what the user named is asked for: within :func:`named_by` names come from a folder, which may
-be a stranger's, and the network is not used for them.
+Within :func:`named_by` names come from a folder, which may be a stranger's. The network is not used
+for them, and they are opened only for a run that this user made here.
 """
 
 import os
+import shlex
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,19 +13,22 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Literal
 
+from isotrope.core.errors import InputError, place
+from isotrope.core.run_folder import RunFolder
+
 ONLINE_WITHIN = 5.0
 """Seconds in which the hub must answer before it counts as out of reach."""
 
 
-_folder: ContextVar[Path | None] = ContextVar("_folder", default=None)
+_given: ContextVar[tuple[Path | None, str]] = ContextVar("_given", default=(None, ""))
 
 
 @contextmanager
-def named_by(folder: Path | None) -> Iterator[None]:
-    """Keep to this machine: names are those that a folder gives (None: those of the user)."""
+def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
+    """Keep to this machine: a folder gives the names (None: the user, at the end of a command)."""
     from huggingface_hub import constants
 
-    token, offline = _folder.set(folder), constants.HF_HUB_OFFLINE
+    token, offline = _given.set((folder, command)), constants.HF_HUB_OFFLINE
     # for libraries that ask by themselves
     own = os.environ.get("HF_HUB_OFFLINE", "").upper() in constants.ENV_VARS_TRUE_VALUES
     constants.HF_HUB_OFFLINE = own or folder is not None
@@ -32,12 +36,29 @@ def named_by(folder: Path | None) -> Iterator[None]:
         yield
     finally:
         constants.HF_HUB_OFFLINE = offline
-        _folder.reset(token)
+        _given.reset(token)
+
+
+def check_named(name: Path | str, *, model: bool = False) -> None:
+    """Refuse what the user did not name, before anything looks whether it is there.
+
+    Args:
+        name: Path or name to be opened.
+        model: Whether it is a model; the folder's own is opened.
+    """
+    folder, command = _given.get()
+    if folder is None or (model and Path(name) == folder) or RunFolder(folder).is_own:
+        return
+    remedy = "diagnose it by its name" if model else f"use `{command}{shlex.quote(str(name))}`"
+    raise InputError(
+        f"{place(name)} is not opened, because only {place(folder)} names it, which you did not "
+        f"make here; to open it, {remedy}"
+    )
 
 
 def why_closed() -> str | None:
     """Return why the hub is not asked; None where it is."""
-    folder = _folder.get()
+    folder, _ = _given.get()
     return None if folder is None else f"the hub is not asked for names that {folder} gives"
 
 

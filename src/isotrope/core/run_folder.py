@@ -1,14 +1,46 @@
 """The files of a run folder, and of the folder in which the Doctor records another trainer."""
 
+import functools
+import hmac
 import os
+import secrets
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from isotrope.core.documents import read_yaml
+from isotrope.core.documents import LARGEST_SETTINGS, read_text, read_yaml
 from isotrope.core.errors import InputError
+from isotrope.core.files import atomic_replace
 
 RECORDING = "isotrope"
 """Name of the Doctor's folder within a trainer's ``output_dir``."""
+
+_SEAL = "# made here: "  # the last line of settings that this user wrote on this machine
+_BYTES = 32  # of the key of the seal
+
+
+@functools.cache
+def _key() -> bytes:
+    """Return the user's key; where none can be kept, one for this process."""
+    key = secrets.token_bytes(_BYTES)
+    with suppress(OSError, RuntimeError):  # no home, or a read-only one
+        home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+        if home.is_absolute():
+            path = home / "isotrope" / "key"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with tempfile.NamedTemporaryFile(dir=path.parent) as new, suppress(FileExistsError):
+                new.write(key)
+                new.flush()
+                os.link(new.name, path)  # whole, and never over one that is there
+            about, kept = path.stat(), path.read_bytes()
+            others = about.st_mode & 0o077 or about.st_uid != os.getuid()
+            return key if others or len(kept) != _BYTES else kept
+    return key
+
+
+def _seal(settings: str) -> str:
+    return hmac.new(_key(), settings.encode(), "sha256").hexdigest()
 
 
 class RunFolder:
@@ -38,6 +70,17 @@ class RunFolder:
     def is_run(self) -> bool:
         """Whether isotrope trained in this folder: it has settings and a log."""
         return self.config.is_file() and self.metrics.is_file()
+
+    @property
+    def is_own(self) -> bool:
+        """Whether this user's isotrope wrote the settings on this machine, as they are."""
+        settings, found, seal = read_text(self.config, LARGEST_SETTINGS).rpartition(_SEAL)
+        return bool(found) and hmac.compare_digest(seal.encode(), f"{_seal(settings)}\n".encode())
+
+    def write_settings(self, settings: str) -> None:
+        """Write the settings, YAML with an end of line, as those of a run that is made here."""
+        with atomic_replace(self.config) as temporary:
+            temporary.write_text(f"{settings}{_SEAL}{_seal(settings)}\n", encoding="utf-8")
 
     def check(self) -> None:
         """Refuse at the start what leads elsewhere, or what the run would refuse when it writes.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from isotrope.core.errors import InputError, place
+from isotrope.core.hub import check_named
 from isotrope.data.lines import is_folder
 from isotrope.data.table import SUFFIXES, check_kind, is_hub_name, is_saved, plain_suffix
 
@@ -41,6 +42,7 @@ def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
     files: list[Path] = []
     others: list[Path] = []
     for path in map(Path, paths):
+        check_named(path)
         if is_hub_name(path) or is_saved(path):
             files.append(path)
         elif is_folder(path):

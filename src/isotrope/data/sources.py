@@ -38,7 +38,8 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
     """
     datasets: dict[str, list[str]] = {}
     for file in files:
-        match = None if Path(file).exists() else _NAMED.fullmatch(file)
+        match = _NAMED.fullmatch(file)
+        match = None if match and Path(file).exists() else match
         name, path = match.groups() if match else ("", file)
         datasets.setdefault(name, []).append(from_home(path) if name else path)
     if "" in datasets and len(datasets) > 1:

@@ -5,8 +5,10 @@ training data; if the data are gone, the other evidence decides. For a model it 
 """
 
 import ast
+import shlex
 import sysconfig
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,7 +77,7 @@ def examine(
             )
         return _with_note(case, "no saved model to probe")
     try:
-        with named_by(folder):
+        with named_by(folder, f"isotrope diagnose {shlex.quote(str(folder))} --data="):
             if case.kind == "images":
                 return _images_of_run(case, folder, data, columns)
             return _texts_of_run(case, folder, data, columns, dataset)
@@ -139,8 +141,9 @@ def _texts_of_run(
         with named_by(None):
             texts = read_texts([data], columns=columns, prompts=prompts)
     else:
+        files = by_dataset(settings["files"])[dataset]
         texts = read_texts(
-            by_dataset(settings["files"])[dataset],
+            files,
             columns=settings.get("columns") or None,
             groups=settings.get("groups"),
             views=settings.get("views", "auto"),
@@ -154,7 +157,8 @@ def _texts_of_run(
     }
     case = _with_note(case, _texts_note(texts))
     before = case.details.get("data", {}).get("digests", {}) if data is None else {}
-    if changed := [file for file, digest in digests(before).items() if digest != before[file]]:
+    now = digests(files) if before else {}
+    if changed := [file for file, digest in now.items() if digest != before.get(file, digest)]:
         case = _with_note(case, f"{', '.join(changed)} has changed since the run")
     case = replace(case, probe=probe_texts(SentenceEncoder.load(folder), texts, **options))
     began = settings.get("encoder", "scratch")
@@ -170,14 +174,14 @@ def _texts_of_run(
 def _images_of_run(
     case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None
 ) -> RunEvidence:
-    probe = _crops(folder, data or case.settings["data"], case.settings, case.details, None)
+    probe = _crops(folder, data, case.settings, case.details, None)
     case = _with_note(case, f"{probe['count']:.0f} images, two crops of each")
     return replace(case, probe=probe)
 
 
 def _crops(
     target: Path | str,
-    data: str,
+    data: str | None,
     settings: Mapping[str, Any],
     details: Mapping[str, Any],
     objective: Objective | None,
@@ -192,13 +196,15 @@ def _crops(
 
     encoder = ImageEncoder.load(target)
     size = encoder.image_size
-    train = load_images(data, side=size, limit=settings.get("limit")).train.images
+    with named_by(None) if data else nullcontext():
+        images = load_images(data or settings["data"], side=size, limit=settings.get("limit"))
+    train = images.train.images
     rows = np.linspace(0, len(train) - 1, min(ROWS, len(train))).astype(np.int64)
     made = details.get("augments")
     crops = [_crop(values) for values in made] if made else None
     augments = crops or two_views(settings.get("augment") or "simclr", size)
-    images = torch.from_numpy(train.read(rows))
-    return probe_images(encoder, images, augments, objective=objective)
+    pictures = torch.from_numpy(train.read(rows))
+    return probe_images(encoder, pictures, augments, objective=objective)
 
 
 def _crop(values: Mapping[str, Any]) -> "Augment":

@@ -166,7 +166,9 @@ class Diagnosis:
         blocks += [_block(i, remark) for i, remark in enumerate(self.remarks, start=1)]
         if self.model:
             blocks.append("\n".join(_wrapped(f"- {line}") for line in _geometry(self.model)))
-        blocks += [_wrapped("examined: " + "; ".join(self.notes))] if self.notes else []
+        commands = [note for note in self.notes if "`" in note]  # each on one line, to be copied
+        examined = "; ".join(note for note in self.notes if note not in commands)
+        blocks += [*([_wrapped(f"examined: {examined}")] if examined else []), *commands]
         return "\n\n".join(blocks)
 
 

@@ -84,12 +84,7 @@ def read(folder: Path) -> Stored:
     except Exception as error:
         what = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
-    if report.missing:
-        raise InputError(
-            f"{folder} does not hold all weights of its own config.json: "
-            f"{', '.join(report.missing[:3])} and {max(0, len(report.missing) - 3)} more groups "
-            "are missing"
-        )
+    report.check(folder)
     return Stored(model, *_preparation(folder, config))
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.hub import first_line, known_to_hub, why_closed
+from isotrope.core.hub import check_named, first_line, known_to_hub, why_closed
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
 
@@ -34,6 +34,7 @@ _UNWANTED = ("onnx/*", "openvino/*", "original/*", "*/pytorch/*")
 def resolve(name: str | Path) -> Path:
     """Return the folder of the model that ``name`` means, downloading it if need be."""
     text = os.fspath(name)
+    check_named(text, model=True)
     if (path := existing(name)) is not None:
         return model_folder(path)
     if text.lower() in {alias.lower() for alias in INSTALLED}:

@@ -4,8 +4,11 @@ import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import torch
+
+from isotrope.core.errors import InputError
 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 # a line of the report of transformers: "pooler.dense.bias | MISSING | ..."
@@ -31,6 +34,15 @@ class LoadReport(logging.Handler):
         """
         names = (name for text in self.messages for name in _MISSING.findall(text))
         return sorted(name for name in names if "pooler." not in name)
+
+    def check(self, folder: Path) -> None:
+        """Refuse a model whose weights are not all there."""
+        if self.missing:
+            raise InputError(
+                f"{folder} does not hold all weights of its own config.json: "
+                f"{', '.join(self.missing[:3])} and {max(0, len(self.missing) - 3)} more groups "
+                "are missing"
+            )
 
 
 @contextmanager

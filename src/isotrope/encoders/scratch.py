@@ -104,7 +104,7 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
 
     normalizer = normalizers.BertNormalizer(lowercase=True)
     pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    sample = list(islice(_checked(texts), LEARNT_FROM))
+    sample = list(islice(checked(texts), LEARNT_FROM))
     inner: set[str] = set()
     for text in sample:
         inner.update(_INNER.findall(normalizer.normalize_str(text)))
@@ -139,7 +139,8 @@ def _tokenizer(texts: Iterable[str], size: int, max_length: int) -> "PreTrainedT
     )
 
 
-def _checked(texts: Iterable[str]) -> Iterator[str]:
+def checked(texts: Iterable[str]) -> Iterator[str]:
+    """Yield texts; refuse anything else."""
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise InputError(

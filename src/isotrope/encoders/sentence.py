@@ -549,13 +549,9 @@ def _checked(texts: Sequence[str]) -> list[str]:
     """Return the texts as a list."""
     if isinstance(texts, str):
         raise InputError(f"expected a list of texts; found the single text {texts[:40]!r}")
-    texts = list(texts)
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise InputError(
-                f"texts[{index}] is not a text: found {text!r:.60} ({type(text).__name__})"
-            )
-    return texts
+    from isotrope.encoders.scratch import checked
+
+    return list(checked(texts))
 
 
 def _unwritable(texts: list[str]) -> InputError | None:
@@ -634,12 +630,7 @@ def _open(
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             what = lines[0][:300] if lines else type(error).__name__
             raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
-    if report.missing:
-        raise InputError(
-            f"{folder} does not hold all weights of its own config.json: "
-            f"{', '.join(report.missing[:3])} and {max(0, len(report.missing) - 3)} more groups "
-            "are missing"
-        )
+    report.check(folder)
     return model
 
 

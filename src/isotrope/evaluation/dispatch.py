@@ -1,6 +1,7 @@
 """``isotrope.evaluate``: chooses the tasks, scores an encoder on them, joins their Results."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from isotrope.core.errors import InputError
+from isotrope.core.hub import named_by
 from isotrope.core.result import Result, provenance
 from isotrope.encoders.names import is_bm25
 from isotrope.evaluation.bm25 import BM25
@@ -200,7 +202,9 @@ def _of_pictures(
         raise InputError(
             f"nothing to evaluate {encoder_name(model)} on: give labelled pictures (labels)"
         )
-    return image_tasks(own_images(model), **settings)
+    run = Path(model).expanduser()
+    with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
+        return image_tasks(own_images(model), **settings)
 
 
 def _finished_before(

@@ -1,16 +1,16 @@
 """The image tasks of ``isotrope.evaluate``: pictures of a run, or the user's labelled pictures."""
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.hub import check_named
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
@@ -61,6 +61,7 @@ def own_images(run: str | Path) -> "ImageSet":
         raise InputError(f"{run} is not a run folder, so it has no pictures of its own; {yours}")
     settings = RunFolder(run).settings()
     data = str(settings["data"])
+    check_named(data)
     if data != "digits" and not Path(data).exists():
         raise InputError(
             f"the pictures of {run} are not at {data}, relative to this folder; if they have "
@@ -77,9 +78,9 @@ def own_images(run: str | Path) -> "ImageSet":
     image_set = load_images(
         data,
         side=side,
-        holdout=_number(run, settings, "holdout", 0.0),
-        seed=int(_number(run, settings, "seed", 0)),
-        limit=int(_number(run, settings, "limit", 0)) or None,
+        holdout=settings.get("holdout", 0.0),
+        seed=settings.get("seed", 0),
+        limit=settings.get("limit"),
         classes=Path(str(settings["classes"])) if settings.get("classes") else None,
     )
     if data_fingerprint != image_set.fingerprint:
@@ -92,14 +93,6 @@ def own_images(run: str | Path) -> "ImageSet":
         lack = "no labels" if image_set.train.labels is None else "no test part"
         raise InputError(f"the pictures of {run} have {lack}; {yours}")
     return image_set
-
-
-def _number(run: Path, settings: Mapping[str, Any], name: str, default: float) -> float:
-    value = settings.get(name, default)
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value):
-        raise InputError(f"{run / 'config.yaml'}: {name} must be a number; found {brief(value)}")
-    return float(value)
 
 
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":

@@ -307,22 +307,13 @@ class Objective:
         return total.dot(total.new_full(total.shape, share))
 
     def _small_batch(self, views: Views) -> Tensor:
-        """The loss, with the statistics of all directions in one node of autograd.
-
-        Raises:
-            Unfused: the formula uses other statistics.
-        """
+        """The loss, with the statistics of all directions in one node of autograd."""
         prepared = _single(self.prepare(views))
         questions = record(self.formula, prepared.anchors.dtype, self._learnt)
         return self._reduced(small_batch.directions(prepared, questions, both=self.two_directions))
 
     def _fused(self, views: Views, backend: str) -> Tensor:
-        """The loss with its gradients already computed.
-
-        Raises:
-            Unfused: the formula uses more than row statistics, or not all rows are finite.
-            WrongCoupling: the formula contradicts the declared ``coupling``.
-        """
+        """The loss with its gradients already computed."""
         prepared = self.prepare(views)
         try:
             return fused(

@@ -82,9 +82,6 @@ def _check_separable(objective: Objective, views: Views) -> None:
 
     A formula that computes its own product instead of using the statistics of the pairs may mistake
     the first rows of the other view for the positives of any share of the anchors.
-
-    Raises:
-        WrongCoupling: two halves do not add up to the loss of the rows.
     """
     choices = [v for v in objective.hyperparameters().values() if isinstance(v, (str, bool))]
     kind = (objective.name, *choices)

@@ -227,7 +227,8 @@ def _same_base(spec: Sweep) -> None:
     varied = {setting.name.replace("-", "_") for stage in spec.stages for setting in stage}
     current = spec.settings.read({**spec.base, "output": "runs", "progress": False})
     if not file.is_file():
-        current.save(file)
+        with atomic_replace(file) as temporary:
+            temporary.write_text(current.to_yaml(), encoding="utf-8")
         return
     before = spec.settings.read(read_yaml(file), source=str(file))
     for name in spec.settings.model_fields:

@@ -102,12 +102,7 @@ def _environment(processes: int) -> dict[str, str]:
 
 
 class _Worker:
-    """A process that runs one task after another, and whether it is busy.
-
-    Args:
-        environment: Environment variables of the process.
-        visible: Part of its output that is shown: everything, its errors, or nothing.
-    """
+    """A process that runs one task after another, and whether it is busy."""
 
     def __init__(self, environment: Mapping[str, str], visible: str = "everything") -> None:
         self.pipe, remote = Pipe()

@@ -318,7 +318,7 @@ def write_config(settings: RunSettings) -> None:
     Incomplete files of a killed run are removed.
     """
     output = Path(settings.output)
-    settings.save(RunFolder(output).config)
+    RunFolder(output).write_settings(settings.to_yaml())
     _tidy(output)
 
 

@@ -16,7 +16,7 @@ import yaml
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from isotrope.core.files import atomic_replace, from_home
+from isotrope.core.files import from_home
 from isotrope.core.settings import Settings, flag, setting
 from isotrope.data.sources import Sampling, by_dataset
 from isotrope.paradigm.declared import objective_settings
@@ -225,11 +225,6 @@ class RunSettings(Settings, ABC):
         for prefix, name in zip(self.dotted, self.collected(), strict=True):
             listed |= {f"{prefix}.{k}": v for k, v in values[name].items()}
         return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))
-
-    def save(self, path: Path) -> None:
-        """Write :meth:`to_yaml` to ``path``."""
-        with atomic_replace(path) as temporary:
-            temporary.write_text(self.to_yaml(), encoding="utf-8")
 
 
 class TrainSettings(RunSettings):

@@ -7,9 +7,9 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from isotrope import Views
 from isotrope.core import InputError
-from isotrope.diagnostics.curvature import embedding_hessian
 from isotrope.objectives import NTXent
 from papers.manna2023.spectrum import Ritz, Spectrum, density, grid, lanczos
+from tests.diagnostics.embedding_hessian import embedding_hessian
 from tests.papers.manna2023.matrices import Matrix, bulk_and_outliers, with_eigenvalues
 
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, place
 from isotrope.core.fingerprint import fingerprint
+from isotrope.core.hub import check_named
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
 from isotrope.data.images.named import find_named
@@ -56,6 +57,7 @@ def load_images(
         limit: the most training pictures, the first when the classes take turns.
         classes: the classes to take from a folder of classes: names, or a file with one a line.
     """
+    check_named(path)
     if not 0 <= holdout < 1:
         raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
     if limit is not None and limit < 2:
@@ -116,15 +118,7 @@ def _prepare(
     seed: int = 0,
     limit: int | None = None,
 ) -> ImageSet:
-    """Return the set that training sees: held out, limited, of one size, with its fingerprint.
-
-    Args:
-        recognised: The value that a loader returned.
-        side: the same as in :func:`load_images`, like all others.
-        holdout: share that is held out where there is no test part.
-        seed: the seed of that draw.
-        limit: most training pictures.
-    """
+    """Return the set that training sees: held out, limited, of one size, with its fingerprint."""
     train, test = recognised.train, recognised.test
     numbers = np.arange(len(train.images))
     if holdout and test is None:

@@ -287,12 +287,7 @@ def _places(numbers: Tensor, count: int) -> Sequence[Tensor]:
 
 
 class _Beside(EagerPairs):
-    """Pairs whose additional negatives are other rows for each anchor.
-
-    Args:
-        pairs: Pairs with q additional negatives, whose vectors do not matter.
-        others: Similarities with the rows in their place, n x q.
-    """
+    """Pairs whose additional negatives are other rows for each anchor: n x q similarities."""
 
     def __init__(self, pairs: Pairs, others: Tensor) -> None:
         super().__init__(pairs.views)

@@ -145,12 +145,7 @@ class Audit(ABC):
         return groups_of(self.mutual.rows[: self.suspects], len(self.groups))
 
     def _settings(self, *lines: str, withheld: str = "") -> AuditTable:
-        """Return how the objective begins.
-
-        Args:
-            lines: Additional lines below the reasons.
-            withheld: why nothing is recommended, if it is not for the numbers.
-        """
+        """Return how the objective begins, with more lines, or why nothing is recommended."""
         reasons = [f"{r.name} {r.value:g}: {r.reason}." for r in self.recommendations]
         if all(row.dead is None for row in self.settings):
             why = "no anchor has a negative"
@@ -175,14 +170,7 @@ class Audit(ABC):
     def _pairs(
         self, what: str, beside: str = "", of: Callable[[int], str] | None = None, more: str = ""
     ) -> AuditTable:
-        """Return the likely false negatives.
-
-        Args:
-            what: the rows are called.
-            beside: Text to show beside the name of either row.
-            of: returns it; None shows nothing.
-            more: said of them below.
-        """
+        """Return the likely false negatives, with text beside either row's name and below."""
         sizes = np.unique(self._alike(), return_counts=True)[1]
         several, largest = int((sizes > 1).sum()), int(sizes.max())
         all_of = float(self.mutual.share[: self.suspects].sum())
@@ -209,13 +197,7 @@ class Audit(ABC):
         return AuditTable("Likely false negatives", f"{note}\n{more}".strip(), headings, rows)
 
     def _rows(self, what: str, names: str, note: str) -> AuditTable:
-        """Return the rows that stand out.
-
-        Args:
-            what: the rows are.
-            names: What the names of the rows are, in words.
-            note: a sentence about them.
-        """
+        """Return the rows that stand out, with words for their names and a sentence."""
         rows = [
             (kind, len(rows), f"{len(rows) / len(self.groups):.1%}", self._some(rows), meaning)
             for kind, meaning in self.meanings.items()

@@ -180,12 +180,6 @@ class TextAudit(Audit):
         return AuditTable("Whitening", note, (), ())
 
 
-def _word(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def _short(text: str) -> str:
     """Return the beginning of a text, without what steers a terminal."""
     plain = legible(" ".join(text.split()))
