@@ -24,7 +24,7 @@ _BYTES = 32  # of the key of the seal
 def _key() -> bytes:
     """Return the user's key; where none can be kept, one for this process."""
     key = secrets.token_bytes(_BYTES)
-    with suppress(OSError, RuntimeError):  # no home, or a read-only one
+    with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
         if home.is_absolute():
             path = home / "isotrope" / "key"
