@@ -303,6 +303,35 @@ def test_tables_that_unpack_to_more_than_they_say(tmp_path: Path) -> None:
         records(read([tmp_path / "n.parquet"]))
 
 
+@pytest.mark.parametrize("kind", ["parquet", "dictionary", "runs"])
+@pytest.mark.parametrize("characters", [1 << 23, 90_000])
+def test_a_text_that_a_table_holds_once_for_many_rows(
+    tmp_path: Path, kind: str, characters: int
+) -> None:
+    """Repeated by a dictionary or a run of one entry, it fills memory where it becomes cells."""
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    rows, text = 2_000, pyarrow.array(["x" * characters])
+    places = pyarrow.array([0] * rows, pyarrow.int8())
+    table = pyarrow.table({"text": pyarrow.DictionaryArray.from_arrays(places, text)})
+    path = tmp_path / ("a.parquet" if kind == "parquet" else "a.arrow")
+    if kind == "parquet":
+        parquet.write_table(table, path, compression="zstd", store_schema=False)
+    else:
+        if kind == "runs":
+            run = pyarrow.RunEndEncodedArray.from_arrays(pyarrow.array([rows], "int32"), text)
+            table = pyarrow.table({"text": run})
+        options = pyarrow.ipc.IpcWriteOptions(compression="zstd")
+        with pyarrow.ipc.new_file(str(path), table.schema, options=options) as file:
+            file.write_table(table)
+    before = pyarrow.default_memory_pool().max_memory()
+    said = "unpacks to more than 200 times" if characters < 1 << 20 else "is longer than 100,000"
+    with pytest.raises(InputError, match=said):
+        records(read([path]))
+    assert pyarrow.default_memory_pool().max_memory() <= max(before, 1 << 27)
+
+
 def test_the_line_of_an_error_counts_the_line_before_the_header(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('sep=;\nanchor;positive\n"a\nb";c\nd;e;f\n')

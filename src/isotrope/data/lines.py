@@ -58,6 +58,11 @@ def is_folder(path: "Path | os.DirEntry[str]") -> bool:
         return False
 
 
+def most_unpacked(packed: int) -> int:
+    """Return how many bytes so many may unpack to."""
+    return max(RATIO * packed, _SMALL)
+
+
 def refuse_bomb(path: Path, size: int, packed: int) -> None:
     """Refuse a file that is a few bytes on disk and gigabytes in memory.
 
@@ -69,7 +74,7 @@ def refuse_bomb(path: Path, size: int, packed: int) -> None:
     Raises:
         InputError: It unpacks to more than any text does.
     """
-    if size > max(RATIO * packed, _SMALL):
+    if size > most_unpacked(packed):
         raise InputError(
             f"{place(path)}: unpacks to more than {RATIO} times its size, as no data do; unpack "
             "it yourself if that is right"

@@ -18,7 +18,7 @@ from typing import Any, cast
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, MissingExtra, nearest, place
 from isotrope.core.hub import first_line, known_to_hub, why_closed
-from isotrope.data.lines import COMPRESSED, quoted, refuse_bomb
+from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
 
@@ -90,8 +90,9 @@ def _module(name: str, extra: str) -> ModuleType:
 
 
 def _arrow(path: Path, suffix: str) -> Table:
-    """Return a file of parquet or Arrow, a few hundred rows in memory."""
+    """Return a file of parquet or Arrow, at most a few hundred rows of it as objects of Python."""
     pyarrow, parquet = _module("pyarrow", "parquet"), _module("pyarrow.parquet", "parquet")
+    packed = path.stat().st_size
     kind, number = ("a parquet file" if suffix == ".parquet" else "an Arrow file"), 0
 
     def opened() -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
@@ -99,8 +100,9 @@ def _arrow(path: Path, suffix: str) -> Table:
             file = parquet.ParquetFile(path)
             groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
             size = sum(group.total_byte_size + group.num_rows for group in groups)
-            refuse_bomb(path, size, path.stat().st_size)
-            return file.schema_arrow, lambda names: file.iter_batches(256, columns=list(names))
+            refuse_bomb(path, size, packed)
+            rows = _at_once(size, packed)
+            return file.schema_arrow, lambda names: file.iter_batches(rows, columns=list(names))
         # not from a mapped file: a damaged one would end the process
         source = pyarrow.OSFile(str(path))
         if source.read(6) == b"ARROW1":
@@ -128,16 +130,30 @@ def _arrow(path: Path, suffix: str) -> Table:
         number = unpacked = 0
         try:
             for batch in opened()[1](list(dict.fromkeys(names))):
-                unpacked += batch.nbytes + batch.num_rows  # whatever the file says of itself
-                refuse_bomb(path, unpacked, path.stat().st_size)
-                values = batch.to_pydict()
-                for row in zip(*(values[name] for name in names), strict=True):
-                    number += 1
-                    yield number, row
+                size = batch.nbytes + batch.num_rows
+                refuse_bomb(path, unpacked + size, packed)
+                for start in range(0, batch.num_rows, rows := _at_once(size, packed)):
+                    values = batch.slice(start, rows).to_pydict()
+                    unpacked += _extent(values)  # whatever the file says of itself
+                    refuse_bomb(path, unpacked, packed)
+                    for row in zip(*(values[name] for name in names), strict=True):
+                        number += 1
+                        yield number, row
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise failed(error) from error
 
     return Table(path, columns, cells)
+
+
+def _at_once(size: int, packed: int) -> int:
+    """Return how many rows to read at once: any may hold all of it, by a dictionary or a run."""
+    return max(1, min(256, most_unpacked(packed) // (size + 1)))
+
+
+def _extent(value: object) -> int:
+    """Return the characters in a value, and one for each other."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return sum(map(_extent, parts)) + (len(value) if isinstance(value, str | bytes) else 1)
 
 
 def is_saved(folder: Path) -> bool:

@@ -71,19 +71,12 @@ class Probe:
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Scaled features of the probe: shifted, multiplied, and optionally of length 1; float64.
+    """Scaled features of the probe: shifted, multiplied, and optionally of length 1; float64."""
 
-    Attributes:
-        vectors: n x d, as they are.
-        shift: Subtracted from each row, d.
-        factor: Multiplies each dimension then, d.
-        unit: Whether rows are divided by their norm instead.
-    """
-
-    vectors: np.ndarray
-    shift: np.ndarray
-    factor: np.ndarray
-    unit: bool
+    vectors: np.ndarray  # n x d, as they are
+    shift: np.ndarray  # subtracted from each row, d
+    factor: np.ndarray  # multiplies each dimension then, d
+    unit: bool  # whether rows are divided by their norm first
 
     def rows(self, index: slice | np.ndarray) -> np.ndarray:
         features = np.asarray(self.vectors[index], dtype=np.float64)

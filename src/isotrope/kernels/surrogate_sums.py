@@ -214,14 +214,7 @@ class SurrogateSums(ABC):
 
     @abstractmethod
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:
-        """Compare both views with a part of their columns.
-
-        Args:
-            part: Part of the columns.
-            exponent: Exponent of the sums; None for the maxima alone.
-            crossed: Whether the similarities of one view push the rows of the other; None for no
-                pushes.
-        """
+        """Compare both views with a part of their columns; without an exponent, for the maxima."""
 
     @abstractmethod
     def _one_way(self, direction: int, by: By, exponent: Exponent) -> Masses:

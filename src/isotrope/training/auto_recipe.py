@@ -64,24 +64,14 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Facts:
-    """The facts that the choices depend on.
+    """The facts that the choices depend on."""
 
-    Attributes:
-        records: Number of different records that were read.
-        columns: 1 for single texts, 2 for pairs, 3 with hard negatives.
-        held_out: Share of records to hold out; 0 if there are too few.
-        linked: Share of the pairs that share a text with another pair.
-        loss: InfoNCE of the encoder before training; None for single texts.
-        seconds: Measured seconds of a pass over the records, forward and backward; 0 without a
-            budget.
-    """
-
-    records: int
-    columns: int
-    held_out: float
-    linked: float
-    loss: float | None
-    seconds: float
+    records: int  # different ones
+    columns: int  # 1 for single texts, 2 for pairs, 3 with hard negatives
+    held_out: float  # the share to hold out; 0 if there are too few
+    linked: float  # share of the pairs that share a text with another pair
+    loss: float | None  # InfoNCE of the encoder before training; None for single texts
+    seconds: float  # of a pass over the records, forward and backward; 0 without a budget
 
 
 def with_recipe(
