@@ -25,7 +25,8 @@ from torch import Tensor
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.core.hyper import Paper
+from isotrope.paradigm.objective import Objective
 
 
 class ToyLoss(Objective, paper=Paper("No paper", "nobody, never", "paper 00x, eq. 0")):

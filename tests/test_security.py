@@ -233,7 +233,8 @@ def test_code_in_a_model_folder_needs_a_flag(tmp_path: Path) -> None:
 
 PLUGIN = """
 from pathlib import Path
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.core.hyper import Paper
+from isotrope.paradigm.objective import Objective
 Path({mark!r}).touch()
 
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from isotrope import objectives as objectives
     from isotrope.adapters.doctor import Doctor as Doctor
     from isotrope.core.hyper import Hyper as Hyper
+    from isotrope.core.hyper import Paper as Paper
+    from isotrope.core.hyper import Preset as Preset
     from isotrope.core.hyper import Temperature as Temperature
     from isotrope.core.softplus import softplus as softplus
     from isotrope.core.terms import Terms as Terms
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
     from isotrope.paradigm.compose import Paradigm as Paradigm
     from isotrope.paradigm.decompose import decompose as decompose
     from isotrope.paradigm.objective import Objective as Objective
-    from isotrope.paradigm.objective import Paper as Paper
-    from isotrope.paradigm.objective import Preset as Preset
     from isotrope.sweeps.from_python import sweep as sweep
     from isotrope.training import fit as fit
     from isotrope.training import fit_images as fit_images

@@ -16,7 +16,8 @@ import torch
 
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.core.hyper import Paper
+from isotrope.paradigm.objective import Objective
 
 
 class Steady(Objective, paper=Paper("A test", "nobody", "none")):
@@ -31,7 +32,8 @@ class Steady(Objective, paper=Paper("A test", "nobody", "none")):
 
 
 HINGE = '''
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.core.hyper import Paper
+from isotrope.paradigm.objective import Objective
 
 
 class Hinge(Objective, paper=Paper("A test", "nobody", "none")):

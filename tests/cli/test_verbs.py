@@ -201,7 +201,8 @@ def test_check_of_anybodys_loss(run, tmp_path: Path) -> None:
 TWICE = '''
 """A loss whose components claim twice its gradient."""
 from isotrope.core.terms import Terms
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.core.hyper import Paper
+from isotrope.paradigm.objective import Objective
 import torch
 
 

@@ -12,7 +12,8 @@ from sentence_transformers.sentence_transformer.modules import BoW, Pooling
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.retrieval_sets import from_pairs
-from isotrope.encoders.sentence import POOLINGS, SentenceEncoder
+from isotrope.encoders.modules import POOLINGS
+from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import retrieval
 from tests.refused import refused_setting
 

@@ -254,10 +254,10 @@ def test_varied(name: str, told: str, equals: str) -> None:
 @given(device=words, pooling=words)
 def test_names_of_devices_and_poolings(device: str, pooling: str) -> None:
     from isotrope.encoders.device import find_device
-    from isotrope.encoders.sentence import _pooling
+    from isotrope.encoders.modules import pooling_name
 
     refused_or(lambda: find_device(device))
-    refused_or(lambda: _pooling(pooling))
+    refused_or(lambda: pooling_name(pooling))
 
 
 @quick

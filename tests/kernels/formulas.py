@@ -7,9 +7,10 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
+from isotrope.core.hyper import Paper
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 
 Tree = tuple[Any, ...]
 

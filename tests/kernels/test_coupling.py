@@ -8,6 +8,7 @@ from torch import Tensor, relu
 from torch.nn.functional import softplus
 
 from isotrope.core.errors import WrongCoupling
+from isotrope.core.hyper import Paper
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import agree
 from isotrope.kernels.fused import fused
@@ -15,7 +16,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm import registry
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import of_rows
 
 PAPER = Paper("none", "none", "none")

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from isotrope.core.hyper import Paper
 from isotrope.core.views import Views
 from isotrope.kernels import small_batch
 from isotrope.kernels.pairs import Pairs
@@ -17,7 +18,7 @@ from isotrope.objectives.dcl import DCLW
 from isotrope.objectives.infonce import InfoNCE
 from isotrope.objectives.mio import MIOv1, MIOv3
 from isotrope.objectives.ntxent import NTXent
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 
 OBJECTIVES = [
     InfoNCE(),

@@ -13,7 +13,7 @@ from papers.machinery.store import JobStore
 
 CODE = '''
 from isotrope.objectives import InfoNCE
-from isotrope.paradigm.objective import Paper
+from isotrope.core.hyper import Paper
 
 
 class {name}(InfoNCE, paper=Paper("A loss", "Nobody, 2026", "here")):

@@ -5,9 +5,9 @@ import re
 
 import pytest
 
+from isotrope.core.hyper import Paper
 from isotrope.paradigm import citation, registry
 from isotrope.paradigm.citation import bibtex
-from isotrope.paradigm.objective import Paper
 
 
 def test_doctests() -> None:

@@ -104,7 +104,8 @@ TOY = '''
 from typing import Annotated
 from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.core.hyper import Paper
+from isotrope.paradigm.objective import Objective
 import torch
 
 
@@ -148,7 +149,8 @@ def test_a_plugin_is_found_and_its_hyperparameters_checked(tmp_path: Path) -> No
             r"Bare\(Objective, paper=Paper\(...\)\) names its source",
         ),
         (
-            "from isotrope.paradigm.objective import Objective, Paper\n"
+            "from isotrope.core.hyper import Paper\n"
+            "from isotrope.paradigm.objective import Objective\n"
             "class InfoNCE(Objective, paper=Paper('','','')): pass",
             "the name 'infonce' is already taken by isotrope.objectives.infonce",
         ),

@@ -10,10 +10,11 @@ from torch.nn.parallel import DistributedDataParallel
 
 from isotrope.core.distributed import all_gather_views
 from isotrope.core.errors import WrongCoupling
+from isotrope.core.hyper import Paper
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm import registry
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached
 from tests import two_processes

@@ -14,13 +14,13 @@ import yaml
 import isotrope
 from docs.generate.text_options import text_options
 from isotrope.core.errors import CannotResume, InputError, SettingError
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.result import Result
 from isotrope.data.sources import is_in_memory, write_records
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives import MET, InfoNCE
 from isotrope.paradigm import registry
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.training import text_options as text_options_module
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings

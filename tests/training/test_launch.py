@@ -31,7 +31,7 @@ from tests.training.interrupted import checkpoints
 OBEYS = """
 import os, signal, time
 from isotrope.objectives.infonce import InfoNCE
-from isotrope.paradigm.objective import Paper
+from isotrope.core.hyper import Paper
 
 calls = 0
 

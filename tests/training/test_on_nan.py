@@ -189,7 +189,7 @@ NAN_ON_RANK_1 = """
 import os
 import torch
 from isotrope.objectives.infonce import InfoNCE
-from isotrope.paradigm.objective import Paper
+from isotrope.core.hyper import Paper
 
 calls = 0
 

@@ -1,13 +1,16 @@
-"""Declares hyperparameters: name, meaning and bounds, carried in ``Annotated[...]`` fields."""
+"""Declares hyperparameters: name, meaning and bounds in ``Annotated[...]`` fields; presets."""
 
 import dataclasses
 import functools
+import inspect
 import math
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Annotated, Literal, TypeGuard, cast
+from typing import Annotated, Any, Literal, TypeGuard, cast
+
+from isotrope.core.errors import nearest
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,43 @@ class Hyper:
             or (self.at_least is not None and value < self.at_least)
             or (self.at_most is not None and value > self.at_most)
         )
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The source of an objective.
+
+    Attributes:
+        title: Title of the publication.
+        reference: Authors and year.
+        equation: Place in the publication, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
+    """
+
+    title: str
+    reference: str
+    equation: str
+
+
+@dataclass(frozen=True)
+class Preset:
+    """Tuned hyperparameters from a paper, with the training settings they were tuned for.
+
+    Attributes:
+        values: Hyperparameters by field name.
+        learning_rate: Learning rate of AdamW, linearly decayed.
+        batch_size: Number of sentences in a batch.
+        source: Paper and table.
+
+    Example:
+        >>> preset = Preset({"margin": 0.3}, learning_rate=1e-5, batch_size=128, source="table 2")
+        >>> preset.values["margin"]
+        0.3
+    """
+
+    values: Mapping[str, float | str]
+    learning_rate: float
+    batch_size: int
+    source: str
 
 
 # 1e-4 is far below every published temperature; under it s / tau leaves float32
@@ -139,3 +179,31 @@ def check(instance: object, *, constant: bool = False) -> None:
                 f"{name} of {type(instance).__name__} ({hyper.help}) must be "
                 f"{'one of ' if hyper.choices else ''}{hyper.bounds}; found {plain}"
             )
+
+
+def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
+    """Let the constructor take ``preset``, whose values replace the defaults."""
+    plain = vars(cls)["__init__"]
+
+    @functools.wraps(plain)
+    def init(self: object, *positional: Any, preset: str | None = None, **values: Any) -> None:
+        if positional:
+            names = ", ".join(field.name for field in dataclasses.fields(cls)) or "none"
+            raise TypeError(
+                f"{cls.__name__} takes its hyperparameters by name ({names}); found "
+                f"{positional[0]!r} without one"
+            )
+        if preset is not None and preset not in presets:
+            raise ValueError(
+                f"{cls.__name__} has no preset {preset!r}{nearest(preset, presets)}; "
+                f"its presets: {', '.join(presets) or 'none'}"
+            )
+        tuned = {} if preset is None else presets[preset].values
+        plain(self, **{**tuned, **values})
+
+    signature = inspect.signature(plain)
+    extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
+    vars(init)["__signature__"] = signature.replace(
+        parameters=[*signature.parameters.values(), extra]
+    )
+    type.__setattr__(cls, "__init__", init)

@@ -15,7 +15,6 @@ explicit form was faster throughout (docs/LOG.md), and it never stores the weigh
 
 import copy
 import itertools
-import json
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -26,44 +25,40 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.errors import InputError, SettingError, nearest
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import atomic_replace
-from isotrope.core.fingerprint import fingerprint
 from isotrope.core.progress import bar
 from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import merged_weights, save_adapter
+from isotrope.encoders.modules import (
+    UNLIMITED,
+    as_list,
+    body_of,
+    check_model,
+    check_tokenizer,
+    fingerprint_of,
+    freeze_pooler,
+    minimal_card,
+    open_folder,
+    pooling_name,
+    pooling_names,
+    positions_of,
+    repool,
+    restore,
+    tokenizer_of,
+    unwritable,
+)
 from isotrope.encoders.names import is_image, is_static, resolve
 from isotrope.encoders.quiet import quiet_loading
-from isotrope.encoders.static import PaddedStatic, static_tokenizer
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer
-    from sentence_transformers.sentence_transformer.modules import Pooling
-    from tokenizers import Tokenizer
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+    from transformers import PreTrainedModel
 
 # names of prompts: of queries, and of documents, of which the first that a model has is used
 _PROMPTS = ("query", "document", "passage", "corpus")
 
-POOLINGS = {
-    "mean": "mean",
-    "avg": "mean",
-    "cls": "cls",
-    "cls_before_pooler": "cls",
-    "max": "max",
-    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "weightedmean": "weightedmean",
-    "lasttoken": "lasttoken",
-    "last": "lasttoken",
-}
-"""Names of poolings (of SimCSE and sentence-transformers), and their meaning."""
-
-_NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
-"""Entries of a configuration, beside its private ones, that say nothing that the modules and their
-weights do not say; saving a model changes some of them."""
-
-_UNLIMITED = 2**31 - 1  # tokens of a model without positions
 _SWITCH = threading.Lock()  # of the modes of all encoders, for a moment
 _SAME = 1 - 1e-4  # cosine of one text alone and beside a longer one
 
@@ -87,8 +82,8 @@ class SentenceEncoder(nn.Module):
         dimension: d, of the embeddings.
         max_length: tokens, special ones included, at which the model truncates by itself.
         positions: The most tokens, special ones included, that the model has positions for.
-        pooling: one of :data:`POOLINGS`; several joined by ``+``; ``none`` where the transformer
-            gives one vector itself.
+        pooling: one of ``isotrope.encoders.modules.POOLINGS``; several joined by ``+``; ``none``
+            where the transformer gives one vector itself.
         normalizes: whether the model ends in a Normalize module.
         prompt: Prompt that the model puts before every text, by its own configuration.
 
@@ -98,59 +93,30 @@ class SentenceEncoder(nn.Module):
 
     def __init__(self, model: "SentenceTransformer", name: str) -> None:
         super().__init__()
-        from sentence_transformers.base.modules import Normalize, Transformer
-        from sentence_transformers.sentence_transformer.modules import Pooling
-
-        modules = list(model.children())
-        first: Any = modules[0]
-        static = is_static(first)
-        if not static and (not isinstance(first, Transformer) or first.tokenizer is None):
-            raise InputError(
-                f"{name} does not start with a transformer and its tokenizer (found "
-                f"{type(first).__name__}); only such sentence encoders can be trained here"
-            )
-        if not static and list(first.modality_config) != ["text"]:
-            raise InputError(
-                f"{name} reads {', '.join(map(str, first.modality_config))}, not just plain text; "
-                "only encoders of plain text can be used"
-            )
-        if model.truncate_dim is not None:
-            raise InputError(
-                f"{name} cuts its embeddings to {model.truncate_dim} dimensions; remove "
-                "truncate_dim from its config_sentence_transformers.json"
-            )
-        poolings = [module for module in modules if isinstance(module, Pooling)]
-        if not (static or poolings or first.module_output_name == "sentence_embedding"):
-            raise InputError(f"{name} has no pooling: it gives one vector per token, not per text")
+        poolings = check_model(model, name)
         self.prompt = model.prompts.get(model.default_prompt_name or "") or ""
         self._pools_prompts = all(pooling.include_prompt for pooling in poolings)
         self.name = name
         self.model = model
         self.check_prompts(self.prompt)
-        self.tokenizer = cast(
-            "PreTrainedTokenizerFast", static_tokenizer(first) if static else first.tokenizer
-        )
-        _ensure_pad_token(self.tokenizer)
+        self.tokenizer = tokenizer_of(model)
         # a copy that nothing changes any more, so that threads can share it: every call of the
         # model's own tokenizer sets how it cuts and pads
         self._words = copy.deepcopy(self.tokenizer.backend_tokenizer)
         self._as_loaded = (self._words.truncation, self._words.padding)
         self._words.no_truncation()
         self._words.no_padding()
-        rows = first if static else first.model.get_input_embeddings()
-        _check_tokenizer(self.tokenizer, int(rows.num_embeddings), name)
+        check_tokenizer(self.tokenizer, model, name)
         self.dimension = int(model.get_embedding_dimension() or 0)
-        self.positions = _UNLIMITED if static else _positions(first.config, first.model)
-        own = (self._as_loaded[0] or {}).get("max_length") if static else model.max_seq_length
+        self.positions = positions_of(model)
+        cuts = self._as_loaded[0] or {}
+        own = cuts.get("max_length") if is_static(model[0]) else model.max_seq_length
         self.extend(min(own or self.positions, self.positions))
-        self.pooling = "+".join(_modes(pooling) for pooling in poolings) or "none"
-        _freeze_pooler(model)
-        body = [PaddedStatic(first), *modules[1:]] if static else list(modules)
-        while len(body) > 1 and _normalizes(body[-1], Normalize):
-            body.pop()
-        self.normalizes = len(body) < len(modules)
+        self.pooling = pooling_names(poolings)
+        freeze_pooler(model)
         # a plain list: the modules are registered once, below ``model``
-        self._body: list[nn.Module] = body
+        self._body: list[nn.Module] = body_of(model)
+        self.normalizes = len(self._body) < len(list(model.children()))
         self._encoding = 0  # calls of encode at this moment
         self._modes: list[tuple[nn.Module, bool]] = []
         if self.tokenizer.padding_side == "left" and not self._counts_from_the_text():
@@ -172,7 +138,7 @@ class SentenceEncoder(nn.Module):
             name: a sentence-transformers folder; a transformers folder (then with mean pooling,
                 or the last token of a causal model); a run folder of ours; ``all-MiniLM-L6-v2``,
                 the installed weights; or an id of the Hugging Face hub.
-            pooling: one of :data:`POOLINGS`; None keeps the model's own.
+            pooling: one of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's own.
             device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
             trust_remote_code: run code that comes with the model.
             model_kwargs: Keywords for ``from_pretrained`` of transformers, as those of
@@ -183,13 +149,13 @@ class SentenceEncoder(nn.Module):
             InputError: no such model, a broken one, or a pooling or device that does not exist.
         """
         where = find_device(device)
-        mode = None if pooling is None else _pooling(pooling)
+        mode = None if pooling is None else pooling_name(pooling)
         folder = resolve(name)
         if is_image(folder):
             raise InputError(f"{name} takes images, not text: load it with isotrope.load")
-        model = _open(folder, where, trust_remote_code, model_kwargs or {})
+        model = open_folder(folder, where, trust_remote_code, model_kwargs or {})
         if mode is not None:
-            _repool(model, mode, str(name))
+            repool(model, mode, str(name))
         return cls(model, str(name)).eval()
 
     @classmethod
@@ -306,7 +272,7 @@ class SentenceEncoder(nn.Module):
         Raises:
             InputError: something that is not a text, or a length the model cannot take.
         """
-        texts = _checked(texts)
+        texts = as_list(texts)
         special = self.tokenizer.num_special_tokens_to_add()
         if not special < max_length <= self.positions:
             raise InputError(
@@ -321,13 +287,13 @@ class SentenceEncoder(nn.Module):
                 row.truncate(max_length - special, direction=self.tokenizer.truncation_side)
                 rows[i] = self._words.post_process(row).ids
         except (TypeError, UnicodeEncodeError) as error:
-            raise _unwritable(texts) or error from error
+            raise unwritable(texts) or error from error
         return rows, len(long)
 
     def extend(self, max_length: int) -> None:
         """Set the tokens after which the model cuts a text, in memory and in its saved copy."""
         self.max_length = max_length
-        if max_length < _UNLIMITED and not is_static(self.model[0]):
+        if max_length < UNLIMITED and not is_static(self.model[0]):
             self.model.max_seq_length = max_length
 
     @torch.inference_mode()
@@ -411,7 +377,7 @@ class SentenceEncoder(nn.Module):
         """
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")
-        texts = _checked(texts)
+        texts = as_list(texts)
         places: dict[str, int] = {}
         where = np.fromiter(
             (places.setdefault(text, len(places)) for text in texts), np.int64, len(texts)
@@ -473,22 +439,8 @@ class SentenceEncoder(nn.Module):
         These are the weights, the configuration, the tokenizer, the modules with the pooling, the
         prompt and the maximal length; the name and the place of the model are not.
         """
-        first: Any = self.model[0]
-        config = {} if is_static(first) else first.config.to_dict()
-        settings = {
-            key: repr(value)
-            for key, value in config.items()
-            if not key.startswith("_") and key not in _NO_PART
-        }
-        tokenizer = json.loads(self.tokenizer.backend_tokenizer.to_str())
-        for state in ("truncation", "padding"):  # of the last call
-            del tokenizer[state]
-        weights = {
-            name: (str(tensor.dtype), tensor.reshape(-1).view(torch.uint8).cpu().numpy())
-            for name, tensor in self.model.state_dict().items()
-        }
-        modules = [repr(self.model), self.pooling, self.normalizes, self.prompt, self.max_length]
-        return fingerprint(settings, json.dumps(tokenizer, sort_keys=True), weights, modules)
+        how = (self.pooling, self.normalizes, self.prompt, self.max_length)
+        return fingerprint_of(self.model, self.tokenizer, *how)
 
     def check_prompts(self, *prompts: str) -> None:
         """Refuse prompts where the model leaves their tokens out of the pooling.
@@ -520,7 +472,7 @@ class SentenceEncoder(nn.Module):
 
         with atomic_replace(folder) as temporary, quiet_loading():
             try:
-                _restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
+                restore(self.tokenizer.backend_tokenizer, *self._as_loaded)
                 with merged_weights(self):
                     self.model.save_pretrained(str(temporary), create_model_card=False)
                 save_adapter(self, temporary / "adapter")
@@ -528,163 +480,10 @@ class SentenceEncoder(nn.Module):
                 raise OSError(str(error)) from error
             for weights in temporary.rglob("*.safetensors"):
                 weights.chmod(0o644)  # its writer makes them readable for their owner only
-            text = self._card() if card is None else card
+            text = card or minimal_card(
+                self.dimension, self.pooling, self.max_length, normalizes=self.normalizes
+            )
             (temporary / "README.md").write_text(text, encoding="utf-8")
-
-    def _card(self) -> str:
-        return (
-            "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
-            "tags:\n- sentence-transformers\n- isotrope\n---\n\n"
-            f"# Sentence encoder\n\nMaps a text to {self.dimension} numbers "
-            f"(pooling: {self.pooling}; at most {self.max_length} tokens; "
-            f"{'unit vectors' if self.normalizes else 'not normalised'}). "
-            "Compare texts by the cosine of their embeddings.\n\n"
-            "```python\nfrom sentence_transformers import SentenceTransformer\n\n"
-            'model = SentenceTransformer("path/to/this/folder")\n'
-            'embeddings = model.encode(["a text", "another text"])\n```\n'
-        )
-
-
-def _checked(texts: Sequence[str]) -> list[str]:
-    """Return the texts as a list."""
-    if isinstance(texts, str):
-        raise InputError(f"expected a list of texts; found the single text {texts[:40]!r}")
-    from isotrope.encoders.scratch import checked
-
-    return list(checked(texts))
-
-
-def _unwritable(texts: list[str]) -> InputError | None:
-    """Return the message on texts that are not UTF-8: one of them has half of a surrogate pair."""
-    for index, text in enumerate(texts):
-        if text.encode("utf-8", "ignore").decode("utf-8") != text:
-            return InputError(
-                f"texts[{index}] cannot be written as UTF-8 (half of a surrogate pair): found "
-                f"{text!r:.60}; remove the character"
-            )
-    return None
-
-
-def _check_tokenizer(tokenizer: "PreTrainedTokenizerFast", rows: int, name: str) -> None:
-    """Refuse a tokenizer that does not belong to a model, or gives several types of tokens."""
-    if len(tokenizer) > rows:
-        raise InputError(
-            f"the tokenizer of {name} knows {len(tokenizer)} tokens but the model only "
-            f"{rows}: they do not belong together"
-        )
-    types = tokenizer("a").get("token_type_ids", [])
-    if any(types):
-        raise InputError(
-            f"the tokenizer of {name} gives the tokens of one text several types "
-            f"(token_type_ids {types}, as XLNet's); only models whose token_type_ids are all 0 can "
-            "be used"
-        )
-
-
-def _ensure_pad_token(tokenizer: "PreTrainedTokenizerFast") -> None:
-    """Give a tokenizer without a token for padding one, which the attention mask hides."""
-    if tokenizer.pad_token is None:
-        tokenizer.pad_token = (
-            tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
-        )
-
-
-def _restore(
-    words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
-) -> None:
-    """Undo how the last call of a tokenizer cut and padded: the tokenizer is saved with it."""
-    words.enable_truncation(**truncation) if truncation else words.no_truncation()
-    words.enable_padding(**padding) if padding else words.no_padding()
-
-
-def _pooling(name: str) -> str:
-    """Return the name sentence-transformers gives to a pooling."""
-    if name not in POOLINGS:
-        raise InputError(
-            f"there is no pooling {name!r}{nearest(name, POOLINGS)}; "
-            f"choose one of {', '.join(POOLINGS)}"
-        )
-    return POOLINGS[name]
-
-
-def _open(
-    folder: Path,
-    device: torch.device,
-    trust_remote_code: bool,
-    model_kwargs: Mapping[str, Any],
-) -> "SentenceTransformer":
-    """Load a folder with sentence-transformers, and refuse weights that are not all there."""
-    with quiet_loading() as report:
-        from sentence_transformers import SentenceTransformer
-
-        try:
-            model = SentenceTransformer(
-                str(folder),
-                device=str(device),
-                trust_remote_code=trust_remote_code,
-                local_files_only=True,
-                model_kwargs={"dtype": torch.float32, **model_kwargs, "use_safetensors": True},
-            )
-        # tokenizers and safetensors raise nothing narrower than Exception
-        except Exception as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-            what = lines[0][:300] if lines else type(error).__name__
-            raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
-    report.check(folder)
-    return model
-
-
-def _freeze_pooler(model: "SentenceTransformer") -> None:
-    """Leave BERT's pooler, which pooled embeddings never pass through, out of the training.
-
-    It stays in the model, so that a saved folder loads elsewhere without a complaint; distributed
-    training would wait for its gradient.
-    """
-    first = model[0]
-    pooler = getattr(getattr(first, "model", None), "pooler", None)
-    if isinstance(pooler, nn.Module) and first.module_output_name == "token_embeddings":
-        pooler.requires_grad_(False)
-
-
-def _repool(model: "SentenceTransformer", mode: str, name: str) -> None:
-    """Replace the pooling of a model."""
-    from sentence_transformers.sentence_transformer.modules import Pooling
-
-    for key, module in model.named_children():
-        if isinstance(module, Pooling):
-            pooling = Pooling(module.embedding_dimension, mode, module.include_prompt)
-            if pooling.pooling_output_dimension != module.pooling_output_dimension:
-                raise InputError(
-                    f"{name} joins several poolings; {mode!r} alone does not fit what follows it"
-                )
-            setattr(model, key, pooling)
-            return
-    raise InputError(f"{name} has no pooling that could be changed to {mode!r}")
-
-
-def _modes(pooling: "Pooling") -> str:
-    mode = pooling.pooling_mode
-    return mode if isinstance(mode, str) else "+".join(mode)
-
-
-def _normalizes(module: nn.Module, kind: type) -> bool:
-    return isinstance(module, kind) and (
-        getattr(module, "module_output_name", None) == "sentence_embedding"
-    )
-
-
-def _positions(config: "PretrainedConfig", model: nn.Module) -> int:
-    """Return how many tokens have a position; a very large number for relative positions."""
-    positions = getattr(config, "max_position_embeddings", None) or -1
-    if positions < 1:
-        return _UNLIMITED
-    # the RoBERTa family counts its positions from padding_idx + 1
-    for module in model.modules():
-        table = getattr(module, "position_embeddings", None)
-        offset = getattr(module, "padding_idx", None)
-        if isinstance(table, nn.Embedding) and isinstance(offset, int):
-            return int(positions) - offset - 1
-    return int(positions)
 
 
 def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not

@@ -5,12 +5,12 @@ from typing import Annotated, ClassVar, Literal
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper, Preset
 from isotrope.core.terms import Against, By, Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import CLOSE
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import Softmax
 
 _TABLE = "Nie et al., 2023, table 2, tuned with their code (pairs=within)"

@@ -5,13 +5,13 @@ from typing import Annotated
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Fraction
 from isotrope.paradigm.metric import shifted
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.ratio import ArcRatio
 from isotrope.paradigm.weight import Softmax
 

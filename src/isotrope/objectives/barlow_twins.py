@@ -5,12 +5,12 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper, Preset
 from isotrope.core.moments import moments_across
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import products
 
 

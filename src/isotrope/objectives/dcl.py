@@ -6,13 +6,13 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import received
 from isotrope.paradigm.dissipation import active
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import Softmax
 
 Negatives = Literal["cross", "both"]

@@ -4,9 +4,9 @@ from typing import Annotated
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper, Space
+from isotrope.paradigm.objective import Objective, Space
 
 
 class DINO(

@@ -6,13 +6,13 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.dissipation import Fraction
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import Softmax
 
 _TABLE = "Nie et al., 2023, table 2"

@@ -4,12 +4,12 @@ from typing import Annotated, ClassVar
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper, Preset
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import InverseTemperature, log_mean_energy
 from isotrope.paradigm.authors_code import Variant
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import Energy
 
 _SCRIPTS = "Li et al., 2024, table 3, released scripts"

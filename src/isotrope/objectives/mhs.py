@@ -5,13 +5,13 @@ from typing import Annotated, ClassVar
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper, Preset
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.metric import dissimilarity, slope
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import Hardest
 
 _SCRIPTS = "Li et al., 2024, table 3, released scripts"

@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import Overflow
-from isotrope.core.hyper import Temperature
+from isotrope.core.hyper import Paper, Temperature
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged, received
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 
 _TITLE = (
     "MIO: Mutual Information Optimization using Self-Supervised Binary Contrastive Learning",

@@ -6,12 +6,12 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.mixtures import Mixing, Mixture, Of
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 
 # at most half: a negative that is mostly the positive would be a false one
 _SHARE = Hyper(

@@ -3,12 +3,12 @@
 from functools import cached_property
 from typing import Annotated, ClassVar, Literal
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
 from isotrope.objectives.barlow_twins import BarlowTwins
 from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components, tuned
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Temperature
+from isotrope.core.hyper import Paper, Preset, Temperature
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import log_mean_energy
 from isotrope.objectives.mhe import MHE
@@ -22,7 +22,7 @@ from isotrope.paradigm.ablation import (
 )
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.surrogate import constant_components
 from isotrope.paradigm.weight import Energy
 

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from isotrope.core.hyper import Paper, Preset
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.mhs import MHS
 from isotrope.paradigm.ablation import (
@@ -18,7 +19,7 @@ from isotrope.paradigm.ablation import (
 )
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.surrogate import constant_components
 
 

@@ -3,13 +3,13 @@
 from functools import cached_property
 from typing import Annotated, Literal
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.objectives.modified_barlow_twins import ModifiedBarlowTwins
 from isotrope.objectives.unigrad import VICRegGrad
 from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_components
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax
 

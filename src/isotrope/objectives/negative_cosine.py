@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
+from isotrope.core.hyper import Paper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import nothing
 
 

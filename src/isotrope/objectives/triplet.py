@@ -6,14 +6,14 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper, Preset
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.dissipation import Margin, active
 from isotrope.paradigm.metric import Metric, dissimilarity, slope
-from isotrope.paradigm.objective import Objective, Paper, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import Hardest
 
 _TITLE = (

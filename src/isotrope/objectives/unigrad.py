@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 import torch
 
-from isotrope.core.hyper import Hyper, Temperature
+from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax, products
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import Overflow
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.moments import moments_within
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.weight import products
 
 

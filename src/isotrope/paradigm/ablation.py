@@ -6,14 +6,14 @@ from typing import Annotated, Any, Literal
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Preset
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant, WithinViewMargin
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.dissipation import Margin
-from isotrope.paradigm.objective import Objective, Preset
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.surrogate import Surrogate, constant_components
 from isotrope.paradigm.weight import Weight
 

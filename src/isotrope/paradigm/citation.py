@@ -2,7 +2,7 @@
 
 import re
 
-from isotrope.paradigm.objective import Paper
+from isotrope.core.hyper import Paper
 
 
 def bibtex(paper: Paper) -> str:

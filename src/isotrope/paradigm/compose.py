@@ -11,14 +11,14 @@ from typing import Any, Literal, TypeVar, cast
 import torch
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.hyper import check, hypers, is_number, value_of
+from isotrope.core.hyper import Paper, check, hypers, is_number, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant, rows_masked, vectors_masked
 from isotrope.paradigm.dissipation import Always, Dissipation
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.ratio import Ratio, Static
 from isotrope.paradigm.surrogate import Surrogate
 from isotrope.paradigm.weight import Softmax, Weight

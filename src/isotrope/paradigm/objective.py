@@ -2,8 +2,6 @@
 
 import contextlib
 import dataclasses
-import functools
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, dataclass_transform
@@ -12,8 +10,8 @@ import torch
 from torch import Tensor
 
 from isotrope.core.autograd import marked
-from isotrope.core.errors import InputError, NoPerAnchor, NoTerms, WrongCoupling, nearest
-from isotrope.core.hyper import check
+from isotrope.core.errors import InputError, NoPerAnchor, NoTerms, WrongCoupling
+from isotrope.core.hyper import Paper, Preset, check, take_preset
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views, standard
 from isotrope.kernels import small_batch
@@ -36,43 +34,6 @@ Space = Literal["sphere", "batchnorm", "raw", "logits"]
 INVARIANCES = ("rotation", "permutation", "view swap", "scale")
 
 _HALF = (torch.float16, torch.bfloat16)
-
-
-@dataclass(frozen=True)
-class Paper:
-    """The source of an objective.
-
-    Attributes:
-        title: Title of the publication.
-        reference: Authors and year.
-        equation: Place in the publication, e.g. ``"Li et al. 2024, eq. 1, table 1"``.
-    """
-
-    title: str
-    reference: str
-    equation: str
-
-
-@dataclass(frozen=True)
-class Preset:
-    """Tuned hyperparameters from a paper, with the training settings they were tuned for.
-
-    Attributes:
-        values: Hyperparameters by field name.
-        learning_rate: Learning rate of AdamW, linearly decayed.
-        batch_size: Number of sentences in a batch.
-        source: Paper and table.
-
-    Example:
-        >>> preset = Preset({"margin": 0.3}, learning_rate=1e-5, batch_size=128, source="table 2")
-        >>> preset.values["margin"]
-        0.3
-    """
-
-    values: Mapping[str, float | str]
-    learning_rate: float
-    batch_size: int
-    source: str
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -170,7 +131,7 @@ class Objective:
             raise TypeError(f"class {cls.__name__}(Objective, paper=Paper(...)) names its source")
         cls.paper = paper
         cls.name = (name or cls.__name__).lower()
-        _take_preset(cls)
+        take_preset(cls, cls.presets)
         other = Objective.registered.get(cls.name)
         if other is not None and other.__module__ != cls.__module__:
             raise TypeError(f"the name {cls.name!r} is already taken by {other.__module__}")
@@ -501,32 +462,3 @@ def _single(views: Views, half: tuple[torch.dtype, ...] = _HALF) -> Views:
 def _constant(objective: Objective, pairs: Pairs) -> Terms:
     with torch.no_grad():
         return objective.components(pairs).detached()
-
-
-def _take_preset(cls: type[Objective]) -> None:
-    """Let the constructor take ``preset``, whose values replace the defaults."""
-    plain = cls.__init__
-
-    @functools.wraps(plain)
-    def init(self: Objective, *positional: Any, preset: str | None = None, **values: Any) -> None:
-        if positional:
-            names = ", ".join(field.name for field in dataclasses.fields(cls)) or "none"
-            raise TypeError(
-                f"{cls.__name__} takes its hyperparameters by name ({names}); found "
-                f"{positional[0]!r} without one"
-            )
-        if preset is not None and preset not in cls.presets:
-            presets = ", ".join(cls.presets) or "none"
-            raise ValueError(
-                f"{cls.__name__} has no preset {preset!r}{nearest(preset, cls.presets)}; "
-                f"its presets: {presets}"
-            )
-        tuned = {} if preset is None else cls.presets[preset].values
-        plain(self, **{**tuned, **values})
-
-    signature = inspect.signature(plain)
-    extra = inspect.Parameter("preset", inspect.Parameter.KEYWORD_ONLY, default=None)
-    vars(init)["__signature__"] = signature.replace(
-        parameters=[*signature.parameters.values(), extra]
-    )
-    type.__setattr__(cls, "__init__", init)

@@ -8,13 +8,13 @@ from torch import Tensor, nn
 
 from isotrope.core.distributed import all_reduce_sum
 from isotrope.core.errors import InputError
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.projectors import DINOHead
 from isotrope.objectives import dino
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.training.images.method import ImageMethod, Options, at_least_float
 from isotrope.training.optimisers import cosine
 from isotrope.training.recipe import Recipe

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.core.distributed import GlobalBatch, all_gather_views, rank, rows_of, world_size
-from isotrope.core.hyper import check
+from isotrope.core.hyper import Paper, check
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
 from isotrope.data.images.batches import ImageBatch
@@ -23,7 +23,7 @@ from isotrope.encoders.cut_initialize import TURN, cut_initialize, first_turn
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
 from isotrope.encoders.shared_norm import share_statistics
-from isotrope.paradigm.objective import Objective, Paper
+from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
 from isotrope.training.images.measures import measure

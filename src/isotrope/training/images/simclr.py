@@ -5,10 +5,9 @@ from typing import Annotated
 
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.encoders.projectors import projector
-from isotrope.paradigm.objective import Paper
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.recipe import Recipe
 

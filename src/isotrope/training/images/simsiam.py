@@ -6,10 +6,9 @@ from typing import Annotated
 import torch
 from torch import Tensor
 
-from isotrope.core.hyper import Hyper
+from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.encoders.projectors import predictor, projector
-from isotrope.paradigm.objective import Paper
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.optimisers import build_optimizer
 from isotrope.training.recipe import Recipe

@@ -1,0 +1,301 @@
+"""The modules of a sentence-transformers model: opened, checked, and adjusted for training.
+
+Static embeddings (``StaticEmbedding`` of sentence-transformers, model2vec) have a table of word
+vectors and no layers, no positions, no special tokens and no padding.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from isotrope.core.errors import InputError, nearest
+from isotrope.core.fingerprint import fingerprint
+from isotrope.encoders.names import is_static
+from isotrope.encoders.quiet import quiet_loading
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, StaticEmbedding
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+POOLINGS = {
+    "mean": "mean",
+    "avg": "mean",
+    "cls": "cls",
+    "cls_before_pooler": "cls",
+    "max": "max",
+    "mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "weightedmean": "weightedmean",
+    "lasttoken": "lasttoken",
+    "last": "lasttoken",
+}
+"""Names of poolings (of SimCSE and sentence-transformers), and their meaning."""
+
+_NO_PART = ("architectures", "dtype", "transformers_version", "use_cache")
+"""Entries of a configuration, beside its private ones, that say nothing that the modules and their
+weights do not say; saving a model changes some of them."""
+
+UNLIMITED = 2**31 - 1  # tokens of a model without positions
+
+
+def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
+    """Return the poolings of a model, and refuse one that gives no vector of fixed size for a text.
+
+    Raises:
+        InputError: such a model.
+    """
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    first: Any = model[0]
+    static = is_static(first)
+    if not static and (not isinstance(first, Transformer) or first.tokenizer is None):
+        raise InputError(
+            f"{name} does not start with a transformer and its tokenizer (found "
+            f"{type(first).__name__}); only such sentence encoders can be trained here"
+        )
+    if not static and list(first.modality_config) != ["text"]:
+        raise InputError(
+            f"{name} reads {', '.join(map(str, first.modality_config))}, not just plain text; "
+            "only encoders of plain text can be used"
+        )
+    if model.truncate_dim is not None:
+        raise InputError(
+            f"{name} cuts its embeddings to {model.truncate_dim} dimensions; remove "
+            "truncate_dim from its config_sentence_transformers.json"
+        )
+    poolings = [module for module in model.children() if isinstance(module, Pooling)]
+    if not (static or poolings or first.module_output_name == "sentence_embedding"):
+        raise InputError(f"{name} has no pooling: it gives one vector per token, not per text")
+    return poolings
+
+
+def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
+    """Return the tokenizer as transformers have one, with a token for padding.
+
+    The attention mask hides that token; static embeddings have no special tokens.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    first: Any = model[0]
+    tokenizer: PreTrainedTokenizerFast = (
+        PreTrainedTokenizerFast(tokenizer_object=first.tokenizer)
+        if is_static(first)
+        else first.tokenizer
+    )
+    if is_static(first):
+        tokenizer.backend_tokenizer.post_processor = None
+    if tokenizer.pad_token is None:
+        tokenizer.pad_token = (
+            tokenizer.eos_token or tokenizer.unk_token or tokenizer.convert_ids_to_tokens(0)
+        )
+    return tokenizer
+
+
+def check_tokenizer(
+    tokenizer: "PreTrainedTokenizerFast", model: "SentenceTransformer", name: str
+) -> None:
+    """Refuse a tokenizer that does not belong to a model, or gives several types of tokens."""
+    first: Any = model[0]
+    table = first if is_static(first) else first.model.get_input_embeddings()
+    rows = int(table.num_embeddings)
+    if len(tokenizer) > rows:
+        raise InputError(
+            f"the tokenizer of {name} knows {len(tokenizer)} tokens but the model only "
+            f"{rows}: they do not belong together"
+        )
+    types = tokenizer("a").get("token_type_ids", [])
+    if any(types):
+        raise InputError(
+            f"the tokenizer of {name} gives the tokens of one text several types "
+            f"(token_type_ids {types}, as XLNet's); only models whose token_type_ids are all 0 can "
+            "be used"
+        )
+
+
+def restore(
+    words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
+) -> None:
+    """Undo how the last call of a tokenizer cut and padded: the tokenizer is saved with it."""
+    words.enable_truncation(**truncation) if truncation else words.no_truncation()
+    words.enable_padding(**padding) if padding else words.no_padding()
+
+
+def pooling_name(name: str) -> str:
+    """Return the name sentence-transformers gives to a pooling."""
+    if name not in POOLINGS:
+        raise InputError(
+            f"there is no pooling {name!r}{nearest(name, POOLINGS)}; "
+            f"choose one of {', '.join(POOLINGS)}"
+        )
+    return POOLINGS[name]
+
+
+def open_folder(
+    folder: Path,
+    device: torch.device,
+    trust_remote_code: bool,
+    model_kwargs: Mapping[str, Any],
+) -> "SentenceTransformer":
+    """Load a folder with sentence-transformers, and refuse weights that are not all there."""
+    with quiet_loading() as report:
+        from sentence_transformers import SentenceTransformer
+
+        try:
+            model = SentenceTransformer(
+                str(folder),
+                device=str(device),
+                trust_remote_code=trust_remote_code,
+                local_files_only=True,
+                model_kwargs={"dtype": torch.float32, **model_kwargs, "use_safetensors": True},
+            )
+        # tokenizers and safetensors raise nothing narrower than Exception
+        except Exception as error:
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            what = lines[0][:300] if lines else type(error).__name__
+            raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
+    report.check(folder)
+    return model
+
+
+def freeze_pooler(model: "SentenceTransformer") -> None:
+    """Leave BERT's pooler, which pooled embeddings never pass through, out of the training.
+
+    It stays in the model, so that a saved folder loads elsewhere without a complaint; distributed
+    training would wait for its gradient.
+    """
+    first = model[0]
+    pooler = getattr(getattr(first, "model", None), "pooler", None)
+    if isinstance(pooler, nn.Module) and first.module_output_name == "token_embeddings":
+        pooler.requires_grad_(False)
+
+
+def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
+    """Replace the pooling of a model."""
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
+    for key, module in model.named_children():
+        if isinstance(module, Pooling):
+            pooling = Pooling(module.embedding_dimension, mode, module.include_prompt)
+            if pooling.pooling_output_dimension != module.pooling_output_dimension:
+                raise InputError(
+                    f"{name} joins several poolings; {mode!r} alone does not fit what follows it"
+                )
+            setattr(model, key, pooling)
+            return
+    raise InputError(f"{name} has no pooling that could be changed to {mode!r}")
+
+
+def pooling_names(poolings: "Sequence[Pooling]") -> str:
+    """Return the names of poolings, joined by ``+``; ``none`` without any."""
+    modes = [pooling.pooling_mode for pooling in poolings]
+    return "+".join(m if isinstance(m, str) else "+".join(m) for m in modes) or "none"
+
+
+def body_of(model: "SentenceTransformer") -> list[nn.Module]:
+    """Return the modules before any Normalize module."""
+    from sentence_transformers.base.modules import Normalize
+
+    first, *others = model.children()
+    body = [PaddedStatic(cast("StaticEmbedding", first)) if is_static(first) else first, *others]
+    while (
+        len(body) > 1
+        and isinstance(body[-1], Normalize)
+        and getattr(body[-1], "module_output_name", None) == "sentence_embedding"
+    ):
+        body.pop()
+    return body
+
+
+def positions_of(model: "SentenceTransformer") -> int:
+    """Return how many tokens have a position; a very large number for relative positions."""
+    first: Any = model[0]
+    if is_static(first):
+        return UNLIMITED
+    positions = getattr(first.config, "max_position_embeddings", None) or -1
+    if positions < 1:
+        return UNLIMITED
+    # the RoBERTa family counts its positions from padding_idx + 1
+    for module in first.model.modules():
+        table = getattr(module, "position_embeddings", None)
+        offset = getattr(module, "padding_idx", None)
+        if isinstance(table, nn.Embedding) and isinstance(offset, int):
+            return int(positions) - offset - 1
+    return int(positions)
+
+
+def as_list(texts: Sequence[str]) -> list[str]:
+    """Return the texts as a list."""
+    if isinstance(texts, str):
+        raise InputError(f"expected a list of texts; found the single text {texts[:40]!r}")
+    from isotrope.encoders.scratch import checked
+
+    return list(checked(texts))
+
+
+def unwritable(texts: list[str]) -> InputError | None:
+    """Return the message on texts that are not UTF-8: one of them has half of a surrogate pair."""
+    for index, text in enumerate(texts):
+        if text.encode("utf-8", "ignore").decode("utf-8") != text:
+            return InputError(
+                f"texts[{index}] cannot be written as UTF-8 (half of a surrogate pair): found "
+                f"{text!r:.60}; remove the character"
+            )
+    return None
+
+
+def fingerprint_of(
+    model: "SentenceTransformer", tokenizer: "PreTrainedTokenizerFast", *how: object
+) -> str:
+    """Return 16 hexadecimal digits of a model, its tokenizer and how both are used."""
+    first: Any = model[0]
+    config = {} if is_static(first) else first.config.to_dict()
+    settings = {
+        key: repr(value)
+        for key, value in config.items()
+        if not key.startswith("_") and key not in _NO_PART
+    }
+    words = json.loads(tokenizer.backend_tokenizer.to_str())
+    for state in ("truncation", "padding"):  # of the last call
+        del words[state]
+    weights = {
+        name: (str(tensor.dtype), tensor.reshape(-1).view(torch.uint8).cpu().numpy())
+        for name, tensor in model.state_dict().items()
+    }
+    modules = [repr(model), *how]
+    return fingerprint(settings, json.dumps(words, sort_keys=True), weights, modules)
+
+
+def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: bool) -> str:
+    """Return a model card of what an encoder itself shows."""
+    return (
+        "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
+        "tags:\n- sentence-transformers\n- isotrope\n---\n\n"
+        f"# Sentence encoder\n\nMaps a text to {dimension} numbers "
+        f"(pooling: {pooling}; at most {max_length} tokens; "
+        f"{'unit vectors' if normalizes else 'not normalised'}). "
+        "Compare texts by the cosine of their embeddings.\n\n"
+        "```python\nfrom sentence_transformers import SentenceTransformer\n\n"
+        'model = SentenceTransformer("path/to/this/folder")\n'
+        'embeddings = model.encode(["a text", "another text"])\n```\n'
+    )
+
+
+class PaddedStatic(nn.Module):
+    """Static embeddings of rows of tokens that are padded, as transformers take them."""
+
+    def __init__(self, module: "StaticEmbedding") -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Any]:
+        """Return the features with the mean of the vectors of each row."""
+        mask = features["attention_mask"].bool()
+        lengths = mask.sum(dim=1)
+        flat = {"input_ids": features["input_ids"][mask], "offsets": lengths.cumsum(0) - lengths}
+        return {**features, "sentence_embedding": self.module(flat)["sentence_embedding"]}
