@@ -241,7 +241,7 @@ def test_digits_are_others_for_each_seed(run) -> None:
 def test_without_a_package_nothing_is_written(
     run, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    for name in ("sweeps.study", "sweeps.plan", "sweeps.sweep", "sweeps.plot", "sweeps.tables"):
+    for name in ("sweeps.study", "sweeps.plan", "sweeps.sweep", "sweeps.tables"):
         monkeypatch.delitem(sys.modules, f"isotrope.{name}", raising=False)
     monkeypatch.delitem(sys.modules, "isotrope.reports.scores", raising=False)
     monkeypatch.setitem(sys.modules, package, None)

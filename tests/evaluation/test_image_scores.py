@@ -47,14 +47,6 @@ def test_either_alone():
         image_scores(Sums(), data, knn=False)
 
 
-def test_the_options_of_the_vote():
-    data = picture_set()
-    found = image_scores(Sums(), data, k=3, temperature=0.7)
-    assert found.metrics == knn(*features(data), k=3, temperature=0.7).metrics
-    assert found.metrics != image_scores(Sums(), data).metrics
-    assert found.details["knn"]["k"] == 3
-
-
 def test_knn_on_the_way():
     data = picture_set()
     look = knn_evaluation(Sums(), data)

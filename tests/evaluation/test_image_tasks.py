@@ -8,8 +8,10 @@ import isotrope
 from isotrope.core.errors import InputError
 from isotrope.data.images.sets import load_images
 from isotrope.encoders.image import ImageEncoder
+from isotrope.evaluation.image_features import both_features
 from isotrope.evaluation.image_scores import image_scores
 from isotrope.evaluation.image_tasks import labelled_images, own_images, takes_images
+from isotrope.evaluation.knn import knn
 
 from ..image_run import write_image_run, write_pictures
 from .pictures import Sums
@@ -157,7 +159,7 @@ class TestLabelledPictures:
             Image.fromarray(picture).save(tmp_path / "folder" / str(numbers[i]) / f"{i}.png")
         for train, test in (("folder", "numbers.npz"), ("numbers.npz", "folder")):
             joined = labelled_images(tmp_path / train, tmp_path / test, 8)
-            assert image_scores(Sums(), joined, k=2).metrics["knn_top1"] == 1
+            assert knn(*both_features(Sums(), joined), k=2).metrics["knn_top1"] == 1
         np.savez(tmp_path / "few.npz", x=pixels, y=numbers + 1)
         few = labelled_images(tmp_path / "folder", tmp_path / "few.npz", 8)
         assert image_scores(Sums(), few).details["knn"]["unseen"] == 2

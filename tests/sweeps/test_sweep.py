@@ -16,11 +16,10 @@ from isotrope.cli.main import main
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import tables
-from isotrope.sweeps.plot import picture
 from isotrope.sweeps.search_space import read_varied
 from isotrope.sweeps.spec import Sweep
 from isotrope.sweeps.sweep import sweep
-from isotrope.sweeps.tables import command
+from isotrope.sweeps.tables import command, picture
 from isotrope.sweeps.trials import Trial, best_of, ranked
 from isotrope.training.settings import TrainSettings
 from tests.refused import refused_setting

@@ -24,6 +24,7 @@ from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training import fit
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
+from isotrope.training.settings import TrainSettings
 from isotrope.training.text_module import TextModule
 from tests.refused import refused_setting
 
@@ -314,14 +315,13 @@ def test_the_first_column_has_the_anchors(
     rows = [Column(np.full((n, 5), n), np.ones((n, 5), np.int64)) for n in (6, 7, 5)]
     rows[1] = Column(*(x[:6] for x in rows[1]))
     given = Batch(rows, np.arange(6))
+    settings = TrainSettings(files=["-"], output="-", seed=1, log_every=1, micro_batch=micro_batch)
     module = TextModule(
+        settings,
         encoder=scratch,
         head=None,
         objectives={"": registry.build("infonce")},
         plan=plan(steps=10, learning_rate=1e-3),
-        seed=1,
-        log_every=1,
-        micro_batch=micro_batch,
     ).eval()
     module.model.eval()
     seen: list[Views] = []

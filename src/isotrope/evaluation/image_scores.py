@@ -24,8 +24,6 @@ def image_scores(
     *,
     knn: bool = True,
     linear: bool = False,
-    k: int = 200,
-    temperature: float = 0.1,
     probe: Probe | None = None,
     device: str = "cpu",
     batch_size: int = 256,
@@ -38,8 +36,6 @@ def image_scores(
         image_set: a set with labels and a test part.
         knn: Classify by nearest neighbours, see :func:`isotrope.evaluation.knn.knn`.
         linear: Score a linear probe, see :func:`isotrope.evaluation.linear_probe.linear_probe`.
-        k: The number of neighbours.
-        temperature: The temperature of their votes.
         probe: How the linear probe is fitted.
         device: Device on which to fit it.
         batch_size: Pictures held and encoded at a time.
@@ -56,7 +52,7 @@ def image_scores(
     train, test = both_features(encoder, image_set, batch_size=batch_size, progress=progress)
     results = []
     if knn:
-        results.append(nearest_neighbours(train, test, k=k, temperature=temperature, name=name))
+        results.append(nearest_neighbours(train, test, name=name))
     if linear:
         results.append(linear_probe(train, test, probe, device=device, name=name))
     return Result(

@@ -1,6 +1,6 @@
 """Plots scores over settings, a panel for each setting, as SVG and PNG."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib as mpl
@@ -14,21 +14,8 @@ from isotrope.reports.surfaces import DASHES, Picture, settings, written
 _MARKERS = "osD^vP"
 
 
-@dataclass(frozen=True)
-class Scores:
-    """The scores of one title.
-
-    Attributes:
-        title: The title in the legend.
-        x: m values of the setting: numbers, or names.
-        y: m scores; None where nothing was measured.
-        deviations: m standard deviations, or None.
-    """
-
-    title: str
-    x: Sequence[float | str]
-    y: Sequence[float | None]
-    deviations: Sequence[float | None] | None = None
+Score = tuple[float | str, float | None, float | None]
+"""A value of the setting, the score there and its deviation; None where nothing was measured."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +26,7 @@ class SettingPanel:
         title: Title of the panel.
         x: Name of the setting.
         y: Name of the score.
-        scores: Scores by title; those of one panel all have numbers or all have names as ``x``.
+        scores: Scores by title; the values of one panel are all numbers, or all names.
         points: Points, without lines between them.
         log_x: The horizontal axis is logarithmic.
     """
@@ -47,7 +34,7 @@ class SettingPanel:
     title: str
     x: str
     y: str
-    scores: Sequence[Scores]
+    scores: Mapping[str, Sequence[Score]]
     points: bool = False
     log_x: bool = False
 
@@ -67,13 +54,12 @@ def score_panels(panels: Sequence[SettingPanel], *, columns: int = 3) -> Picture
 
 
 def _draw(axes: Axes, panel: SettingPanel) -> None:
-    styled = zip(panel.scores, styles(len(panel.scores)), strict=True)
-    for place, (series, style) in enumerate(styled):
-        y = np.array([np.nan if value is None else value for value in series.y], float)
-        spread = np.array([value or 0.0 for value in series.deviations or [None] * len(y)], float)
+    styled = zip(panel.scores.items(), styles(len(panel.scores)), strict=True)
+    for place, ((title, scores), style) in enumerate(styled):
+        spread = np.array([deviation or 0.0 for *_, deviation in scores], float)
         line = axes.errorbar(
-            series.x,
-            y,
+            [x for x, *_ in scores],
+            np.array([np.nan if y is None else y for _, y, _ in scores], float),
             yerr=spread if spread.any() else None,
             color=style.colour,
             marker=_MARKERS[place % len(_MARKERS)],
@@ -81,11 +67,11 @@ def _draw(axes: Axes, panel: SettingPanel) -> None:
             linewidth=0 if panel.points else 1.5,
             elinewidth=0.8,
             capsize=2,
-            label=series.title,
+            label=title,
         ).lines[0]
         if dash := DASHES[place % len(DASHES)]:
             line.set_dashes(dash)
-    if all(value is None for series in panel.scores for value in series.y):
+    if all(y is None for scores in panel.scores.values() for _, y, _ in scores):
         axes.text(0.5, 0.5, "not run", ha="center", va="center", transform=axes.transAxes)
     elif len(panel.scores) > 1:
         axes.legend(frameon=False, fontsize="small")

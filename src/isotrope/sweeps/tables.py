@@ -1,7 +1,8 @@
-"""Writes a sweep as a table, a page and a record, with the command line of the best trial."""
+"""Writes a sweep as a table, a picture, a page and a record, with the command of the best trial."""
 
+import math
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,14 @@ from isotrope.core.legible import csv_text
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
-from isotrope.sweeps.plot import picture
+from isotrope.reports.scores import SettingPanel, score_panels
+from isotrope.reports.surfaces import Picture
+from isotrope.sweeps.search_space import Varied
 from isotrope.sweeps.spec import TABLES, Sweep
 from isotrope.sweeps.trials import Stage, Trial, best_of, ranked
 from isotrope.training.settings import RunSettings
+
+_MOST_LINES = 6  # in a panel of the picture
 
 
 def table(spec: Sweep, stage: Stage) -> tuple[list[str], list[list[str]]]:
@@ -191,6 +196,57 @@ def _where(stages: Sequence[Stage]) -> list[str]:
         f"versions: {'; '.join(sorted(versions))}",
         f"{len(results)} runs, {format_duration(seconds)} one after the other",
     ]
+
+
+def picture(spec: Sweep, stages: Sequence[Stage]) -> Picture:
+    """Draw the score over each setting, a panel for each.
+
+    A grid has a line for each combination of the other settings, if there are up to six; all else
+    has a point for each trial.
+    """
+    panels = []
+    for place, stage in enumerate(stages, start=1):
+        head = f"stage {place}: " if len(spec.stages) > 1 else ""
+        panels += [_panel(spec, stage, setting, head) for setting in stage.varied]
+    return score_panels(panels)
+
+
+def _panel(spec: Sweep, stage: Stage, setting: Varied, head: str) -> SettingPanel:
+    lines = _by_others(stage, setting)
+    points = spec.sampler_of(stage.varied) != "grid" or len(lines) > _MOST_LINES
+    if points:
+        best = best_of(stage.trials, highest=spec.highest)
+        others = [trial for trial in stage.trials if trial is not best]
+        lines = {"trials": others, "best": [best] if best else []}
+    numbers = all(_is_number(value) for value in setting.ends)
+    scores = {
+        title or spec.metric: [
+            (float(v) if numbers else v, trial.score, trial.deviation)
+            for trial in trials
+            for v in [trial.values[setting.name]]
+        ]
+        for title, trials in lines.items()
+    }
+    ends = [float(value) for value in setting.ends] if numbers else [0.0]
+    log = setting.span.log if setting.span else min(ends) > 0 and max(ends) / min(ends) >= 10
+    return SettingPanel(f"{head}{setting.name}", setting.name, spec.metric, scores, points, log)
+
+
+def _by_others(stage: Stage, setting: Varied) -> Mapping[str, Sequence[Trial]]:
+    """Return the trials by the values of the other settings."""
+    others = [other.name for other in stage.varied if other.name != setting.name]
+    groups: dict[str, list[Trial]] = {}
+    for trial in stage.trials:
+        title = ", ".join(f"{name} {trial.values[name]}" for name in others)
+        groups.setdefault(title, []).append(trial)
+    return groups
+
+
+def _is_number(value: str) -> bool:
+    try:
+        return math.isfinite(float(value))
+    except ValueError:
+        return False
 
 
 def as_result(spec: Sweep, stages: Sequence[Stage], again: str, best: str | None) -> Result:

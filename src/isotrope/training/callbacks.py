@@ -22,7 +22,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.metrics import columns
-from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, Saved, judge, unjudged
+from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge, unjudged
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.progress import Progress, warn
@@ -35,13 +35,22 @@ class Timer(TrainerCallback):
 
     It must be the first callback of a run: its end-of-step hook runs before that of any other
     callback, and its start-of-step hook after them.
+
+    Args:
+        batch_size: Rows of data in a step.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, batch_size: int) -> None:
+        self.batch_size = batch_size
         self.seconds = 0.0
         self.steps = 0
         self._since: float | None = None
         self._resting = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Rows of data per second."""
+        return self.steps * self.batch_size / max(self.seconds, 1e-9)
 
     def rest(self, seconds: float) -> None:
         """Exclude time spent by another callback."""
@@ -77,7 +86,6 @@ class Metrics(TrainerCallback):
 
     Args:
         folder: The run folder.
-        batch_size: Rows of data in a step.
         steps_per_epoch: Steps of one pass over the data, if known.
         timer: Timer with the seconds of all steps.
         module: Module in training, which holds the numbers of a logged step.
@@ -90,7 +98,6 @@ class Metrics(TrainerCallback):
         self,
         folder: Path,
         *,
-        batch_size: int,
         steps_per_epoch: int | None,
         timer: Timer,
         module: Trained,
@@ -100,7 +107,7 @@ class Metrics(TrainerCallback):
     ) -> None:
         self.path, self.progress, self.module = RunFolder(folder).metrics, progress, module
         self.columns = tuple(columns)  # the last is the rows of data per second
-        self.batch_size, self.steps_per_epoch, self.timer = batch_size, steps_per_epoch, timer
+        self.steps_per_epoch, self.timer = steps_per_epoch, timer
         self._log = log
         self._pending: int | None = None
         self._row: dict[str, float | None] = {}  # of that step; rows in the file are not kept
@@ -203,9 +210,7 @@ class Metrics(TrainerCallback):
                 "epoch": None if self.steps_per_epoch is None else step / self.steps_per_epoch,
                 "learning_rate": module.learning_rate_at(step),
                 "gradient_norm": None if norm is None else float(norm),
-                self.columns[-1]: self.timer.steps
-                * self.batch_size
-                / max(self.timer.seconds, 1e-9),
+                self.columns[-1]: self.timer.rate,
             },
         )
         if (loss := module.measured.get("loss")) is not None:
@@ -223,13 +228,11 @@ class Dev(TrainerCallback):
     Other measures of held-out data at these steps go into the same rows of metrics.csv.
 
     Args:
-        score: Function that evaluates the current encoder; None if there is nothing to score.
-        name: Name of the score in messages.
+        history: Evaluations so far, with the name of the score and the step that is saved.
+        score: Function that evaluates the current encoder; or, if there is nothing to score, the
+            verdict on the run.
         column: Column of the score in metrics.csv and prefix of its values in result.json.
         every: Steps between scores; 0 for scores at the start and the end only.
-        last: Last step of the run.
-        saved: Which step is saved, see :class:`DevHistory`.
-        otherwise: Verdict if there is no score.
         patience: Evaluations without a rise after which the run ends; None for no early end.
         curves: Measures of held-out records, by column; None without held-out records.
         data: Fingerprint of the scored data, which must not change when a run is resumed; None if
@@ -243,23 +246,19 @@ class Dev(TrainerCallback):
 
     def __init__(
         self,
-        score: Callable[[], DevEvaluation] | None,
+        history: DevHistory,
+        score: Callable[[], DevEvaluation] | str,
         *,
-        name: str,
         column: str,
         every: int,
-        last: int,
-        saved: Saved,
-        otherwise: str,
         patience: int | None = None,
         curves: Callable[[], Mapping[str, float]] | None = None,
         data: str | None = None,
     ) -> None:
         self.curves, self.data = curves, data
-        self.score, self.name, self.column = score, name, column
-        self.every, self.last, self.patience = every, last, patience
-        self.keeps_best, self.otherwise = saved != "last", otherwise
-        self.history = DevHistory(name, saved)
+        self.history, self.score, self.column = history, score, column
+        self.every, self.patience = every, patience
+        self.keeps_best = history.saved != "last"
         self.weights: dict[int, str] = {}  # fingerprints of the kept models, by step
 
     def attach(
@@ -291,10 +290,10 @@ class Dev(TrainerCallback):
     def judgement(self) -> Judgement:
         """Return whether training helped."""
         if not self.scores:
-            return Judgement("not known", self.otherwise)
+            return Judgement("not known", str(self.score))
         if not self.history.complete:
             step = self.history.best if self.keeps_best else max(self.scores)
-            return unjudged(self.name, self.scores.get(0), self.scores[step], step)
+            return unjudged(self.history.name, self.scores.get(0), self.scores[step], step)
         return judge(self.history)
 
     def evaluate(self, step: int) -> None:
@@ -302,7 +301,7 @@ class Dev(TrainerCallback):
         start = time.perf_counter()
         if self.curves is not None:
             self.metrics.add(step, {**self.curves()})
-        if self.score is None:
+        if isinstance(self.score, str):
             self.timer.rest(time.perf_counter() - start)
             return
         evaluation = self.score()
@@ -317,8 +316,8 @@ class Dev(TrainerCallback):
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
         at = self.history.best
         best = f"best {self.scores[at]:.2f} at step {at:,}"
-        self.progress.scored(step, f"{self.name} {value:.2f}", change, best)
-        if self.exhausted and step != self.last:
+        self.progress.scored(step, f"{self.history.name} {value:.2f}", change, best)
+        if self.exhausted and step != self.metrics.module.steps:
             self.progress.say(f"early stopping at step {step:,}: {best}, not risen since")
         self.timer.rest(time.perf_counter() - start)
 
@@ -334,7 +333,7 @@ class Dev(TrainerCallback):
     ) -> None:
         """Score every k steps and after the last step."""
         step = state.global_step
-        if step == self.last or (self.every and step % self.every == 0):
+        if step == self.metrics.module.steps or (self.every and step % self.every == 0):
             check_finite_weights(self.metrics.module, step)
             self.evaluate(step)
 
@@ -356,9 +355,9 @@ class Dev(TrainerCallback):
         before = state_dict.get("data", self.data)  # missing in an older checkpoint
         if before != self.data:
             raise CannotResume(
-                f"cannot resume: the data of the {self.name} have changed since the checkpoint "
-                f"(fingerprint {before} then, {self.data} now); restore them, or start again in "
-                "another output folder"
+                f"cannot resume: the data of the {self.history.name} have changed since the "
+                f"checkpoint (fingerprint {before} then, {self.data} now); restore them, or start "
+                "again in another output folder"
             )
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))

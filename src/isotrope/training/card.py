@@ -1,16 +1,16 @@
 """The model card: the README.md of a saved model, with the numbers of its run."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from isotrope.data.text.tokens import StoreReport
+from isotrope.encoders.lora import lora_facts
 from isotrope.encoders.names import hub_name
-from isotrope.measures.judgement import Judgement
+from isotrope.measures.judgement import DevHistory, Judgement
 from isotrope.paradigm.citation import bibtex
-from isotrope.paradigm.objective import Objective
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_module import TextModule
 
 _TRAINED = {"none": "all weights", "embeddings": "all weights but the embeddings"}
 _TEMPLATE = """\
@@ -104,31 +104,24 @@ def lora_line(lora: dict[str, Any]) -> str:
 
 def model_card(
     settings: TrainSettings,
-    objectives: Sequence[Objective],
+    module: TextModule,
     report: StoreReport,
-    *,
+    history: DevHistory,
     step: int,
-    steps: int,
-    dev: dict[int, float],
-    name: str,
     judgement: Judgement | None = None,
-    lora: dict[str, Any] | None = None,
-    prefixes: Sequence[int] = (),
 ) -> str:
-    """Return the card of the model after ``step`` of ``steps`` updates.
+    """Return the card of the model after ``step`` updates.
 
     Args:
         settings: Settings of the run.
-        objectives: Objective of the run, or one for each data set.
+        module: Module in training.
         report: Description of the data.
+        history: Dev scores so far.
         step: Number of updates of this model.
-        steps: Number of updates of the whole run.
-        dev: Dev scores so far, by step.
-        name: Name of the dev score.
         judgement: Whether the run helped; None while it is in progress.
-        lora: Result of ``lora_facts`` for the encoder.
-        prefixes: Lengths of the prefixes that were trained as separate embeddings.
     """
+    objectives, dev = list(module.objectives.values()), history.scores
+    lora, prefixes = lora_facts(module.encoder), module.prefixes
     listed = [objective.hyperparameters().items() for objective in objectives]
     if settings.loss is not None:
         listed, objectives = [settings.loss_settings.items()], []
@@ -137,7 +130,7 @@ def model_card(
     if dev:
         rows = [("before training", dev[min(dev)]), (f"this model (step {step})", dev[step])]
         table = "\n".join(f"| {label} | {value:.2f} |" for label, value in rows)
-        evaluation = f"| | {name} |\n|---|---|\n{table}"
+        evaluation = f"| | {history.name} |\n|---|---|\n{table}"
         if judgement is not None:
             evaluation += f"\n\nResult of the training: {judgement.sentence}."
     else:
@@ -154,7 +147,7 @@ def model_card(
         views=report.views,
         fingerprint=report.fingerprint,
         step=step,
-        steps=steps,
+        steps=module.steps,
         batch=settings.batch_size,
         rate=_rate(settings),
         length=report.max_length,

@@ -159,10 +159,9 @@ class TrainingTask(ABC):
 
     def _callbacks(self, progress: Progress, trainer: RunTrainer) -> list[TrainerCallback]:
         """Return the callbacks of a run in order."""
-        settings, output, timer = self.settings, self.output, Timer()
+        settings, output, timer = self.settings, self.output, Timer(self.batch_size)
         metrics = Metrics(
             output,
-            batch_size=self.batch_size,
             steps_per_epoch=self.steps_per_epoch,
             timer=timer,
             module=self.module,
@@ -201,9 +200,7 @@ class TrainingTask(ABC):
                 f"{column}_final": scores[max(scores)] if scores else None,
                 "steps": timer.steps,
                 "seconds": round(timer.seconds, 3),
-                self.columns[-1]: round(
-                    timer.steps * self.batch_size / max(timer.seconds, 1e-9), 2
-                ),
+                self.columns[-1]: round(timer.rate, 2),
                 **{name: newest.get(name) for name in ("loss", *self.logged)},
             },
             details={

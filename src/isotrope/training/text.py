@@ -39,7 +39,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.encoders.shared_norm import share_statistics
 from isotrope.evaluation.dev_score import DevMetric, dev_metric_held_out, dev_metric_of_file
 from isotrope.evaluation.retrieval import own_prompts
-from isotrope.measures.judgement import Judgement
+from isotrope.measures.judgement import DevHistory, Judgement
 from isotrope.paradigm import registry
 from isotrope.paradigm.declared import by_dataset
 from isotrope.paradigm.objective import Objective
@@ -201,14 +201,11 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         fingerprint=batches.report.fingerprint,
         clip=settings.clip,
         dev=Dev(
-            None if watch is None else functools.partial(watch.score, encoder),
-            name="dev" if watch is None else watch.name,
+            DevHistory("dev" if watch is None else watch.name, settings.prefer),
+            _NOT_SCORED if watch is None else functools.partial(watch.score, encoder),
             column="dev",
             every=settings.eval_every,
-            last=module.steps,
-            saved=settings.prefer,
             patience=settings.patience,
-            otherwise=_NOT_SCORED,
             curves=held_out_curves(settings, module, stores),
             data=None if watch is None else watch.fingerprint,
         ),
@@ -269,17 +266,12 @@ def module_of(
     """Return the module to train, in its state before the first step."""
     torch.manual_seed(settings.seed)
     module = TextModule(
+        settings,
         encoder=encoder,
         head=_HEADS[settings.head](encoder.dimension),
         objectives=objectives,
         plan=plan,
-        seed=settings.seed,
-        micro_batch=settings.micro_batch,
-        log_every=settings.log_every,
-        scaled=settings.precision == "16",
-        backend=settings.backend,
         prefixes=prefixes_of(settings, encoder),
-        between=settings.between,
         loss=None
         if settings.loss is None
         else functools.partial(host_loss, name=settings.loss, arguments=settings.loss_settings),
@@ -379,8 +371,8 @@ class TextTask(TrainingTask):
     def finish(self) -> Result:
         """Save the last step if there was no score, and complete the model card."""
         dev, output = self.dev, self.output
-        if dev.score is None:
-            dev.weights[dev.last] = self.keep(dev.last)
+        if isinstance(dev.score, str):
+            dev.weights[self.module.steps] = self.keep(self.module.steps)
         result = self.result()
         if dev.best is not None:  # the saved model could not be judged before the last step
             judgement = Judgement.read(result.details["judgement"])
@@ -405,7 +397,7 @@ class TextTask(TrainingTask):
             "next": next_step(report, module.encoder.positions, dev.history),
             "dev": None
             if best is None
-            else {"name": dev.name, "kind": settings.dev, "data": dev.data},
+            else {"name": dev.history.name, "kind": settings.dev, "data": dev.data},
             "data": {
                 "files": list(settings.files),
                 "digests": digests(chain.from_iterable(settings.datasets.values())),
@@ -450,16 +442,7 @@ class TextTask(TrainingTask):
 
     def _card(self, step: int, judgement: Judgement | None) -> str:
         return model_card(
-            self.settings,
-            list(self.module.objectives.values()),
-            self.batches.report,
-            step=step,
-            steps=self.module.steps,
-            dev=self.dev.scores,
-            name=self.dev.name,
-            judgement=judgement,
-            lora=lora_facts(self.module.encoder),
-            prefixes=self.module.prefixes,
+            self.settings, self.module, self.batches.report, self.dev.history, step, judgement
         )
 
 

@@ -25,6 +25,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
 from isotrope.training.optimisers import learning_rate_at
 from isotrope.training.recipe import Plan
+from isotrope.training.settings import TrainSettings
 
 
 class Steps(IterableDataset[dict[str, Any]]):
@@ -59,20 +60,16 @@ class TextModule(nn.Module):
     """The module that a run trains, with the logged numbers of a step.
 
     Args:
+        settings: Settings of the run: its seed, precision and backend, the texts whose graphs are
+            kept at a time, and the share of the way from the initial weights of the encoder to the
+            trained weights at which the final weights are set.
         encoder: Encoder to train, in place.
         head: Network on top of the encoder in training only, or None.
         objectives: Objective of each data set, by name; any registered objective or composition.
         plan: Steps, learning rate and weight decay of the run; the optimiser is AdamW.
-        seed: Seed of the run.
-        micro_batch: Texts of a column whose graphs are kept at a time; None for the whole batch.
-        log_every: Steps between measurements of the gradient's components.
-        scaled: Whether float16 gradients are scaled, so that some may overflow.
-        backend: Method to compute the loss, see ``isotrope.kernels.choose``.
         prefixes: Lengths of prefixes of the embeddings; the loss is the mean over whole embeddings
             and these prefixes.
         loss: Function that returns the loss of a model, instead of an objective.
-        between: Share of the way from the initial weights of the encoder to the trained weights at
-            which the final weights are set.
 
     Attributes:
         model: The module to train: the encoder without its Normalize modules, and the head.
@@ -83,23 +80,18 @@ class TextModule(nn.Module):
 
     def __init__(
         self,
+        settings: TrainSettings,
         *,
         encoder: SentenceEncoder,
         head: nn.Module | None,
         objectives: Mapping[str, Objective],
         plan: Plan,
-        seed: int,
-        log_every: int,
-        micro_batch: int | None = None,
-        scaled: bool = False,
-        backend: str = "auto",
         prefixes: Sequence[int] = (),
-        between: float = 1.0,
         loss: Callable[[SentenceTransformer], nn.Module] | None = None,
     ) -> None:
         super().__init__()
-        self.between, self._step = between, 0
-        self.scaled = scaled
+        self.between, self._step = settings.between, 0
+        self.scaled = settings.precision == "16"  # float16 gradients, of which some may overflow
         self.encoder = encoder
         self.head = head if head is not None else nn.Identity()
         heads = [] if head is None else [TrainingHead(head)]
@@ -111,34 +103,35 @@ class TextModule(nn.Module):
         self.objective = next(iter(self.objectives.values()))  # of the present step
         self.prefixes = tuple(prefixes)
         self.plan, self.steps, self.learning_rate = plan, plan.steps, plan.learning_rate
-        self.seed, self.log_every = seed, log_every
+        self.seed, self.log_every = settings.seed, settings.log_every
         self.measured: dict[str, float | None] = {}
         self.seen: list[Views] = []
         self.gradient_norm: float | None = None
         self._logged = False
-        trained = [p for p in encoder.parameters() if p.requires_grad] if between < 1 else []
+        trained = [p for p in encoder.parameters() if p.requires_grad] if self.between < 1 else []
         self._start = [(parameter, parameter.detach().clone()) for parameter in trained]
         vars(self)["losses"] = {
-            name: self._loss(objective, micro_batch, backend) if loss is None else loss(self.model)
+            name: self._loss(objective, settings) if loss is None else loss(self.model)
             for name, objective in self.objectives.items()
         }
 
     losses: dict[str, nn.Module]
 
     def _loss(
-        self, objective: Objective, micro_batch: int | None, backend: str
+        self, objective: Objective, settings: TrainSettings
     ) -> ObjectiveLoss | CachedObjectiveLoss:
         common: dict[str, Any] = {
             "gather_across_devices": True,
             "groups": True,
-            "backend": backend,
+            "backend": settings.backend,
             "prefixes": self.prefixes,
         }
-        if micro_batch is None:
+        if settings.micro_batch is None:
             loss = ObjectiveLoss(self.model, objective, **common)
             loss.observe = self._observe
             return loss
-        cached = CachedObjectiveLoss(self.model, objective, mini_batch_size=micro_batch, **common)
+        common["mini_batch_size"] = settings.micro_batch
+        cached = CachedObjectiveLoss(self.model, objective, **common)
         cached.loss.observe = self._observe
         return cached
 

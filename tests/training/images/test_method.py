@@ -220,7 +220,12 @@ def trained(
         DataLoader(steps, batch_size=None),
         resumed=resumed,
         # what follows a step is done when callbacks see it
-        callbacks=[Timer(), kept, Stop(checkpoints, SimpleNamespace(exhausted=False)), checkpoints],
+        callbacks=[
+            Timer(1),
+            kept,
+            Stop(checkpoints, SimpleNamespace(exhausted=False)),
+            checkpoints,
+        ],
     )
     return kept
 

@@ -33,6 +33,7 @@ from isotrope.encoders.device import find_device
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES, IMAGENET_MEAN, IMAGENET_STD
 from isotrope.evaluation.image_scores import image_scores, knn_evaluation
+from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
@@ -201,13 +202,12 @@ def _knn_callback(
         knn_evaluation, module.encoder, images, limit_train=limit, limit_test=limit
     )
     return Dev(
-        score if has_labels(images) else None,
-        name="kNN accuracy",
+        DevHistory("kNN accuracy", saved="last"),
+        score
+        if has_labels(images)
+        else "it is not known whether training helped: there are no labels to test with",
         column="knn",
         every=settings.knn_every * per_epoch,
-        last=module.steps,
-        saved="last",
-        otherwise="it is not known whether training helped: there are no labels to test with",
     )
 
 
