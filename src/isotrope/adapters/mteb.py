@@ -47,8 +47,8 @@ _PROBE = ("Isotropy", "the same in ALL directions, 1 to 10; naïve?", "again and
 class MTEBEncoder:
     """Gives an encoder the interface of mteb's ``EncoderProtocol``; similarity is the cosine.
 
-    Texts reach the encoder as they are. A task for which the model has a prompt (for the task, its
-    type, queries or documents) is refused: mteb puts such prompts in front, nothing here does.
+    Texts reach the encoder unchanged. A task for which the model has a prompt (for the task, its
+    type, queries or documents) is refused, because prompts are not added here.
 
     Args:
         encoder: our SentenceEncoder, or anything else with ``encode``.
@@ -61,7 +61,7 @@ class MTEBEncoder:
             never confused. Wrap an encoder again after more training.
 
     Raises:
-        InputError: no encoder, or a name without organization.
+        InputError: The encoder is not an encoder, or the name has no organization.
     """
 
     def __init__(self, encoder: Encoder, *, name: str | None = None) -> None:
@@ -99,7 +99,7 @@ class MTEBEncoder:
             hf_split: not used.
             hf_subset: not used.
             prompt_type: query, document or None, by which a model may have a prompt.
-            batch_size: texts a batch of the encoder.
+            batch_size: Texts in each batch of the encoder.
             show_progress_bar: show a bar on stderr, where the encoder can.
 
         Returns:
@@ -110,11 +110,11 @@ class MTEBEncoder:
         return embed(self._encoder, texts, batch_size=batch_size, progress=show_progress_bar)
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Return the cosine of every row of the one (n x d) and of the other (m x d): n x m."""
+        """Return the cosines of all rows (n x d) with all others (m x d), n x m."""
         return cos_sim(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Return the cosine of the rows of the same number (both n x d): n."""
+        """Return the cosine of each row with the row of the same number (both n x d), n."""
         return pairwise_cos_sim(embeddings1, embeddings2)
 
     def _check_prompt(self, task: TaskMetadata, prompt_type: PromptType | None) -> None:
@@ -136,7 +136,7 @@ class _LocalSTS(AbsTaskSTS):
     columns: Mapping[str, Any]
 
     def load_data(self, num_proc: int | None = None, **options: object) -> None:
-        """Make the table that mteb reads; nothing is loaded, and both arguments are not used."""
+        """Make the table that mteb reads; nothing is loaded, and the arguments are not used."""
         from datasets import Dataset, DatasetDict
 
         table = DatasetDict({self.split: Dataset.from_dict(dict(self.columns))})
@@ -147,10 +147,10 @@ class _LocalSTS(AbsTaskSTS):
 def local_sts(data: Path | str | Mapping[str, Sequence[Subset]]) -> list[AbsTaskSTS]:
     """Make mteb tasks of local STS sets.
 
-    Their ``cosine_spearman``, times 100, is the number of ``isotrope.evaluate`` before its
-    rounding, but for the last bits of cosines that are nearly equal (less than 0.0001). The pairs
-    of a year are one correlation, STS-B and SICK-R are their test split, a file of one's own is
-    all its pairs. mteb's results call them ``local-STS12`` and so on.
+    Their ``cosine_spearman``, times 100, equals the unrounded score of ``isotrope.evaluate`` (to
+    0.0001, because of nearly equal cosines). Each year is one correlation over all its pairs; STS-B
+    and SICK-R use their test split, your own file all its pairs. mteb's results call them
+    ``local-STS12`` and so on.
 
     Args:
         data: the folder of the seven tasks, a file of scored pairs, or subsets by name of task,

@@ -19,17 +19,17 @@ if TYPE_CHECKING:  # `isotrope --help` needs no package
 
 
 def check_readable(*files: Path | None) -> None:
-    """Refuse a path that cannot be read: before anything is imported that takes seconds."""
+    """Refuse a path that cannot be read, before slow imports."""
     for file in files:
         if file is not None and str(file) != "-" and not file.is_dir():
             check_file(file)
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours: one line, exit code 2.
+    """An argument parser that reports an error in one line, with exit code 2.
 
     Attributes:
-        dotted: returns the flags with a dot that there are, which it does not parse itself.
+        dotted: Function that returns the known flags with a dot, which are parsed elsewhere.
     """
 
     dotted: Callable[[], list[str]] = staticmethod(list)
@@ -37,7 +37,7 @@ class Parser(argparse.ArgumentParser):
     def parse_args(  # type: ignore[override] # of its two forms this is the one that is used
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> argparse.Namespace:
-        """Parse all; a flag that is not known names the one that was probably meant."""
+        """Parse all arguments; for an unknown flag, name the flag that was probably meant."""
         # intermixed: a query may come after a flag
         options, rest = self.parse_known_intermixed_args(args, namespace)
         if rest:
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 def add_fields(
     parser: argparse.ArgumentParser, fields: Mapping[str, "FieldInfo"], *, both_ways: bool = False
 ) -> None:
-    """Add what the command line takes for every field, absent when not given; values stay text.
+    """Add the arguments of all fields; those not given are absent, and values stay text.
 
     Args:
         parser: Parser to extend.

@@ -1,4 +1,4 @@
-"""``isotrope audit``: say before a training what an objective will do to the data."""
+"""``isotrope audit``: show before training what an objective will do to the data."""
 
 import sys
 from pathlib import Path

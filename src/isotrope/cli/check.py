@@ -1,4 +1,4 @@
-"""``isotrope check``: whether a loss is the same by every way of training with it."""
+"""``isotrope check``: check that a loss is the same in every way of training with it."""
 
 import itertools
 import multiprocessing

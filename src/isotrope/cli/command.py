@@ -1,9 +1,9 @@
-"""Makes a verb of its settings: parser, help, completion, the page in the docs and the call.
+"""Generates a command from its settings: parser, help, completion, documentation and call.
 
 A verb is one model of settings (``core.settings``), a function that takes it, and its examples.
-pydantic-settings, jsonargparse and simple-parsing were tried: none lists fields in groups, proposes
-the flag that was meant, takes ``--objective.SETTING`` of an objective chosen by name, or says on
-one line what was wrong, and each takes as long to import as the rest of a verb's help.
+pydantic-settings, jsonargparse and simple-parsing were tried: none groups fields, proposes the flag
+that was meant, accepts ``--objective.SETTING`` of an objective chosen by name, or reports an error
+in one line. Each also doubles the time of ``--help``.
 """
 
 import argparse
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=Settings)
 
 
 class OfObjective(Settings):
-    """Settings with those of an objective that is chosen by its name."""
+    """Settings that include those of an objective chosen by name."""
 
     dotted = ("objective",)
     objective_settings: dict[str, float | str] = Field(default_factory=dict)
@@ -41,7 +41,7 @@ class Command(Generic[S]):
 
     Attributes:
         verb: Name of the verb.
-        settings: What it takes.
+        settings: Model of its settings.
         act: Function that does the work and returns the exit code.
         description: First paragraph of the help.
         more: Examples and notes, below the flags.
@@ -98,7 +98,7 @@ class Command(Generic[S]):
         return {k: str(e["name"])[2:] for k, e in extras if isinstance(e, dict) and "name" in e}
 
     def values(self, parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
-        """Return what was given, by the names of fields."""
+        """Return the given values, by field."""
         others = list(arguments)
         chosen: dict[str, Any] = {}
         for prefix in self.settings.dotted:

@@ -10,12 +10,12 @@ from isotrope.paradigm.declared import declared
 
 
 def completion(shell: str, root: Parser, verbs: dict[str, str]) -> str:
-    """Return the program that a shell completes ``isotrope`` by.
+    """Return the completion script for a shell.
 
     Args:
         shell: ``bash`` or ``zsh``.
-        root: the parser of what stands before a verb.
-        verbs: the verbs, each with its line of help.
+        root: The parser of the options before the verb.
+        verbs: The verbs with their lines of help.
     """
     try:
         import shtab

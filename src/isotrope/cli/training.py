@@ -21,7 +21,7 @@ class Training(Command[S]):
     """A verb that trains: its settings may come from a file as well, and a run is resumed."""
 
     def parser(self) -> Parser:
-        """Return the parser, with what concerns files and runs."""
+        """Return the parser, including the flags for files and for resuming."""
         parser = super().parser()
         add = parser.add_argument_group("settings from a file, and resuming a run").add_argument
         add(

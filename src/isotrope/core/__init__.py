@@ -52,7 +52,7 @@ class Room(ModuleType):
 
 
 def public(name: str) -> None:
-    """Make the imports public that a package has under ``if TYPE_CHECKING``."""
+    """Export the names that a package imports under ``if TYPE_CHECKING``."""
     room = sys.modules[name]
     files: dict[str, str] = {}
     for node in ast.walk(ast.parse(Path(str(room.__file__)).read_text(encoding="utf-8"))):

@@ -1,4 +1,4 @@
-"""Gives the autograd functions of torch the types that torch leaves out."""
+"""Adds the types that torch's autograd functions lack."""
 
 from typing import Any, TypeAlias, TypeVar, cast
 
@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 MARK = "isotrope"
-"""The key of a node's metadata under which a loss leaves what it was computed from."""
+"""The key of a node's metadata under which a loss stores its inputs."""
 
 Context: TypeAlias = Any
-"""Context from ``forward`` to ``backward``; torch gives it no type, as it takes any attribute."""
+"""Context from ``forward`` to ``backward``, which takes any attribute."""
 
 Outputs = TypeVar("Outputs")
 
@@ -21,14 +21,14 @@ def apply(
 
     Args:
         function: A function whose ``forward`` takes ``inputs``.
-        outputs: The type of what it returns.
+        outputs: The type of its result.
         inputs: The arguments of ``forward`` without its context.
     """
     return cast("Outputs", function.apply(*inputs))
 
 
 def marked(value: Tensor, content: object) -> Tensor:
-    """Leave content at the node of the graph that has computed a value, and return the value."""
+    """Store content at the graph node that computed a value, and return the value."""
     if not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active():
         node: Any = value.grad_fn
         if node is not None:

@@ -60,7 +60,7 @@ def process_group(device: str) -> Iterator[None]:
 
 
 def is_peer_failure(error: BaseException) -> bool:
-    """Return whether an error says that another process has gone."""
+    """Return whether an error means that another process has ended."""
     if dist.is_available() and isinstance(error, dist.DistError):
         return True
     return isinstance(error, RuntimeError) and ("gloo" in str(error) or "NCCL" in str(error))
@@ -76,7 +76,7 @@ def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:
 
     Args:
         value: The value of this process.
-        device: a device that the process group can send from; a group of NCCL alone has no CPU.
+        device: A device that the process group can send from; NCCL cannot send from the CPU.
     """
     if world_size() == 1:
         return value

@@ -1,4 +1,4 @@
-"""The gate of files from others; reads small text, JSON and YAML files.
+"""Checks and reads small text, JSON and YAML files that may come from others.
 
 Pipes, devices, files of gigabytes, deep nesting, YAML aliases that multiply and repeated keys are
 refused with an :class:`InputError` of one line that names the file. Nothing in it is ever executed.
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from numpy.lib.npyio import NpzFile
 
 LARGEST = 1 << 28
-"""Bytes of a file that is read whole: the largest tokenizers have a tenth of it."""
+"""Largest file that is read whole, in bytes; the largest tokenizers have a tenth of it."""
 LARGEST_SETTINGS = 1 << 20
-"""Bytes of a file of settings."""
+"""Largest file of settings, in bytes."""
 _MOST_VALUES = 100_000  # of settings, with all aliases written out
 
 
@@ -30,10 +30,11 @@ def check_file(path: Path, within: Path | None = None) -> None:
 
     Args:
         path: The file.
-        within: A folder that may be a stranger's, out of which the file must not lead.
+        within: An untrusted folder; a link must not lead out of it.
 
     Raises:
-        InputError: nothing is there, it is a folder, pipe, socket or device, or in another folder.
+        InputError: The file does not exist, is a folder, pipe, socket or device, or lies in another
+            folder.
     """
     try:
         mode = path.stat().st_mode
@@ -78,7 +79,7 @@ def open_arrays(path: Path) -> "Iterator[NpzFile]":
     """Open an archive that ``numpy.savez_compressed`` wrote.
 
     Raises:
-        InputError: No regular file, or one that unpacks to gigabytes.
+        InputError: It is not a regular file, or unpacks to gigabytes.
     """
     import numpy as np
 
@@ -111,11 +112,11 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, path: Path) -> dict[str, Any]:
-    """Return settings, ``key: value`` lines of YAML, by PyYAML's safe loader.
+    """Parse settings, ``key: value`` lines of YAML, with PyYAML's safe loader.
 
     Args:
         text: The YAML.
-        path: Where it comes from, for messages.
+        path: The file, for messages.
     """
     import yaml
 

@@ -12,7 +12,7 @@ _VERBS = {
     *("changes", "chooses", "has", "is", "leaves", "makes", "must", "names", "needs", "reads"),
     *("shares", "takes"),
 }
-"""A problem that begins with one of these verbs has the subject of the error before it."""
+"""Verbs before which a message inserts the subject of the error."""
 
 
 class InputError(ValueError):
@@ -34,7 +34,7 @@ class InputError(ValueError):
         return ""
 
     def text(self) -> str:
-        """Return the whole message, in which no setting is spelled yet."""
+        """Return the whole message, with settings not yet spelled for a surface."""
         colon = "" if self.problem.partition(" ")[0] in _VERBS else ":"
         about = f"{self.subject}{colon} " if self.subject else ""
         return f"{about}{self.problem}{self.remedy and '; '}{self.remedy}"
@@ -44,12 +44,12 @@ class InputError(ValueError):
 
 
 class SettingError(InputError):
-    """A setting is unknown, missing, out of its bounds, or does not go with others.
+    """A setting is unknown, missing, out of bounds, or incompatible with others.
 
     Args:
         problem: What is wrong with it.
         setting: Field of the settings, or ``objective.temperature``.
-        value: Value that was given, where it helps to show it.
+        value: Given value, if it helps to show it.
         remedy: What to do.
         source: YAML file that the setting comes from.
     """
@@ -70,7 +70,7 @@ class SettingError(InputError):
 
     @property
     def subject(self) -> str:
-        """The setting, spelled as its file has it where it comes from one."""
+        """The setting; one from a file is spelled as in the file."""
         name = named(self.setting, self.value) if self.setting else ""
         if not self.source:
             return name
@@ -106,7 +106,7 @@ class DataError(InputError):
 
 
 class FolderError(InputError):
-    """A folder or file of a run, or one that is to be written, is not as it must be.
+    """A folder or file of a run, or an output, cannot be used.
 
     Args:
         problem: What is wrong with it.
@@ -165,7 +165,7 @@ class MissingExtra(InputError):
 
 @contextlib.contextmanager
 def needs_extra(extra: str, *packages: str) -> Iterator[None]:
-    """Import what needs an extra of isotrope.
+    """Import packages that an extra of isotrope installs.
 
     Args:
         extra: The extra that installs the packages.
@@ -206,11 +206,11 @@ class NoTerms(TypeError):
 
 
 class Overflow(InputError, OverflowError):
-    """A hyperparameter at which the dtype of the embeddings overflows: refused, not computed."""
+    """The dtype of the embeddings would overflow at this hyperparameter."""
 
 
 class WrongCoupling(InputError):
-    """An objective declares its anchors to be coupled in another way than its formula has them."""
+    """An objective declares another coupling of its anchors than its formula has."""
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
@@ -219,13 +219,13 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     Args:
         word: The word that was typed.
         words: The words that exist.
-        alike: Difflib's ratio, from 0 to 1, below which words have nothing to do with each other.
+        alike: Difflib's ratio, from 0 to 1, below which words count as unrelated.
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def place(path: str | Path, line: int | None = None) -> str:
-    """Return ``"file, line 3"`` on one line, whatever the name of the file; ``""`` for none."""
+    """Return ``"file, line 3"`` on one line; ``""`` without a file."""
     name = legible(str(path))
     return name if line is None else f"{name}, line {line}"

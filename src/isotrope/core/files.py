@@ -1,8 +1,8 @@
-"""Creates every file and folder of ours, whole and in the place that was asked for.
+"""Writes files and folders atomically, and only in the requested place.
 
-A reader sees the old content or the new, never a part (:func:`atomic_replace`); files that belong
-together come together (:func:`replace_together`); a file that is written in place is a regular file
-with one name, reached by no link (:func:`open_own`).
+A reader sees the old content or the new, never a part (:func:`atomic_replace`). Files that belong
+together appear together (:func:`replace_together`). A file that is written in place is never opened
+through a link (:func:`open_own`).
 """
 
 import errno
@@ -39,7 +39,7 @@ def _sync(path: Path) -> None:
 
 
 def from_home(path: str) -> str:
-    """Put the home folder for a leading ``~``, which a shell leaves in ``--output=~/runs``."""
+    """Replace a leading ``~`` by the home folder; a shell does not in ``--output=~/runs``."""
     with suppress(RuntimeError):  # of ~NAME, where nobody has that name
         return str(Path(path).expanduser()) if path.startswith("~") else path
     return path
@@ -100,7 +100,7 @@ def atomic_replace(path: Path) -> Iterator[Path]:
     left as it was.
 
     Raises:
-        InputError: the disk is full, or the place cannot be written.
+        InputError: The disk is full, or the place is not writable.
     """
     path = Path(path)
     with _room(path) as room:
@@ -114,7 +114,7 @@ def atomic_replace(path: Path) -> Iterator[Path]:
 
 
 def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
-    """Open a file of ours for writing in place, as ``open`` does, but through no link."""
+    """Open a file for writing in place, like ``open``, but not through a link."""
 
     def regular(name: str, flags: int) -> int:
         careful = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
@@ -136,7 +136,7 @@ def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
 
 
 def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] = ()) -> None:
-    """Refuse at the start what cannot be written at the end, and what is read.
+    """Refuse outputs that cannot be written, or that would overwrite an input.
 
     Args:
         folder: Where the files will be.
@@ -157,10 +157,10 @@ def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] =
 def replace_together(
     folder: Path, names: Sequence[str], instead_of: Iterable[str] = ()
 ) -> Iterator[Path]:
-    """Yield an empty folder; the files that are made in it come into ``folder`` together.
+    """Yield an empty folder, whose files then move into ``folder`` together.
 
-    Earlier files of these names, and of those in ``instead_of``, go before the first new one
-    comes: files of two commands never lie side by side. If the body raises, nothing changes.
+    Earlier files with these names, or with those of ``instead_of``, are removed first, so files of
+    two commands are never mixed. If the body raises, nothing changes.
 
     Args:
         folder: Where the files will be; it is made.
@@ -199,7 +199,7 @@ def write_all(
 
 
 def stale_temporary_folders(folder: Path) -> list[Path]:
-    """Return temporary folders of :func:`atomic_replace` whose process is at work or was killed."""
+    """Return temporary folders of :func:`atomic_replace`, of running and killed processes."""
     stale = []
     for path in folder.iterdir():
         if (name := _ROOM.fullmatch(path.name)) and path.is_dir():
@@ -217,7 +217,7 @@ def _own(room: Path) -> list[str]:
 def tidy(folder: Path) -> None:
     """Remove the temporary files of killed processes from a folder that no other process uses.
 
-    A folder that was being exchanged when its process was killed, and so is missing, is put back.
+    If a process was killed while it replaced a folder, the old folder is restored.
     """
     if not folder.is_dir():
         return

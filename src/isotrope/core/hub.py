@@ -1,7 +1,7 @@
-"""The gate of names: whether models and data are opened, and whether the hub is asked for them.
+"""Decides which named models and data may be opened, and whether the hub is queried for them.
 
-Within :func:`named_by` names come from a folder, which may be a stranger's. The network is not used
-for them, and they are opened only for a run that this user made here.
+Within :func:`named_by`, names come from a folder that may be untrusted. Then the network is not
+used, and the models and data are opened only if this user made the run on this machine.
 """
 
 import os
@@ -17,7 +17,7 @@ from isotrope.core.errors import InputError, place
 from isotrope.core.run_folder import RunFolder
 
 ONLINE_WITHIN = 5.0
-"""Seconds in which the hub must answer before it counts as out of reach."""
+"""Seconds after which the hub counts as unreachable."""
 
 
 _given: ContextVar[tuple[Path | None, str]] = ContextVar("_given", default=(None, ""))
@@ -25,7 +25,7 @@ _given: ContextVar[tuple[Path | None, str]] = ContextVar("_given", default=(None
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
-    """Keep to this machine: a folder gives the names (None: the user, at the end of a command)."""
+    """Stay offline, because names come from a folder (None: from the user again)."""
     from huggingface_hub import constants
 
     token, offline = _given.set((folder, command)), constants.HF_HUB_OFFLINE
@@ -40,11 +40,11 @@ def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
 
 
 def check_named(name: Path | str, *, model: bool = False) -> None:
-    """Refuse what the user did not name, before anything looks whether it is there.
+    """Refuse a name that does not come from the user, before anything looks for it.
 
     Args:
         name: Path or name to be opened.
-        model: Whether it is a model; the folder's own is opened.
+        model: Whether it is a model; the folder's own model is allowed.
     """
     folder, command = _given.get()
     if folder is None or (model and Path(name) == folder) or RunFolder(folder).is_own:
@@ -57,7 +57,7 @@ def check_named(name: Path | str, *, model: bool = False) -> None:
 
 
 def why_closed() -> str | None:
-    """Return why the hub is not asked; None where it is."""
+    """Return why the hub is not queried; None if it is."""
     folder, _ = _given.get()
     return None if folder is None else f"the hub is not asked for names that {folder} gives"
 
@@ -65,7 +65,7 @@ def why_closed() -> str | None:
 def known_to_hub(
     candidates: Sequence[str], kind: Literal["model", "dataset"]
 ) -> tuple[str | None, str]:
-    """Return the first candidate that the hub knows, and why there is none if there is none."""
+    """Return the first candidate that the hub knows, or the reason if there is none."""
     if (closed := why_closed()) is not None:
         return None, closed
     from huggingface_hub import HfApi

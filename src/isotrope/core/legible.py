@@ -1,7 +1,7 @@
-"""Renders foreign text: names and texts of others that could steer a terminal or forge a line.
+"""Escapes foreign text that could control a terminal or forge a line.
 
-Every table, error and place goes through :func:`legible`, and what the command line prints besides
-through :class:`LegibleStream`. The escapes are those of JSON, so that JSON stays what it is.
+Tables, errors and places use :func:`legible`; everything else that the command line prints passes
+through :class:`LegibleStream`. The escapes are those of JSON, so JSON does not change.
 """
 
 import csv
@@ -31,15 +31,15 @@ _ON_LINES = {code: how for code, how in _STEERING.items() if chr(code) not in "\
 
 
 def legible(text: str) -> str:
-    """Return a text on one line that any terminal shows as it is, invalid bytes too."""
+    """Return a text on one line, with control characters and invalid bytes escaped."""
     return text.translate(_STEERING).encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def csv_text(header: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
-    """Return a table as the text of a CSV file, none of whose cells is a formula for a spreadsheet.
+    """Return a table as CSV in which no cell is a formula for a spreadsheet.
 
-    A text that begins with = + - @ and is no number gets an apostrophe before it, as spreadsheets
-    spell text.
+    A text that begins with = + - @ and is not a number gets an apostrophe before it, which marks
+    text in spreadsheets.
     """
     text = io.StringIO()
     table = (map(_spreadsheet_cell, row) for row in chain([header], rows))
@@ -54,9 +54,9 @@ def _spreadsheet_cell(value: object) -> object:
 
 
 class LegibleStream:
-    """A text stream to which lines are written; what steers a terminal is shown by its number.
+    """A text stream that escapes control characters.
 
-    A bar begins with a carriage return, which stays, and is moved by writes of nothing else.
+    The carriage return at the start of a progress bar is kept.
     """
 
     def __init__(self, stream: TextIO) -> None:

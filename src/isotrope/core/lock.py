@@ -1,9 +1,9 @@
 """Locks a folder for one process; when that process dies, the next one can take it.
 
 The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
-to the open file: workers that outlive a killed process do not hold it, as they would hold flock.
-A process that starts others, one of which writes (``--devices``), holds one half of it and the
-writer the other, so that the death of either does not open the folder while the other continues.
+to the open file, so workers that outlive a killed process do not hold it (they would hold flock).
+With ``--devices``, the starting process holds one half of the lock and the writing process the
+other, so the folder stays locked until both have ended.
 """
 
 import errno
@@ -33,7 +33,7 @@ LOCK = ".lock"
 """The name of the file; it is removed at the end."""
 
 IN_MEMORY = "data-from-python"
-"""How the names of files begin that may be in a run folder before its run: data given by Python."""
+"""Prefix of files that may exist in a run folder before the run: data given in Python."""
 
 Role = Literal["only", "starter", "started"]
 
@@ -51,13 +51,12 @@ _looking = threading.Lock()
 def exclusive_lock(
     folder: Path, doing: str, hint: str = "", *, role: Role = "only"
 ) -> Iterator[None]:
-    """Keep others out of ``folder`` until the end.
+    """Keep other processes out of ``folder`` until the end.
 
-    Where the file system has no locks, a warning says so on stderr, and nobody is kept out.
+    If the file system has no locks, a warning is printed and the folder is not locked.
 
     Args:
-        folder: The folder; it is made if need be, and removed at the end if it was made here and
-            is empty.
+        folder: The folder; created if missing, and then removed at the end if it is empty.
         doing: The work of this process there, for the message to others.
         hint: An addition to the message.
         role: ``"starter"`` lets one process in, whose role is ``"started"``.
@@ -91,7 +90,7 @@ def _absolute(folder: Path) -> Path:
 
 
 def ensure_not_replaced(folder: Path) -> None:
-    """Do nothing for a folder that is as it was when it was locked, or was not locked at all."""
+    """Raise if a locked folder was removed or replaced."""
     folder = _absolute(folder)
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
@@ -104,7 +103,7 @@ def ensure_not_replaced(folder: Path) -> None:
 def is_effectively_empty(folder: Path) -> bool:
     """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
-    Data that was given by Python does not count.
+    Data given in Python do not count.
     """
     if not folder.exists():
         return True

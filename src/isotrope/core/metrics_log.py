@@ -13,14 +13,14 @@ Rows = dict[float, dict[str, float]]
 
 
 def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
-    """Return the columns but the step, and for each step, in order, the numbers that were measured.
+    """Return the columns except the step, and the measured numbers of each step in order.
 
-    Rows of one step are merged, and the later cell wins.
+    Rows of one step are merged; the later cell wins.
 
     Args:
         path: The file.
-        complete: Whether the run has ended. One in progress may be in the middle of a line, so its
-            last line counts only once it ends.
+        complete: Whether the run has ended. Otherwise the last line may be incomplete, and counts
+            only if it ends in a line break.
     """
     if not os.path.lexists(path):
         raise DataError(

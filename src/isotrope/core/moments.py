@@ -15,8 +15,8 @@ _SMALL = 256  # coordinates of which the matrix costs less than two products (be
 def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return the diagonal of C = scale X^T X, d, and the sum of the squares of all its entries.
 
-    The columns of ``x`` (n x d) are centred first. For few rows X X^T is smaller than X^T X, and
-    its squares have the same sum.
+    The columns of ``x`` (n x d) are centred first. If there are few rows, the smaller X X^T is
+    used, whose squares have the same sum.
     """
     if _transformed():
         x = x - x.mean(dim=0)
@@ -27,8 +27,8 @@ def moments_within(x: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
 def moments_across(x: Tensor, y: Tensor, scale: float = 1.0) -> tuple[Tensor, Tensor]:
     """Return the diagonal of C = scale X^T Y, d, and the sum of the squares of all its entries.
 
-    For few rows of ``x`` and ``y`` (n x d) the products of the entries of X X^T and Y Y^T are less,
-    and have the same sum.
+    If ``x`` and ``y`` (n x d) have few rows, the smaller X X^T and Y Y^T are used; the products of
+    their entries have the same sum.
     """
     if _transformed():
         return _moments(x, y, scale)

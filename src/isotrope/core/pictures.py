@@ -1,10 +1,10 @@
 """Decodes a picture of any kind, size and orientation into the pixels that an encoder takes.
 
 Training, evaluation and use all read pictures here. The content of a file decides its format, not
-its name. The camera's orientation is applied, grey is repeated, transparent pixels become white,
-and CMYK is converted. Grey levels of 10, 12, 14 or 16 bits, as few as the picture needs, are cut to
-their upper 8 bits. The shorter side is resized to ``side`` by
-Pillow's bilinear filter, which averages when it shrinks, and the centre is cut out. The saved image
+its name. The camera's orientation is applied, grey is repeated in three channels, transparent
+pixels become white, and CMYK is converted. Grey levels of 10, 12, 14 or 16 bits, as few as the
+picture needs, are cut to their upper 8 bits. The shorter side is resized to ``side`` by Pillow's
+bilinear filter, which averages when it shrinks, and the centre is cut out. The saved image
 processor of transformers gives the same bytes.
 """
 
@@ -31,7 +31,7 @@ Picture: TypeAlias = "str | Path | BinaryIO | Image.Image | NDArray[np.uint8] | 
 """A file, a PIL image, or uint8 pixels: 3 x h x w, h x w x 3 or h x w (grey)."""
 
 MOST_PIXELS = 89_478_485
-"""Pixels above which nothing is decoded or made: a gigabyte of memory for a few bytes."""
+"""Largest number of pixels that is decoded; a small file could otherwise fill the memory."""
 
 _END = 1024  # bytes at either end of a file that tell it from another of its size
 
@@ -49,8 +49,7 @@ SUFFIXES = tuple(suffix for suffixes in _FORMATS.values() for suffix in suffixes
 """Endings of files that can be read."""
 
 PHOTOS = (*SUFFIXES, ".avif", ".heic", ".heif", ".jfif", ".jp2", ".jpe", ".jxl", ".dng", ".raw")
-"""Endings, in any case, of the files of a folder that are taken for pictures: those that cannot be
-read are counted."""
+"""File endings (in any case) that count as pictures; unreadable ones are counted."""
 
 
 class Unreadable(InputError):
@@ -60,8 +59,8 @@ class Unreadable(InputError):
 def measure(file: Path | BinaryIO) -> tuple[int, int, int, int]:
     """Return width, height, length in bytes and a checksum of a picture, without decoding it.
 
-    The checksum is the CRC-32 of the first and the last kilobyte: files of one size that are not
-    compressed are as long, whatever they show.
+    The checksum is the CRC-32 of the first and the last kilobyte, because the lengths of
+    uncompressed files of one size are equal.
     """
     with (
         _opened(file) as image,
@@ -75,13 +74,13 @@ def measure(file: Path | BinaryIO) -> tuple[int, int, int, int]:
 
 
 def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
-    """Return a picture as RGB of its own size, h x w x 3, as it is stored."""
+    """Return a picture as RGB in its stored size and orientation, h x w x 3."""
     with _opened(file) as image:
         return np.asarray(_rgb(image))
 
 
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
-    """Return a picture as RGB, 3 x side x side; pixels of that size are taken as they are."""
+    """Return a picture as RGB, 3 x side x side; arrays of that size are not resampled."""
     if isinstance(picture, Tensor):
         picture = picture.cpu().numpy()
     if isinstance(picture, np.ndarray):

@@ -1,4 +1,4 @@
-"""Shows how far work has come (a bar, if stderr is a terminal), and how long it took."""
+"""Shows progress (a bar, if stderr is a terminal) and formats durations."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -15,10 +15,10 @@ def bar(
     """Yield a function to call with the number of things done since the last call.
 
     Args:
-        total: The number of things; None where it is not known, and for 0 there is no bar.
-        what: The work, as the title of the bar.
+        total: The number of things; None if unknown. There is no bar for 0.
+        what: Title of the bar.
         unit: The counted unit.
-        show: Whether a bar is wanted; without tqdm there is none.
+        show: Whether to show a bar, which needs tqdm.
     """
     try:
         from tqdm import tqdm

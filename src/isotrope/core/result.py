@@ -43,10 +43,10 @@ class Result:
         kind: The kind of work: ``"train"``, ``"sts"``, ``"retrieval"``, ...
         name: The name of the run or model.
         metrics: Flat numbers (None where a number does not exist).
-        details: Everything nested: tables, parameters, per-subset values.
+        details: Nested values: tables, parameters, values of each subset.
         provenance: Versions, machine, seed, data fingerprint, command (see :func:`provenance`).
-        items: One value for each thing that was scored (a query's reciprocal rank, whether an
-            example was classified right), by name; what resampling needs. Not part of the JSON.
+        items: One value for each scored item, by name (a query's reciprocal rank, whether an
+            example was classified right). Resampling needs them. Not part of the JSON.
     """
 
     kind: str
@@ -71,7 +71,7 @@ class Result:
         return f"<p>{html.escape(f'{self.kind} of {self.name}')}</p><table>{rows}</table>"
 
     def to_json(self) -> str:
-        """Return the record as JSON; NaN and infinities become null, which every reader takes."""
+        """Return the record as JSON; NaN and infinities become null."""
         record = asdict(replace(self, items={}))
         del record["items"]
         return json.dumps(_plain(record), indent=2, ensure_ascii=False) + "\n"
@@ -86,7 +86,7 @@ class Result:
         """Read a record written by :meth:`save`.
 
         Raises:
-            InputError: the file is missing, is not JSON, or is not a Result.
+            InputError: The file is missing, is not JSON, or is not a Result.
         """
         text = read_text(path)
         try:

@@ -1,9 +1,8 @@
 """Tolerances for rounding: they decide on rank, span and equality.
 
-A sum of k products is known to about k units in the last place, relative to the lengths of what
-is multiplied. Half of these digits are left of a number that is accepted as a solution, and of a
-length that comes from its square. A decision that compares squares of lengths with
-:func:`rounding` does compare lengths with its square root.
+A sum of k products has an error of about k units in the last place, relative to the lengths of its
+factors. A solution, or a length computed from its square, keeps half of these digits. So comparing
+squared lengths with :func:`rounding` compares lengths with its square root.
 """
 
 import math
@@ -25,7 +24,7 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 def same(a: Tensor, b: Tensor, dtype: torch.dtype | None = None) -> bool:
     """Return whether two tensors are equal in half of their digits, relative to the largest number.
 
-    NaN equals NaN. ``dtype`` is the one in which they were computed, unless it is their own.
+    NaN equals NaN. ``dtype`` is the precision of the computation, by default their own.
     """
     size = max((float(x.nan_to_num(0).abs().max()) for x in (a, b) if x.numel()), default=0.0)
     close = math.sqrt(torch.finfo(dtype or a.dtype).eps) * size

@@ -44,7 +44,7 @@ def _seal(settings: str) -> str:
 
 
 class RunFolder:
-    """The paths of a run's files, whether they exist or not; no other place names them.
+    """The paths of a run's files, whether they exist or not.
 
     Args:
         path: The folder.
@@ -73,20 +73,21 @@ class RunFolder:
 
     @property
     def is_own(self) -> bool:
-        """Whether this user's isotrope wrote the settings on this machine, as they are."""
+        """Whether this user's isotrope wrote the present settings on this machine."""
         settings, found, seal = read_text(self.config, LARGEST_SETTINGS).rpartition(_SEAL)
         return bool(found) and hmac.compare_digest(seal.encode(), f"{_seal(settings)}\n".encode())
 
     def write_settings(self, settings: str) -> None:
-        """Write the settings, YAML with an end of line, as those of a run that is made here."""
+        """Write the settings (YAML), and mark the run as made on this machine."""
         with atomic_replace(self.config) as temporary:
             temporary.write_text(f"{settings}{_SEAL}{_seal(settings)}\n", encoding="utf-8")
 
     def check(self) -> None:
-        """Refuse at the start what leads elsewhere, or what the run would refuse when it writes.
+        """Refuse links, and files that the run could not overwrite later.
 
         Raises:
-            InputError: one of its files or folders is a link, or is of the other kind.
+            InputError: One of its files or folders is a link, or a folder where a file is needed or
+                the reverse.
         """
         for name, path in vars(self).items():
             if name == "path":
@@ -105,7 +106,7 @@ class RunFolder:
                 )
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of the run, if nothing in its folder leads elsewhere."""
+        """Return the settings of the run, if no link leads out of its folder."""
         self.check()
         return read_yaml(self.config)
 

@@ -49,7 +49,7 @@ ALIASES = {
     "resume": ("resume_from_checkpoint", "ckpt_path"),
     "progress": ("tqdm", "show_progress_bar", "disable_tqdm"),
 }
-"""Names of ours, and what sentence-transformers, Hugging Face, Lightning and timm call the same."""
+"""Our names, and those of sentence-transformers, Hugging Face, Lightning and timm for the same."""
 
 
 ACCEPTED = {
@@ -58,7 +58,7 @@ ACCEPTED = {
     "output": "output-dir",
     "clip": "max-grad-norm",
 }
-"""Names that the command line and its files take as well, because most people type them."""
+"""Other libraries' names that the command line and YAML files accept."""
 
 
 def intended_name(word: str, candidates: Iterable[str]) -> str | None:
@@ -66,7 +66,7 @@ def intended_name(word: str, candidates: Iterable[str]) -> str | None:
 
     Args:
         word: The written name, with hyphens, underscores or neither.
-        candidates: Names with hyphens; of ``objective.temperature``, ``temperature`` is a name too.
+        candidates: Names with hyphens; ``temperature`` also matches ``objective.temperature``.
     """
     names = list(candidates)
     letters = _letters(word)

@@ -35,19 +35,19 @@ def setting(
     python: str = "",
     **bounds: Any,
 ) -> Any:  # noqa: ANN401 - a default of any field
-    """Return a field with what only a command line has.
+    """Return a field with the properties that a command line needs.
 
     Args:
         default: Default value; ``...`` for a setting that is required.
         description: Noun phrase that stands alone, with the condition as a second sentence.
-        metavar: Word for the value; by default it follows from the type.
+        metavar: Word for the value; by default derived from the type.
         positional: Whether the value is given without a flag.
         many: Whether one flag takes several words.
         short: Short flag, e.g. ``-o``.
         name: Flag, where it differs from the field, e.g. ``--json``.
-        shown: Default as the help shows it, where it is computed.
+        shown: Default as the help shows it, if it is computed.
         group: Title under which the help lists it.
-        python: Type that Python takes, where it is wider than what a file can hold.
+        python: Type in Python, if it is wider than in a file.
         bounds: Bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
     """
     extra: dict[str, str | bool] = {
@@ -68,9 +68,10 @@ class Settings(BaseModel):
     """Settings of a verb.
 
     Attributes:
-        dotted: Prefixes of settings that belong to something chosen by name; ``objective.x`` is
-            kept in the field ``objective_settings``.
-        from_file: Whether they may come from a file, so that a flag can turn off every switch.
+        dotted: Prefixes of settings of something that is chosen by name; ``objective.x`` is stored
+            in the field ``objective_settings``.
+        from_file: Whether settings may come from a file, so that every switch needs a flag to turn
+            it off.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
@@ -115,7 +116,7 @@ class Settings(BaseModel):
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
-        """Return the fields as a user reads them."""
+        """Return the fields in the order of the help."""
         return dict(cls.model_fields)
 
     @classmethod

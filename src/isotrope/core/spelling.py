@@ -51,19 +51,19 @@ def brief(value: object) -> str:
 
 
 def as_flag(setting: str, value: str) -> str:
-    """Return what the command line takes: ``--head none``."""
+    """Return the form of the command line: ``--head none``."""
     one = " " in value and setting == "columns"  # and not several values
     word = shlex.quote(value) if one or _FOR_A_SHELL.search(value) else value
     return f"--{setting.replace('_', '-')} {word}".rstrip()
 
 
 def as_key(setting: str, value: str) -> str:
-    """Return what a YAML file holds: ``head: none``."""
+    """Return the form of a YAML file: ``head: none``."""
     return f"{setting.replace('_', '-')}: {value}".removesuffix(": ")
 
 
 def as_argument(setting: str, value: str) -> str:
-    """Return what Python takes: ``head='none'``; a word in capitals stands for a value."""
+    """Return the form of Python: ``head='none'``; a word in capitals stands for a value."""
     prefix, dot, key = setting.partition(".")
     word = value if value.isupper() or _is_number(value) else repr(value)
     if dot:
@@ -91,7 +91,7 @@ def spell(message: str, spelling: Spelling | None = None) -> str:
 
 @contextlib.contextmanager
 def spelled(spelling: Spelling) -> Iterator[None]:
-    """Write settings in this way until the end; Python's arguments are the default."""
+    """Spell settings in this way within the block; the default is Python's."""
     global _spelling  # of the process, since its threads print errors as well
     before, _spelling = _spelling, spelling
     try:

@@ -12,7 +12,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, width: int | 
     Args:
         header: The names of the columns.
         rows: Rows of texts, as many as the header has.
-        width: Characters of a line; the last column is then broken into lines.
+        width: Characters in a line; the last column is wrapped to fit.
     """
     rows = [[legible(cell) for cell in row] for row in rows]
     if width is not None:

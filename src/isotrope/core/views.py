@@ -15,8 +15,8 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
     """Return the rows of ``x`` (n x d) divided by their Euclidean norm.
 
     A row shorter than ``eps`` (or than the smallest normal number of a half-precision dtype)
-    becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN,
-    and a row whose norm is beyond the dtype becomes NaN: divided by infinity it would look dead.
+    becomes zero and receives zero gradient, instead of a gradient of order 1/eps. NaN stays NaN. A
+    row whose norm overflows becomes NaN; divided by infinity it would become zero.
     """
     if torch._C._are_functorch_transforms_active():
         return x / lengths(x, eps)  # torch.func differentiates every operation itself
@@ -24,7 +24,7 @@ def unit(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
-    """Return the divisors of :func:`unit` for the rows of ``x``, n x 1: infinity for a dead row."""
+    """Return the divisors of :func:`unit`, n x 1; infinity for rows that become zero."""
     norm = torch.linalg.vector_norm(x, dim=-1, keepdim=True).nan_to_num(torch.nan, torch.nan)
     # a dead row is divided by infinity, and so is its gradient
     return torch.threshold(norm, max(eps, torch.finfo(x.dtype).tiny), torch.inf)
@@ -77,7 +77,7 @@ class _Unit(torch.autograd.Function):
 def standard(x: Tensor, eps: float = 1e-5) -> Tensor:
     """Return the columns of ``x`` (n x d) with mean 0 and variance 1 over the batch.
 
-    It is batch normalisation without learnt scale and shift: the variance divides by n, and
+    This is batch normalisation without learnt scale and shift: the variance divides by n, and
     ``eps`` is added to it. A constant column becomes 0.
     """
     return F.batch_norm(x, None, None, training=True, eps=eps)

@@ -1,4 +1,4 @@
-"""The files that a user names: those of folders, and which split their names say that they are."""
+"""Finds the files that a user names, also in folders, and recognises splits by their names."""
 
 import os
 import re
@@ -20,18 +20,18 @@ _WORDS = {
 
 
 def named_split(path: Path, folder: Path) -> str | None:
-    """Return ``train``, ``test`` or ``validation``; None if no word says it.
+    """Return ``train``, ``test`` or ``validation``; None if the name has no such word.
 
     Args:
-        path: the path of a file below the folder, in folders or with a name of several words.
-        folder: the folder, whose own name is not considered.
+        path: Path of a file below the folder.
+        folder: The folder, whose own name is ignored.
     """
     words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
     return next((split for split, names in _WORDS.items() if words & set(names)), None)
 
 
 def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
-    """Return the files to read, and those of folders that are not read.
+    """Return the files to read, and the files in folders that are skipped.
 
     Folders are searched to any depth, following symbolic links, each folder once. Their files are
     sorted. Hidden and empty files are ignored. A saved dataset is one source.

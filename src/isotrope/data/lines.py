@@ -25,7 +25,7 @@ _UNSEEN = (
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst")
 """Endings of compressed text."""
 RATIO = 200
-"""Times its size to which a file may unpack: text comes to 3 to 50, zeros to 1,000."""
+"""Largest ratio of unpacked to packed size; text has 3 to 50, zeros have 1,000."""
 _SMALL = 1 << 25  # bytes that any may unpack to
 _BEGINNINGS = {
     **dict(zip((b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd"), COMPRESSED, strict=True)),
@@ -33,14 +33,14 @@ _BEGINNINGS = {
     b"ARROW1": ".arrow",
     b"PK\3\4": "",
 }
-"""First bytes of files that are no text, and how their names end."""
+"""First bytes of files that are not text, and the usual ending of their names."""
 
 MAX_CHARACTERS = 100_000
-"""Longest text that is read, in characters; a longer one is a file without line ends."""
+"""Longest text that is read, in characters; a longer one is probably a file without line ends."""
 
 
 def visible(text: str) -> str:
-    """Return a text, or an empty one if it holds only spaces, joiners and other unseen marks."""
+    """Return a text; an empty one if it has only spaces, joiners and other invisible characters."""
     return text if text.isascii() or text.strip(_UNSEEN) else ""
 
 
@@ -51,7 +51,7 @@ def quoted(value: object, width: int = 40) -> str:
 
 
 def is_folder(path: "Path | os.DirEntry[str]") -> bool:
-    """Return whether it is a folder; False if the path cannot be read."""
+    """Return whether a path is a folder; False if it cannot be read."""
     try:
         return path.is_dir()
     except OSError:  # a name that is too long, for example: check_file says so
@@ -64,15 +64,15 @@ def most_unpacked(packed: int) -> int:
 
 
 def refuse_bomb(path: Path, size: int, packed: int) -> None:
-    """Refuse a file that is a few bytes on disk and gigabytes in memory.
+    """Refuse a small file that unpacks to gigabytes.
 
     Args:
         path: The file.
-        size: Bytes that it unpacks to.
-        packed: Bytes that it has.
+        size: Unpacked size in bytes.
+        packed: Size in bytes.
 
     Raises:
-        InputError: It unpacks to more than any text does.
+        InputError: It unpacks to more than text would.
     """
     if size > most_unpacked(packed):
         raise InputError(
@@ -116,9 +116,9 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
     """Open a regular file for reading bytes; one of :data:`COMPRESSED` is decompressed.
 
     Raises:
-        InputError: no such file, not a regular file, not readable, or damaged; also for errors
-            that come up while the caller reads.
-        MissingExtra: a ``.zst``, and pyarrow is not installed.
+        InputError: The file is missing, not regular, not readable, or damaged; also raised while
+            the caller reads.
+        MissingExtra: The file is a ``.zst``, and pyarrow is not installed.
     """
     check_file(path)
     packed = path.suffix.lower() in COMPRESSED
@@ -140,14 +140,14 @@ def open_bytes(path: Path) -> Iterator[BinaryIO]:
 def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file with their numbers, starting at 1.
 
-    A byte-order mark and the line ends (``\n`` or ``\r\n``) are removed, nothing else: no other
-    character ends a line, not U+2028, U+0085, a form feed or a carriage return alone (a file of one
-    line with carriage returns inside is refused: it has the line ends of old Macs). At most
-    ``limit`` characters are ever held: a longer line is an error, found without reading all of it.
+    Only a byte-order mark and the line ends (``\n`` or ``\r\n``) are removed. No other character
+    ends a line: not U+2028, U+0085, a form feed or a single carriage return. (A single line with
+    carriage returns inside is refused, because it has the line ends of old Macs.) A line of more
+    than ``limit`` characters is an error, found without reading all of it.
 
     Args:
         path: a plain or gzipped text file.
-        limit: characters that a line may have.
+        limit: Largest number of characters in a line.
     """
     most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True
@@ -178,12 +178,12 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
 
 
 def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[int, list[str]]]:
-    """Yield the numbers and the cells of lines whose cells are separated by tabs.
+    """Yield the number and the tab-separated cells of each line.
 
     Args:
         path: The file.
         needed: The names of the cells, as ``label<TAB>text``.
-        blank: Whether blank lines may be there, which are left out.
+        blank: Whether blank lines are allowed; they are skipped.
 
     Raises:
         InputError: A line has another number of cells.

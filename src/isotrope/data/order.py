@@ -24,8 +24,8 @@ class Order:
 
     Args:
         n: number of records, at least 1.
-        seed: the seed of the run.
-        epoch: each epoch has its own order.
+        seed: Seed of the run.
+        epoch: Number of the epoch; each has its own order.
     """
 
     def __init__(self, n: int, seed: int, epoch: int) -> None:

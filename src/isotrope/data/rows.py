@@ -1,4 +1,4 @@
-"""Rows of a table as a source gives them, and cells as text, marks and numbers."""
+"""Rows of a table, and the conversion of cells to text, marks and numbers."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,10 +12,10 @@ from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
-"""Rows looked at to find out what a table is."""
+"""Number of rows by which a table is recognised."""
 
 Row = tuple[int, tuple[Any, ...]]
-"""The line of a row in its file, from 1, and its cells; a blank line has no cells."""
+"""Line number of a row (from 1) and its cells; a blank line has no cells."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class Table:
     Attributes:
         place: The file, or the name of the source in messages.
         columns: The names of the columns; ``1``, ``2``, ... where the table has no header.
-        cells: Yields the rows of the given columns; a cell that is not there is None.
-        titled: Whether the names of the columns are the table's own.
-        how: How rows and columns are written, where that was recognised.
+        cells: Function that yields the rows of the given columns; a missing cell is None.
+        titled: Whether the table names its columns.
+        how: Recognised format of rows and columns.
     """
 
     place: Path
@@ -53,7 +53,7 @@ class Table:
         return self.cells(names)
 
     def head(self, names: Sequence[str] | None = None) -> list[tuple[Any, ...]]:
-        """Return the cells of the first rows, blank lines left out."""
+        """Return the cells of the first rows, without blank lines."""
         rows = islice(self.cells(self.columns if names is None else names), HEAD)
         return [cells for _, cells in rows if cells]
 

@@ -1,6 +1,6 @@
-"""Meaning of the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
+"""Recognises the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
 
-The names of the columns decide, else their number:
+The names of the columns decide, or else their number:
 
 | form | columns |
 |---|---|
@@ -14,13 +14,13 @@ The names of the columns decide, else their number:
 | single texts | ``text`` or ``sentence``, or the only column |
 | without names (.tsv, tuples) | text; anchor, positive, negatives; score and two sentences |
 
-A row with several positives is a record for each. A labelled text has another text of its label as
-its positive and is of the group of its label. Rows without a text are left out and counted; all
-counts are in :class:`Reading`, whose text says on one line what was understood.
+A row with several positives becomes one record for each. The positive of a labelled text is another
+text with its label, and its group is the label. Rows without a text are skipped and counted in
+:class:`Reading`, whose text summarises on one line what was read.
 
-Text is UTF-8 and stays as it is: it is neither composed nor decomposed (NFC, NFD), and
-directions, joiners and emoji are left to the tokenizer. White space at the ends is removed; a text
-without visible characters (zero-width spaces, a byte-order mark) counts as empty.
+Text is UTF-8 and is not changed: it is neither composed nor decomposed (NFC, NFD), and the
+tokenizer handles directions, joiners and emoji. White space at the ends is removed; a text without
+visible characters (zero-width spaces, a byte-order mark) counts as empty.
 """
 
 import re
@@ -58,11 +58,11 @@ PAIRS = (
     ("question1", "question2", "negative"),
     ("premise", "hypothesis", "negative"),
 )
-"""Names of an anchor, its positive and its negatives, which may also end in a number: the first
-names that a table has decide."""
+"""Column names of anchor, positive and negatives (also with a number at the end); the first match
+decides."""
 
 TEXT = ("text", "sentence")
-"""The columns of single texts, the first that is there."""
+"""Column names of single texts; the first match decides."""
 
 _SCORE = ("score", "similarity_score", "relatedness_score", "similarity", "label", "is_duplicate")
 _LABEL = ("label", "labels", "label_text")
@@ -72,21 +72,22 @@ HEADER = frozenset(
     | {"sentiment", "topic", "group", "query_id", "neg_scores", "pos_scores", "scores"}
     | {f"negative_{i}" for i in range(64)}
 )
-"""Names of columns: a first line of nothing else is a header."""
+"""Known column names; a first line with only such names is a header."""
 
 _WHOLE = re.compile(r"^(-?\d+)\.0+$")  # of a mark: beside missing numbers, 1 is written as 1.0
 
 
 class Record(NamedTuple):
-    """A record of a corpus, and its file and line.
+    """A record of a corpus, with its file and line.
 
     Attributes:
         texts: (text,), or (anchor, positive, negatives ...), stripped; any may be empty.
         path: The file.
         line: Line number in it, from 1 (of a parquet file the row).
-        opens: Whether a document starts here, because of a new file or a blank line before it.
-        group: The mark of its group or label; empty if there is none.
-        scores: The score of a scored pair, or of the positive and of each negative; or empty.
+        opens: Whether it starts a document: the first of a file, or after a blank line.
+        group: The mark of its group or label, or an empty text.
+        scores: The score of a scored pair, or those of the positive and each negative; may be
+            empty.
     """
 
     texts: tuple[str, ...]
@@ -103,7 +104,7 @@ class Form:
 
     Attributes:
         kind: ``texts``, ``pairs``, ``scored pairs`` or ``labelled texts``.
-        texts: The columns of the texts: of one text, or of anchor, positive and negatives.
+        texts: The text columns: one, or anchor, positive and negatives.
         scores: The columns of scores.
         group: The column of groups or labels, or an empty text.
     """
@@ -122,7 +123,7 @@ class Form:
 def form_of(
     table: Table, columns: Sequence[str] = (), groups: str | None = None, choose: int = 2
 ) -> Form:
-    """Return how a table is read: by the columns that were chosen, by names, or by their number."""
+    """Return how a table is read: by the chosen columns, by column names, or by their number."""
     group = groups or ""
     if chosen := [*columns, *([group] if group else [])]:
         if not table.titled:
@@ -203,23 +204,22 @@ def _proposal(table: Table, choose: int) -> str:
 
 @dataclass
 class Reading:
-    """The records of some sources, in order; iterating reads them, and counts.
+    """The records of some sources, in order; iterating reads and counts them.
 
     Attributes:
         sources: Files, names of the hub, or tables.
-        columns: Columns of text that were chosen; empty for the usual ones.
+        columns: Chosen columns of text; empty for the usual ones.
         groups: The column of groups, if one was chosen.
         streaming: Whether to keep no copy of a data set of the hub.
         paired: Whether labelled texts become pairs; otherwise each is a record of one text.
         scored: Whether scored pairs may be read; the default refuses them, because a pair with a
             low score is not a pair that belongs together.
-        choose: How many columns an error may propose to choose: 0 where the caller has no such
-            setting.
-        rows: The rows that were read.
-        records: The records that they gave.
+        choose: Number of columns that an error may propose; 0 if the caller has no such setting.
+        rows: Number of rows read.
+        records: Number of records made from them.
         negatives: How many records have so many negatives.
-        left: How many rows were left out, by the reason; and the first of each.
-        other_files: Files of folders that are not read.
+        left: Number of skipped rows by reason, and the first of each.
+        other_files: Skipped files in folders.
     """
 
     sources: Sequence[Path | Table]
@@ -325,7 +325,7 @@ class Reading:
                     opens = False
 
     def leave(self, reason: str, path: Path, line: int) -> None:
-        """Count a row that is left out."""
+        """Count a skipped row."""
         self.left[reason] += 1
         alone = len(self.sources) == 1
         self._first_left.setdefault(reason, f"line {line}" if alone else place(path, line))
@@ -337,7 +337,7 @@ class Reading:
 
     @property
     def left_out(self) -> str:
-        """How many rows were left out, why, and where the first of them is."""
+        """Number of skipped rows, the reasons, and the place of the first."""
         return ", ".join(
             f"{count:,} row{'s' if count > 1 else ''} with {reason} ("
             f"{'the first is ' if count > 1 else ''}{self._first_left[reason]})"
@@ -346,7 +346,7 @@ class Reading:
 
     @property
     def names(self) -> list[str]:
-        """The columns of texts and groups; numbers where they have no names."""
+        """The columns of texts and groups, by name or by number."""
         read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
         return list(dict.fromkeys(read))
 
@@ -398,13 +398,12 @@ def read(
     Args:
         data: Paths of files and folders and names of hub data; a frame, a data set; texts, tuples
             or dictionaries.
-        columns: Columns of a table: of one text, or of anchor, positive and any negatives.
-        groups: The column that says which group a record belongs to; records of one group are
-            never pushed apart.
+        columns: Columns of a table: one text, or anchor, positive and any negatives.
+        groups: Column of groups; records of one group are never pushed apart.
         streaming: Keep no copy of a data set of the hub.
         paired: Make pairs of labelled texts.
         scored: Read scored pairs too.
-        choose: How many columns an error may propose to choose.
+        choose: Number of columns that an error may propose.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]
@@ -441,7 +440,7 @@ def _own_scores(scores: Sequence[list[float]], positive: int, form: Form) -> tup
 
 
 def mark(value: object, path: Path, line: int, column: str) -> str:
-    """Return a group or a label as text: 1.0 is 1, and true and false are marks too."""
+    """Return a group or a label as text; 1.0 becomes 1, and booleans are allowed."""
     if missing(value):
         return ""
     if isinstance(value, (str, bool)):

@@ -1,7 +1,7 @@
 """Data that a user names: files by data set (``qa=pairs.tsv nli=nli.tsv``), or data in memory.
 
-A run must be able to be resumed, diagnosed and repeated in another process, so data in memory are
-written to disk once, one JSON object a line, which :func:`isotrope.data.schemas.read` reads.
+So that another process can resume, diagnose and repeat a run, data in memory are written to disk
+once, as JSON lines that :func:`isotrope.data.schemas.read` reads.
 """
 
 import json
@@ -29,9 +29,9 @@ _NAMED = re.compile(rf"({NAME.pattern})=(.+)", re.ASCII)
 
 
 def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
-    """Return the files of each data set, by its name; of files without names, one called ``""``.
+    """Return the files of each data set by name; files without a name form the data set ``""``.
 
-    A path that exists is no name, whatever is in it (``split=train/``).
+    An existing path is never split at its ``=`` (``split=train/``).
 
     >>> by_dataset(["qa=a.tsv", "nli=b.tsv", "qa=c.tsv"])
     {'qa': ['a.tsv', 'c.tsv'], 'nli': ['b.tsv']}
@@ -52,7 +52,7 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
 
 @contextmanager
 def named_errors(name: str) -> Iterator[None]:
-    """Let errors say which of several data sets they are about."""
+    """Add the name of the data set to errors, if there are several."""
     try:
         yield
     except InputError as error:
@@ -62,15 +62,15 @@ def named_errors(name: str) -> Iterator[None]:
 
 
 def digests(files: Iterable[Path | str]) -> dict[str, str]:
-    """Return a digest of the bytes of each file, by which a later change is noticed."""
+    """Return a digest of the bytes of each file, to notice later changes."""
     return {str(path): file_digest(path) for path in map(Path, files) if path.is_file()}
 
 
 def is_in_memory(data: object) -> bool:
-    """Return whether ``data`` is text itself, and not the name or names of files.
+    """Return whether ``data`` holds the texts themselves, rather than names of files.
 
-    A list of strings names files where each of them exists, or has no white space and ends in the
-    suffix of a kind of file that can be read; it is a list of texts where none of them does.
+    A list of strings names files if each of them exists, or has no white space and ends in a known
+    suffix; it is a list of texts if none of them does.
     """
     if isinstance(data, (str, Path)):
         return False
@@ -102,7 +102,7 @@ def _names_file(value: object) -> bool:
 
 
 def named_datasets(data: object) -> Mapping[str, object]:
-    """Return several data sets by name; of anything but a dictionary of them, one called ``""``."""
+    """Return the data sets of a dictionary by name; anything else is the data set ``""``."""
     if not isinstance(data, Mapping) or is_frame(data):
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
@@ -136,11 +136,10 @@ def write_records(
     Args:
         data: Data for which :func:`is_in_memory` holds.
         columns: Columns of a table, in the order of a record's texts; empty for the usual ones.
-        file: The file to write.
+        file: File to write.
         groups: The column of groups of a table, which is written too.
 
-    Returns:
-        What was read; None where the file held these records already.
+    Returns: The reading; None if the file already held these records.
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
@@ -183,9 +182,8 @@ def to_dataset(reading: Reading) -> "Dataset":
     """Return records as a data set for the trainer of sentence-transformers.
 
     Its columns are ``anchor``, ``positive``, ``negative_1`` ... (or ``text``), and ``label``: the
-    scores of a record, a score for each text after the anchor, or the number of its group. A row
-    with fewer negatives than another has its own again; one without any among rows that have some
-    is left out and counted.
+    score of each text after the anchor, or the number of the group. A row with fewer negatives than
+    others repeats its own; a row without any, among rows that have some, is skipped and counted.
     """
     with needs_extra("st", "datasets"):
         from datasets import Dataset

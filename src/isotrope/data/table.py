@@ -23,7 +23,7 @@ from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
 
 SUFFIXES = (".txt", ".tsv", ".csv", ".jsonl", ".json", ".parquet", ".arrow")
-"""The kinds of file that can be read; those of text also compressed."""
+"""Suffixes of readable files; text files may also be compressed."""
 _SAME = {".ndjson": ".jsonl", ".feather": ".arrow", ".pq": ".parquet"}
 
 _HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -42,10 +42,10 @@ def open_table(
 
     Args:
         path: The file, the folder or the name.
-        wanted: Columns that will be read; a .tsv whose first line has them has a header.
-        header: Known names of columns, in lower case; a first line of nothing else is a header.
+        wanted: Columns to read; a .tsv whose first line has them has a header.
+        header: Known column names in lower case; a first line with only such names is a header.
         streaming: Whether to keep no copy of a data set of the hub.
-        txt_columns: Whether a .txt may have columns, separated by tabs; otherwise a tab is text.
+        txt_columns: Whether tabs separate columns in a .txt; otherwise a tab is text.
     """
     if is_hub_name(path):
         return _hub(path, streaming=streaming)
@@ -62,7 +62,7 @@ def open_table(
 
 
 def check_kind(path: Path) -> str:
-    """Return the suffix of a file that can be read."""
+    """Return the suffix of a file; raise if it cannot be read."""
     check_file(path)
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES:
@@ -180,8 +180,8 @@ def _saved(folder: Path) -> Table:
 def is_hub_name(path: Path) -> bool:
     """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
 
-    It is where there is neither such a path nor a folder ``user`` here, and where the name does not
-    end as a file does that can be read.
+    It is, if neither this path nor a folder ``user`` exists here, and the name does not end in a
+    known suffix.
     """
     name = path.as_posix()
     return bool(
@@ -234,7 +234,7 @@ def _hub(path: Path, *, streaming: bool) -> Table:
 
 
 def is_frame(data: object) -> str:
-    """Return the library of a frame, a data set or a column of one: its name, or ``""``."""
+    """Return the name of the library of a frame, a data set or a column; ``""`` otherwise."""
     first = type(data).__module__.partition(".")[0]
     return first if first in _FRAMES else ""
 

@@ -19,7 +19,7 @@ _WRITTEN_MISSING = {"NaN", "nan", "<NA>"}  # as data frames write cells without 
 
 
 def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = False) -> Table:
-    """Return lines without quoting: cells between separators, or each line one cell."""
+    """Return lines without quoting, split into cells at separators or as one cell each."""
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
         positions = [columns.index(name) for name in names]
@@ -43,7 +43,7 @@ def tabbed(path: Path, separator: str, columns: tuple[str, ...], titled: bool = 
 
 
 def separated(path: Path, suffix: str, wanted: Sequence[str], known: frozenset[str]) -> Table:
-    """Return a .csv or .tsv by the separator, the header and the quoting that its lines have."""
+    """Return a .csv or .tsv; separator, header and quoting are recognised from its lines."""
     head = [text for _, text in islice(lines(path), 20) if text.strip()]
     if suffix != ".csv":
         first = [cell.strip() for cell in head[0].split("\t")] if head else [""]
@@ -137,7 +137,7 @@ def _read(cell: str) -> str | None:
 
 
 def json_table(path: Path) -> Table:
-    """Return a file with an object on each line, or of one list of objects."""
+    """Return a JSON file with an object on each line, or with one list of objects."""
 
     def raw() -> Iterator[tuple[int, Any]]:
         # in JSON a character may be spelled with six, and an object may hold more than the text

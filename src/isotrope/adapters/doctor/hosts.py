@@ -1,7 +1,7 @@
-"""How trainers and libraries of losses call what a change is about, one record each.
+"""The words of trainers and loss libraries for their settings, one record each.
 
-The doctor needs no record to see a training. A record only puts its advice into the words of the
-host; without one the advice is in plain words.
+The doctor works without a record. A record only puts its advice into the words of the trainer;
+without one the advice is in plain words.
 """
 
 import sys
@@ -59,15 +59,15 @@ HOSTS: dict[str, Words] = {
     "stable_pretraining": _LOSS_ARGUMENT,
     "transformers": _TRANSFORMERS,
 }
-"""By the name of the package; a package comes before those that it is built on."""
+"""Records by package; a package comes before those that it is built on."""
 
 
 def words_of(things: Iterable[object] = ()) -> Words:
-    """Return the words of the first host that one of some objects is of.
+    """Return the words of the first known package that defines one of the objects.
 
     Args:
-        things: the losses, the trainer and the modules of a training; without any, as in a loop of
-            one's own, a library of losses that the program has imported is taken for its host.
+        things: The losses, the trainer and the modules of a training. Without any, as in a custom
+            loop, an imported loss library is used.
     """
     roots = {kind.__module__.partition(".")[0] for x in things for kind in type(x).__mro__}
     if not roots:

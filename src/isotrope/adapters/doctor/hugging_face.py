@@ -32,12 +32,12 @@ _DIMENSIONS = 4096
 def losses_of_backward(received: Callable[[Tensor], object]) -> Iterator[None]:
     """Call ``received`` with each loss on which this thread calls ``backward()`` in the block.
 
-    Every way leads to ``torch.autograd.backward``: a trainer's, that of accelerate or DeepSpeed,
-    and the first pass of a gradient cache. It is what it was after the block, also if that raises.
-    Backward passes within another, as of a checkpoint, are not those of a loss.
+    ``torch.autograd.backward`` is replaced within the block and restored after it, also on an
+    error. Trainers, accelerate, DeepSpeed and the first pass of a gradient cache all call it.
+    Backward passes within another one, as in checkpointing, are ignored.
 
     Args:
-        received: takes a loss with a graph; it must not raise.
+        received: Function that receives a loss with a graph; it must not raise.
     """
     original, thread, inside = torch.autograd.backward, threading.get_ident(), False
 

@@ -1,7 +1,7 @@
 """Handles the events of Lightning's trainer for the doctor.
 
-Lightning tells its callbacks each loss before its backward pass, also under manual optimisation:
-nothing of a module changes.
+Lightning passes each loss to its callbacks before the backward pass, also under manual
+optimisation, so modules stay unchanged.
 """
 
 from pathlib import Path
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class LightningEvents:
     """Handlers of those Lightning events that the doctor needs.
 
-    The first process writes and speaks.
+    The first process writes and prints.
     """
 
     def __init__(self, doctor: "Doctor") -> None:
@@ -46,11 +46,11 @@ class LightningEvents:
         settings["batch-size"] = settings.get("batch-size") or _batch_size(trainer)
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
-        """Note the step: under manual optimisation the optimiser itself counts it up."""
+        """Record the step; under manual optimisation the optimiser advances it."""
         self._step, self._readings = trainer.global_step, []
 
     def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
-        """Listen to the backward pass of a loss, if its step is due."""
+        """Record the backward pass of a loss, if its step is due."""
         if self.doctor.anatomy.due(self._step) and loss.grad_fn is not None and loss.numel() == 1:
             self._readings.append(GraphReading(loss))
 
@@ -97,7 +97,7 @@ class LightningEvents:
         self.doctor.finish()
 
     def close(self) -> None:
-        """Forget a batch that was broken off."""
+        """Discard a batch that was interrupted."""
         self._readings = []
 
 

@@ -27,7 +27,7 @@ def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
     Args:
         name: Name of the loss.
         kind: One of the values of ``Anatomy.kind``, or ``vectorless``.
-        row: the measurements; None without any.
+        row: The measurements; None if nothing was measured.
         anatomy: the log, with the stated temperature of the loss.
     """
     if kind == "known" and anatomy.objective is not None:

@@ -19,7 +19,7 @@ _NEXT = "### Framework Versions"
 
 
 def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:
-    """Give the card of a model a section on its training; the last one stays.
+    """Add a section on the training to the card of a model, in place of an earlier one.
 
     Args:
         model: The trainer's model; a model without a card is left alone.

@@ -1,9 +1,8 @@
 """Embeds the columns of a batch together, in chunks of texts of similar length.
 
-A forward pass over a column pads every text of it to the longest. Here all columns become one list
-of texts, sorted by length and cut where that saves most (``isotrope.data.text.batches.cut``): a
-short text is never padded to a long one. Which rows are negatives of each other is a matter of the
-batch, not of the chunks.
+A forward pass over a column pads every text to the longest one. Here all columns become one list of
+texts, sorted by length and cut where that saves most padding (``isotrope.data.text.batches.cut``).
+The chunks do not change which rows are negatives of each other.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,11 +25,10 @@ _PROMPT = "prompt_length"  # the same of every row, in each of its forms
 def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Tensor]:
     """Return the embeddings of each column, n x d.
 
-    Columns that cannot be one list of rows have a forward pass each: images whose patches are not
-    rows, inputs without padding, routes that differ, and wrappers that read what the model left in
-    a column (``AdaptiveLayerLoss``). sentence-transformers decides it.
-
-    Every process makes the same number of forward passes, as DDP, FSDP and ZeRO-3 need it.
+    Columns that cannot be joined have a forward pass each: images whose patches are not rows,
+    inputs without padding, different routes, and wrappers that read what the model left in a column
+    (``AdaptiveLayerLoss``). Every process makes the same number of forward passes, which DDP, FSDP
+    and ZeRO-3 require.
 
     Args:
         model: The encoder, wrapped or not.

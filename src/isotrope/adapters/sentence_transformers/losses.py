@@ -10,10 +10,9 @@ makes the difference (SimCSE)::
 
 ``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which takes
 less padding than a pass per column (``columns.py``); value and gradient are the same. The objective
-sees the embeddings that the model gives, in float32 also under autocast, and all rows of a batch;
-no objective here needs a matrix for them (docs/notation.md). The trainer, gradient cache, samplers
-(``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed apart) and wrappers
-(``MatryoshkaLoss``) of sentence-transformers work with it.
+receives the model's embeddings of all rows of a batch, in float32 even under autocast. The trainer,
+gradient cache, samplers (``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed apart)
+and wrappers (``MatryoshkaLoss``) of sentence-transformers work with it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -110,8 +109,7 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             sentence_features: a dictionary of tokens for each column.
-            labels: n groups, if the loss takes any; else not used: the positive of anchor i is
-                positive i.
+            labels: n groups, if the loss takes groups; otherwise not used.
         """
         columns = _columns(sentence_features)
         return self.compute_loss_from_embeddings(embed_sorted(self.model, columns), labels)
@@ -123,7 +121,7 @@ class ObjectiveLoss(nn.Module):
 
         Args:
             embeddings: One n x d tensor for each column: anchors, positives and any hard negatives.
-            labels: n groups, if the loss takes any; else not used.
+            labels: n groups, if the loss takes groups; otherwise not used.
 
         Returns:
             The loss; 0 for a single row at the end of an epoch, if the objective compares rows.
@@ -253,8 +251,8 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         """Return the loss of a batch, whose gradient is computed piece by piece.
 
         Raises:
-            InputError: a hyperparameter is learnt within a MatryoshkaLoss, whose weights reach the
-                embeddings only.
+            InputError: A hyperparameter is learnt within a MatryoshkaLoss, whose gradient reaches
+                only the embeddings.
         """
         if self._learnt and "calculate_loss" in vars(self):
             raise InputError(
@@ -274,7 +272,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         *,
         with_backward: bool = False,
     ) -> Tensor:
-        """Return the loss of the pieces' embeddings; with ``with_backward`` detached, done."""
+        """Return the loss of the pieces; ``with_backward`` also runs its backward pass."""
         loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)
         if not with_backward:
             return loss

@@ -1,10 +1,10 @@
 """Reads pictures from arrays: ``.npz`` files, strips of lossless WebP, scikit-learn's digits.
 
 An ``.npz`` file holds uint8 ``images`` or ``x`` (or ``x_train``, ``train_images``), as n x h x w x
-channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; where both readings are
-possible the channels are last. Beside it may lie ``labels`` or ``y`` (n integers or names), a
-test part (``x_test`` and ``y_test``, ``test_images`` and ``test_labels``, or ``x_val`` and
-``y_val``) and ``class_names``.
+channels, n x channels x h x w or n x h x w, with 1, 3 or 4 channels; if both readings are possible,
+the channels are last. It may also hold ``labels`` or ``y`` (n integers or names), a test part
+(``x_test`` and ``y_test``, ``test_images`` and ``test_labels``, or ``x_val`` and ``y_val``) and
+``class_names``.
 
 A folder of strips holds ``train*.npz`` and perhaps ``test.npz`` with ``webp`` (pictures of 32 x 32
 stacked vertically, files one after another), ``offsets`` (where each begins), ``labels`` and
@@ -44,7 +44,7 @@ _DIGITS_TEST = 0.2
 
 @dataclass(frozen=True, eq=False)
 class ArrayImages:
-    """Pictures in one array, n x 3 x h x w; other sides are made while reading."""
+    """Pictures in one array, n x 3 x h x w, resized while reading."""
 
     array: NDArray[np.uint8]
     side: int | None = None
@@ -165,7 +165,7 @@ class _Archive:
             ) from error
 
     def strings(self, name: str) -> tuple[str, ...] | None:
-        """Return an array as texts, or None where it is missing."""
+        """Return an array as texts; None if it is missing."""
         return tuple(map(str, self[name].ravel())) if name in self.names else None
 
 
@@ -257,7 +257,7 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
 
     Args:
         folder: the folder of ``train*.npz``, and perhaps ``test.npz``.
-        limit: decode no more than so many training pictures need.
+        limit: Number of training pictures to decode.
     """
     files = sorted(folder.glob("train*.npz"))
     needed = None
@@ -323,7 +323,7 @@ def load_digits(share: float, seed: int) -> RecognisedSet:
     """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
 
     Args:
-        share: the share of the test part, drawn from every class by the seed; 0 for a fifth.
+        share: Share of every class to test on, drawn by the seed; 0 means a fifth.
         seed: the seed of the draw.
     """
     try:

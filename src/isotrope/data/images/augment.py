@@ -31,17 +31,16 @@ class Draws(NamedTuple):
     """All random numbers of n images: one row each, on the CPU.
 
     Attributes:
-        areas: n x 10: shares of the image's area that are tried as the crop's.
-        ratios: n x 10: width over height, tried with the area beside it.
-        places: n x 2 in [0, 1): where the crop lies, from top to bottom and from left to right.
+        areas: n x 10: candidate areas of the crop, as shares of the image.
+        ratios: n x 10: width over height of each candidate.
+        places: n x 2 in [0, 1): position of the crop from top to bottom and from left to right.
         flip: bool n: mirrored.
-        order: int64 n x 4: the changes of colour as they follow each other, by their place in
-            ``factors``.
-        factors: n x 4: of brightness, contrast and saturation (1 leaves them) and the turn of the
-            hue (0 leaves it).
+        order: int64 n x 4: order of the colour changes, as columns of ``factors``.
+        factors: n x 4: factors of brightness, contrast and saturation (1 changes nothing) and the
+            turn of the hue (0 changes nothing).
         grey: bool n: without colour.
         sigma: n: width of the blur in pixels, 0 for none.
-        solarize: bool n: bright values turned over.
+        solarize: bool n: bright values inverted.
     """
 
     areas: Tensor
@@ -67,17 +66,17 @@ class Augment:
         size: height and width of the view, in pixels.
         scale: smallest and largest share of the image's area in the crop.
         ratio: smallest and largest width over height of the crop; the logarithm is uniform.
-        bicubic: resize by PIL's cubic filter; otherwise linearly. Both antialias.
+        bicubic: Resize with PIL's cubic filter instead of linearly. Both antialias.
         flip: probability of mirroring.
         jitter: strengths of brightness, contrast, saturation and hue (at most 1/2).
         jitter_probability: the probability of the jitter.
-        jitter_together: the four are done together, in random order, or not at all (torchvision's
-            ``RandomApply([ColorJitter])``); otherwise each has the probability for itself, and they
-            come in the order above (the released code of Draganov et al., 2024).
+        jitter_together: Apply all four in random order, or none (torchvision's
+            ``RandomApply([ColorJitter])``). Otherwise each is applied with that probability, in the
+            order above (the released code of Draganov et al., 2024).
         grey: probability of losing the colours.
         blur: probability of a Gaussian blur.
         blur_sigma: Smallest and largest width of the blur, in pixels.
-        solarize: probability of turning over values of one half or more.
+        solarize: Probability of inverting values of one half or more.
 
     Raises:
         InputError: a number outside its range.
@@ -116,11 +115,11 @@ class Augment:
             )
 
     def draw(self, n: int, generator: torch.Generator) -> Draws:
-        """Draw all random numbers for n images: as many, whatever the settings are.
+        """Draw all random numbers for n images; their number does not depend on the settings.
 
         Args:
-            n: images of the whole batch.
-            generator: on the CPU.
+            n: Number of images in the whole batch.
+            generator: Generator on the CPU.
         """
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
@@ -152,10 +151,10 @@ class Augment:
         )
 
     def boxes(self, draws: Draws, height: int, width: int) -> Tensor:
-        """Return the crops that the draws mean in images of one size.
+        """Return the crops for images of one size.
 
-        The first of the shapes tried that fits; if none does, the middle of the image, as much of
-        it as the ratios allow.
+        A crop is the first candidate that fits, or else the largest central part that the ratios
+        allow.
 
         Returns:
             Tensor: int64 n x 4: top, left, height and width.
@@ -178,12 +177,12 @@ class Augment:
 
     @torch.no_grad()
     def apply(self, images: Tensor, draws: Draws) -> Tensor:
-        """Return the view of each image that its draws mean.
+        """Return one view of each image.
 
         Args:
             images: n x 3 x height x width on any device: uint8, or float in [0, 1].
-            draws: the draws of these images. Which rows are changed is looked up in them, so that
-                draws on the CPU keep a GPU from waiting.
+            draws: The draws of these images. Keep them on the CPU, so that a GPU need not wait for
+                them.
 
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.
@@ -323,7 +322,7 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return the views of a recipe: two, and for ``"dino"`` above 64 pixels eight local ones more.
+    """Return the two views of a recipe; ``"dino"`` above 64 pixels has eight more local views.
 
     Args:
         name: one of :data:`RECIPES`.

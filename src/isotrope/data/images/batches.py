@@ -12,12 +12,12 @@ from isotrope.data.text.batches import Batches
 
 
 class ImageBatch(NamedTuple):
-    """The pictures of one step, or the part of them that is one process's.
+    """The pictures of one step, or one process's share of them.
 
     Attributes:
         images: uint8, rows of this process x 3 x side x side.
         step: Number of the batch, counted from the start of training.
-        size: pictures of the whole batch.
+        size: Number of pictures in the whole batch.
     """
 
     images: Tensor
@@ -26,19 +26,19 @@ class ImageBatch(NamedTuple):
 
 
 class ImageBatches:
-    """The pictures of every step; an incomplete last batch of an epoch is left out.
+    """The pictures of every step; an incomplete last batch of an epoch is skipped.
 
     Args:
-        part: where they come from.
-        batch_size: pictures of a batch; of a part that has fewer, all of them.
-        seed: the seed of the run; each epoch is in its own order.
+        part: Source of the pictures.
+        batch_size: Number of pictures in a batch; a smaller part is one batch.
+        seed: Seed of the run; each epoch has its own order.
 
     Attributes:
-        size: pictures of every batch.
-        steps_per_epoch: batches of an epoch, at least one.
+        size: Number of pictures in every batch.
+        steps_per_epoch: Number of batches in an epoch, at least one.
 
     Raises:
-        InputError: a batch of fewer than two pictures.
+        InputError: A batch would have fewer than two pictures.
     """
 
     def __init__(self, part: ImagePart, batch_size: int, seed: int = 0) -> None:
@@ -52,8 +52,8 @@ class ImageBatches:
 
         Args:
             step: the step, from 0.
-            part: which of its rows to read; None for all. ``core.distributed.rows_of(size)`` gives
-                those of this process.
+            part: Rows to read; None for all. ``core.distributed.rows_of(size)`` returns those of
+                this process.
         """
         rows = self._batches.at(step)[part or slice(None)]
         return ImageBatch(torch.from_numpy(self.images.read(rows)), step, self.size)
@@ -69,8 +69,7 @@ class ImageSteps(IterableDataset[ImageBatch]):
         batches: The batches to yield from.
         start: first step.
         stop: the step after the last.
-        part: the rows of this process. Workers know of no other processes, so it is found
-            beforehand.
+        part: The rows of this process; a worker could not compute them.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
-"""Reads pictures from a folder, flat or one folder a class; each is decoded when it is read.
+"""Reads pictures from a folder, flat or with one folder per class; each is decoded when read.
 
-With ``train/`` or ``training/`` inside, in any case, that is the training part, and the first of
+A folder ``train/`` or ``training/`` inside (in any case) is the training part; the first of
 ``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` with folders of classes is the
-test part. A class is a folder; what lies deeper belongs to it. Hidden files are left alone; links
-are followed, but never into a folder that contains them. One folder in another, and nothing else,
-is passed through. Names are read in sorted order.
+test part. A class is a folder with everything below it. Hidden files are ignored; links are
+followed, but not into a folder that contains them. If a folder contains nothing but one folder,
+that one is read. Names are read in sorted order.
 """
 
 import os
@@ -50,8 +50,8 @@ class FolderFiles:
     """Files below one folder.
 
     Attributes:
-        folder: where they lie.
-        names: their paths from there, with forward slashes.
+        folder: The folder.
+        names: Paths of the files below it, with forward slashes.
     """
 
     folder: Path
@@ -75,17 +75,17 @@ class FolderFiles:
 
 @dataclass(frozen=True, eq=False)
 class EncodedImages:
-    """Pictures that are decoded whenever they are read.
+    """Pictures that are decoded when they are read.
 
-    One that breaks only then is replaced by the next of the same label (of any, if no other of
-    that label is whole), in the order of the part and round its end: always by the same one, in
-    every process. Which ones broke is kept in shared memory, so that what workers find is known.
+    A picture that cannot be decoded is replaced by the next one of the same label (of any label, if
+    none of that label can be decoded), always by the same one in every process. Shared memory
+    records the broken ones, so that the main process knows what workers found.
 
     Attributes:
-        files: where they are.
+        files: The files.
         facts_of: int64, n x 4: width, height, length in bytes and a checksum of the file's ends.
         labels: int64 (n), or None.
-        broken: bool (n), shared by processes.
+        broken: bool (n), shared by all processes.
         side: the side of the pictures that are read, in pixels.
     """
 
@@ -105,7 +105,7 @@ class EncodedImages:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of those that broke when they were decoded."""
+        """Names of the pictures that could not be decoded."""
         return tuple(self.files.name(int(i)) for i in self.broken.nonzero())
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
@@ -169,7 +169,7 @@ def readable_pictures(
 
     Args:
         files: all of them.
-        labels: theirs, or None.
+        labels: Labels of the files, or None.
         where: The place to name in an error.
     """
     facts = np.zeros((len(files), 4), np.int64)
@@ -197,9 +197,8 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Recognise
     """Open a folder of pictures.
 
     Args:
-        folder: flat, of one folder a class, or of ``train/`` and a test part of either.
-        classes: names of the folders of classes to take, each perhaps with more words after it;
-            None for all.
+        folder: A flat folder, one with a folder per class, or one with ``train/`` and a test part.
+        classes: Names of the classes to use, optionally followed by more words; None for all.
     """
     root = _inner(folder)
     train_folder = next(_called(root, _TRAIN), root)
@@ -296,7 +295,7 @@ class _Scan:
     def measured(
         self, root: Path, names: Iterable[str] | None
     ) -> tuple[RecognisedPart, tuple[str, ...]]:
-        """Return the pictures, called by their paths from a folder above, and those left out."""
+        """Return the pictures, named by their paths from a folder above, and the skipped files."""
         start = self.folder.relative_to(root).as_posix()
         paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)
         return readable_pictures(FolderFiles(root, paths), self.labels(names), self.folder)

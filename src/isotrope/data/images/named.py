@@ -1,7 +1,7 @@
 """Reads local copies of known image sets (CIFAR, STL-10, ...), recognised by their files.
 
 - CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
-  pickles, of which only arrays, texts, numbers, lists and dicts are read: nothing is executed;
+  pickles, from which only arrays, texts, numbers, lists and dicts are read, so nothing is executed;
 - STL-10, binary version: the 5,000 labelled training and 8,000 test pictures, not the unlabelled;
 - Tiny-ImageNet: ``train/`` with 200 classes; ``val/`` with ``val_annotations.txt`` is the test
   part;
@@ -79,7 +79,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     }
 
     def load_setitems(self, first: int = 0, code: bytes = pickle.SETITEMS) -> None:
-        """Fill a dict whose keys are texts: others, nested, can take for ever to hash."""
+        """Fill a dict with text keys; nested keys could take forever to hash."""
         if not all(isinstance(key, str | bytes | int) for key in self.stack[first::2]):
             raise pickle.UnpicklingError("a key that is not text")
         _InPython.dispatch[code[0]](self)
@@ -89,7 +89,7 @@ class _Plain(_InPython):  # type: ignore[misc]
     dispatch[pickle.DICT[0]] = partial(load_setitems, code=pickle.DICT)
 
     def find_class(self, module: str, name: str) -> object:
-        """Return our substitute for one of the four names that a pickled array needs."""
+        """Return a safe substitute for one of the four names that a pickled array needs."""
         if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
             return {"ndarray": _Bytes, "dtype": _Kind}[name]
         if module in {"numpy.core.multiarray", "numpy._core.multiarray"} and (

@@ -1,4 +1,4 @@
-"""Crops, recolours and blurs whole batches of pixels by numbers that the caller has drawn.
+"""Crops, recolours and blurs whole batches of pixels with given random numbers.
 
 Every function takes a row of numbers per image and treats all images at once. Images are float
 n x 3 x height x width, RGB in [0, 1], unless stated otherwise. For 128 images
@@ -20,15 +20,15 @@ def resized_crops(
 ) -> Tensor:
     """Cut a box out of every image, mirror some of them, and resize to one size.
 
-    Resampling is a linear map of the rows and one of the columns, so a crop is two products with
-    matrices, in which mirroring is an order of columns. The filter widens where a crop is
-    larger than ``size``, and sees no pixel outside the box: what PIL does with ``crop`` and then
-    ``resize``, without its rounding to whole numbers.
+    Resampling is linear in rows and columns, so a crop is two matrix products, and mirroring
+    reverses the columns. The filter widens if a crop is larger than ``size`` and ignores pixels
+    outside the box, like PIL's ``crop`` followed by ``resize``, but without rounding to whole
+    numbers.
 
     Args:
         images: n x 3 x height x width, of any dtype and range.
         boxes: int64 n x 4: top, left, height, width.
-        mirrored: bool n: left and right change places.
+        mirrored: bool n: images to mirror.
         size: height and width of the result.
         bicubic: the cubic filter of PIL (a = -1/2), which may overshoot; otherwise the triangle.
 
@@ -79,14 +79,14 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
     """Change the brightness, contrast or saturation of every image, in place.
 
     All three are ``factor * image + (1 - factor) * other``, cut off at 0 and 1 (PIL.ImageEnhance):
-    the other is black for brightness, the mean grey of the image for contrast, and the grey
-    picture for saturation.
+    ``other`` is black for brightness, the mean grey of the image for contrast, and the grey image
+    for saturation.
 
     Args:
         images: n x 3 x height x width, changed.
-        factor: n; 1 leaves an image as it is.
-        contrast: bool n: where the factor is that of contrast.
-        saturation: bool n: where it is that of saturation; elsewhere it is that of brightness.
+        factor: n factors; 1 changes nothing.
+        contrast: bool n: images whose contrast is changed.
+        saturation: bool n: images whose saturation is changed; for all others the brightness is.
     """
     factor, of_mean, of_grey = (
         x.to(images.dtype)[:, None, None] for x in (factor, contrast, saturation)
@@ -99,7 +99,7 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
 
 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Return the images with the hue of every pixel turned; value and chroma stay.
+    """Return the images with turned hues; value and chroma stay the same.
 
     In the hexagonal HSV model, with the hue h in [0, 6) and every bracket cut off at 0 and 1, red
     is ``max - chroma [2 - |h - 3|]``, green ``max - chroma [|h - 2| - 1]`` and blue
@@ -128,12 +128,12 @@ def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
-    """Return the images under a Gaussian of their own width, reflected at the borders.
+    """Return the images blurred by Gaussians of individual widths, reflected at the borders.
 
     Args:
         images: n x 3 x height x width.
         sigma: n, in pixels, above 0.
-        radius: pixels of the window on either side; less where the image is smaller.
+        radius: Pixels of the window on either side; fewer if the image is smaller.
     """
     n, channels, height, width = images.shape
     radius = min(radius, height - 1, width - 1)
@@ -146,5 +146,5 @@ def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
 
 
 def solarize(images: Tensor) -> Tensor:
-    """Return the images with every value of one half or more turned over."""
+    """Return the images with values of one half or more inverted."""
     return torch.where(images < 0.5, images, 1 - images)

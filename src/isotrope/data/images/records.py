@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 class Images(Protocol):
-    """Pictures that are read by number; those of a folder are decoded when they are read."""
+    """Pictures that are read by number; files are decoded when read."""
 
     def __len__(self) -> int: ...
 
@@ -23,7 +23,7 @@ class Pictures(Images, Protocol):
 
     @property
     def sizes(self) -> NDArray[np.int64]:
-        """Width and height of each (n x 2), or of all (1 x 2) where they are alike."""
+        """Width and height of each picture (n x 2), or of all (1 x 2) if they are equal."""
         ...
 
     @property
@@ -44,7 +44,7 @@ class Pictures(Images, Protocol):
         ...
 
     def facts(self) -> Iterator[Any]:
-        """Yield the values that the fingerprint of the set is computed from."""
+        """Yield the values for the fingerprint of the set."""
         ...
 
 
@@ -54,8 +54,8 @@ class ImagePart:
 
     Attributes:
         images: n pictures, RGB, all of one size.
-        labels: int64 (n), or None where nothing says what they show.
-        numbers: int64 (n), the place of each in the part as it is stored; None: all are here.
+        labels: int64 (n), or None without labels.
+        numbers: int64 (n), the position of each in the stored part; None if all are present.
     """
 
     images: Images
@@ -64,7 +64,7 @@ class ImagePart:
 
     @property
     def names(self) -> list[int | str]:
-        """The path of each picture where they are files; else its number, from 0."""
+        """The path of each picture, or its number from 0 if pictures are not files."""
         files, n = getattr(self.images, "files", None), len(self.images)
         if files is not None:
             return [files.name(i) for i in range(n)]
@@ -84,8 +84,8 @@ class ImageSet:
         fingerprint: the fingerprint of parts and side. Pictures from arrays enter with their
             pixels; files with name, length in bytes, width and height, so that no folder is decoded
             for it.
-        in_memory: reading is a copy of memory: worker processes would only cost.
-        skipped: names of files that are not readable pictures and were left out.
+        in_memory: Whether the pictures are in memory, so that worker processes would not help.
+        skipped: Names of skipped files, which are not readable pictures.
     """
 
     name: str
@@ -99,7 +99,7 @@ class ImageSet:
 
     @property
     def replaced(self) -> tuple[str, ...]:
-        """Names of pictures that broke only when decoded, so far; others stand in for them."""
+        """Names of the pictures that could not be decoded so far; others replace them."""
         parts = [self.train] if self.test is None else [self.train, self.test]
         return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
 
@@ -119,7 +119,7 @@ class RecognisedPart:
 
 @dataclass(frozen=True, eq=False)
 class RecognisedSet:
-    """A data set as it was found, before anything is held out, limited or resized."""
+    """A data set as it is stored, before a part is held out, limited or resized."""
 
     name: str
     train: RecognisedPart

@@ -1,6 +1,6 @@
 """Loads any image set as a training part and a test part of one size.
 
-What is there is recognised by what lies in it:
+The kind of set is recognised by its content:
 
 - ``digits``: scikit-learn's bundled handwritten digits (a folder of that name: ``./digits``);
 - an ``.npz`` file, or a folder of strips of lossless WebP (:mod:`isotrope.data.images.arrays`);
@@ -51,11 +51,11 @@ def load_images(
         side: pixels of a side: the shorter side is resized to it and the middle is cut out. None:
             that of the pictures if they are all alike, square and at most 96; otherwise the
             largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
-        holdout: share of the training pictures of every class that become the test part, where
-            the set has none of its own.
+        holdout: Share of the training pictures of every class to test on, if the set has no test
+            part.
         seed: the seed of that draw.
-        limit: the most training pictures, the first when the classes take turns.
-        classes: the classes to take from a folder of classes: names, or a file with one a line.
+        limit: Largest number of training pictures; the classes take turns.
+        classes: Classes to use: names, or a file with one name on each line.
     """
     check_named(path)
     if not 0 <= holdout < 1:

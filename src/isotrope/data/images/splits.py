@@ -36,7 +36,7 @@ def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def held_out(
     labels: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the places that stay, and those held out: of every class the same share, rounded.
+    """Return the training and the held-out positions: of each class the same share, rounded.
 
     Every class keeps at least one picture to train on.
 

@@ -1,8 +1,8 @@
 """Reads pictures from a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
 
 The pictures are the first column of that kind (or ``image``, ``img``), the labels the first of
-class labels (or ``label``, ``labels``). Parquet files are distinguished by their names, as
-``datasets`` does (``train-...``, ``test-...``); it keeps a converted copy in its own cache.
+class labels (or ``label``, ``labels``). The names of parquet files give the split (``train-...``,
+``test-...``), as in ``datasets``, which keeps a converted copy in its own cache.
 """
 
 import glob

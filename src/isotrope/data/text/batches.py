@@ -1,7 +1,7 @@
 """Chooses the records of a training step and pads the texts of each column.
 
-``cut`` finds the chunks in which texts sorted by length take least padding: the loss embeds the
-columns so. Which rows are negatives of each other is a matter of the batch, not of the chunks.
+``cut`` finds the chunks in which texts, sorted by length, need least padding; the loss embeds the
+columns in these chunks. They do not change which rows are negatives of each other.
 """
 
 from collections.abc import Sequence, Sized
@@ -19,15 +19,15 @@ from isotrope.data.text.tokens import TokenStore
 
 
 class Batches:
-    """The records of every step: a function of (seed, epoch, step), nothing is stored.
+    """The records of every step, computed from (seed, epoch, step).
 
     Args:
-        store: anything with a length: the records.
-        batch_size: records of a batch.
-        seed: the seed of the run; each epoch is in its own order.
+        store: The records; anything with a length.
+        batch_size: Number of records in a batch.
+        seed: Seed of the run; each epoch has its own order.
 
     Raises:
-        InputError: a batch of fewer than two records, or of more than there are.
+        InputError: A batch would have fewer than two records, or more than there are.
     """
 
     def __init__(self, store: Sized, batch_size: int, seed: int = 0) -> None:
@@ -77,12 +77,12 @@ class Batch:
     """All views of a batch.
 
     Attributes:
-        columns: n anchors, n positives and the hard negatives that are new in the batch, if there
-            are any.
-        groups: int64 (n), equal for records that are not negatives of each other; derived from
-            the texts and the records' own groups, so that it means the same in every process.
-        dataset: the name of the data set, where there are several.
-        number: which batch of its data set it is; None for the number of the step.
+        columns: n anchors, n positives, and the hard negatives that are not yet in the batch, if
+            any.
+        groups: int64 (n), equal for records that are not negatives of each other; computed from the
+            texts and the records' groups, so that all processes agree.
+        dataset: Name of the data set, if there are several.
+        number: Number of the batch within its data set; None for that of the step.
     """
 
     columns: list[Column]
@@ -98,18 +98,18 @@ def collate(
     pad_id: int,
     part: slice = slice(None),
 ) -> Batch:
-    """Return the batch of the given records, or the part of it that is one process's.
+    """Return the batch of the given records, or one process's share of it.
 
-    A record of one text is its own positive: its tokens are in both views. A hard negative that
-    is near-identical to an anchor or positive of the batch, or to a hard negative before it, is
-    left out: it is there already, and for that record it would be a false negative.
+    A record of one text is its own positive: its tokens are in both views. A hard negative that is
+    near-identical to an anchor, positive or earlier hard negative of the batch is left out: it is
+    already there, and would be a false negative of that record.
 
     Args:
-        store: the tokens.
-        indices: records (n).
+        store: The tokens.
+        indices: Numbers of the n records.
         pad_id: token id of padding.
-        part: which of the records this process embeds. What their groups are, and which hard
-            negatives are there already, is decided by the whole batch.
+        part: Records that this process embeds. Groups and repeated hard negatives are determined
+            for the whole batch.
     """
     columns = [store.rows(indices, c) for c in range(store.columns)]
     groups = [store.groups(indices, c) for c in range(min(store.columns, 2))]
@@ -130,7 +130,7 @@ def collate(
 
 
 def unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
-    """Return which marks occur for the first time, here and in the other columns."""
+    """Return which marks occur for the first time in this and the other columns."""
     new = np.zeros(len(marks), bool)
     new[np.unique(marks, return_index=True)[1]] = True
     return new & ~np.isin(marks, np.concatenate(others))
@@ -150,7 +150,7 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = Non
     """Return where to cut sorted lengths into chunks so that they cost least.
 
     A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts lie where the
-    length changes, so that dynamic programming over the k different lengths finds them in k^2.
+    length changes; dynamic programming over the k different lengths finds them in k^2.
 
     >>> cut(np.array([3, 3, 3, 30, 30]), overhead=10)
     [0, 3, 5]
@@ -160,9 +160,9 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = Non
     [0, 2, 4, 5]
 
     Args:
-        lengths: ascending, in tokens.
+        lengths: Ascending lengths in tokens.
         overhead: Cost of one more chunk, in tokens.
-        most: rows of a chunk: larger ones are cut again, whatever that costs.
+        most: Largest number of rows in a chunk; larger ones are cut again.
 
     Returns:
         The first row of each chunk, and the number of rows.
@@ -184,7 +184,7 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = Non
 
 
 def fewer(bounds: Sequence[int], lengths: NDArray[np.integer[Any]], most: int) -> list[int]:
-    """Return the cuts of at most ``most`` chunks: those are joined whose padding grows least.
+    """Return the cuts of at most ``most`` chunks, joining those whose padding grows least.
 
     >>> fewer([0, 3, 4, 5], np.array([3, 3, 3, 9, 10]), most=2)
     [0, 3, 5]

@@ -1,8 +1,8 @@
 """Reads texts with one label each, in a training and a test set.
 
-A file of texts is a table with the columns label and text (or sentence, as in GLUE), or two
-tab-separated columns without a header, of which the one with fewer different cells has the labels.
-A folder holds two of them, called train and test.
+A file is a table with the columns label and text (or sentence, as in GLUE), or two tab-separated
+columns without a header, of which the one with fewer different cells has the labels. A folder holds
+two such files, called train and test.
 """
 
 import math
@@ -24,11 +24,11 @@ _TRAINED = 0.8  # of the texts of a label, where there is one file
 
 @dataclass(frozen=True)
 class LabelledText:
-    """Texts and their labels, as many of each.
+    """Texts and their labels.
 
     Attributes:
         texts: single spaces between words.
-        labels: the names of their classes.
+        labels: Class name of each text.
     """
 
     texts: list[str]
@@ -58,7 +58,7 @@ class Features:
     Attributes:
         vectors: n x d, an array or memory map.
         labels: n integers or strings.
-        marks: n integers, equal for what is the same text or picture; None where that is unknown.
+        marks: n integers, equal for equal texts or pictures; None if unknown.
     """
 
     vectors: np.ndarray
@@ -71,7 +71,7 @@ def load_labelled(path: Path | str, test: Path | str | None = None, seed: int = 
 
     A single file is split by class: four fifths of the texts of each, rounded up and drawn by the
     seed, are for training. A class with two or more texts keeps at least one to test on.
-    A text that occurs twice can land on both sides; the scores say how many do.
+    A repeated text can be in both parts; the scores report their number.
 
     Args:
         path: a folder of a train and a test file, the training file, or the only file.

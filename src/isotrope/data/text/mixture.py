@@ -1,4 +1,4 @@
-"""Chooses whose batch a step of several data sets has: one data set a step, by seed and size."""
+"""Chooses the data set of each step, if there are several, by seed and size."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ class Drawn(NamedTuple):
 
     Attributes:
         dataset: the name of their data set.
-        number: which batch of that data set it is, counted from 0, for the intervals of the log.
+        number: Number of the batch within that data set, from 0, for the intervals of the log.
         indices: int64, the numbers of the records.
     """
 
@@ -30,7 +30,7 @@ class Drawn(NamedTuple):
 
 
 class DatasetMixture:
-    """The data set and the records of every step: a function of (seed, step), nothing is stored.
+    """The data set and the records of every step, computed from (seed, step).
 
     ``proportional``: an epoch has every full batch of every data set once, in random order, so a
     data set is drawn as often as its size says. ``round-robin``: one batch of each in turn; an
@@ -38,12 +38,12 @@ class DatasetMixture:
 
     Args:
         stores: the records of each data set.
-        batch_size: records of a batch.
-        sampling: which of the two.
+        batch_size: Number of records in a batch.
+        sampling: One of the two.
         seed: the seed of the run.
 
     Raises:
-        InputError: a batch that is larger than a data set.
+        InputError: A batch is larger than a data set.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class DatasetMixture:
         return joined([store.report for store in self.stores.values()])
 
     def at(self, step: int) -> Drawn:
-        """Return what a step, counted from the start of training, is made of."""
+        """Return the data set and the records of a step, counted from the start of training."""
         names = list(self.parts)
         if len(names) == 1:
             return Drawn(names[0], step, self.parts[names[0]].at(step))
@@ -80,7 +80,7 @@ class DatasetMixture:
 
 
 def joined(reports: Sequence[StoreReport]) -> StoreReport:
-    """Return the counts of several data sets together; of one, its own."""
+    """Return the summed counts of the data sets."""
     first = reports[0]
     if len(reports) == 1:
         return first

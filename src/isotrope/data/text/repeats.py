@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CHUNK = 1 << 16
-"""Records read at a time in a pass over an array file."""
+"""Number of records read at a time from an array file."""
 
 _BUCKET = 1 << 20  # different hashes held at a time while looking for repetitions
 _ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
@@ -18,9 +18,9 @@ _ASCII_DROPPED = bytes(c for c in range(128) if not chr(c).isalnum())
 def near_identical(text: str) -> bytes:
     """Return the key that two near-identical texts share.
 
-    That is the text after NFKC normalisation and case folding, letters, the marks that belong to
-    them (vowels and tones of many scripts) and digits only; a text without any (emoji,
-    punctuation) stands for itself.
+    The key has the letters, their marks (vowels and tones of many scripts) and the digits of the
+    text after NFKC normalisation and case folding. A text without any of these (emoji, punctuation)
+    is its own key.
 
     >>> near_identical("Don't panic!") == near_identical("DON'T  PANIC")
     True
@@ -39,7 +39,7 @@ def hash64(content: bytes, key: bytes = b"") -> int:
 
 
 def group_mark(group: str, anchor: str) -> int:
-    """Return the hash of a record's group, or of its anchor, near-identical ones alike."""
+    """Return the hash of a record's group, or of its anchor (the same for near-identical ones)."""
     return hash64(group.encode(), b"group") if group else hash64(near_identical(anchor))
 
 
@@ -51,8 +51,8 @@ def read_part(path: Path, dtype: type[Any], start: int, count: int) -> NDArray[A
 def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
     """Write one byte for each record: 1 if an earlier record has the same hash.
 
-    Each pass over the hashes looks at one bucket of their values, so that about ``_BUCKET``
-    different ones are in memory.
+    Each pass over the hashes handles one bucket of values, so that about ``_BUCKET`` different ones
+    are in memory.
 
     Args:
         hashes: a file of uint64.
@@ -84,7 +84,7 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
 
 
 def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Return one id per row such that rows connected by shared marks have the same.
+    """Return one id per row, equal for rows that shared marks connect.
 
     Two rows are connected if any mark of one equals any mark of the other (in whatever column:
     the anchor of one record may be the positive of another), directly or through other rows.

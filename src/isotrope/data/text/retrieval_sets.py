@@ -2,10 +2,10 @@
 
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
-allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query
-is that query, as in ArguAna: it is not an answer to itself, unless it is judged one. In a file of
-pairs each anchor is a query, each positive its document, and every other text a document that is
-relevant to nothing; a text that is both is no answer to itself either.
+allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
+that query, as in ArguAna. It is not an answer to itself, unless it is judged to be one. In a file
+of pairs each anchor is a query and each positive its document; all other texts are documents
+without a query. A text that is both query and document is not an answer to itself either.
 """
 
 from collections.abc import Iterable, Iterator
@@ -26,10 +26,11 @@ class RetrievalSet:
     Attributes:
         queries: texts.
         corpus: the documents' texts, title first.
-        relevant: for each query its relevant documents: place in ``corpus`` to score above 0; at
-            least one for each query.
-        left_out: queries without a relevant document in this split, not among ``queries``.
-        itself: query to the place in ``corpus`` that is not to be found by it, as it is the query.
+        relevant: For each query, the scores (above 0) of its relevant documents by position in
+            ``corpus``; at least one.
+        left_out: Queries without a relevant document in this split, which are not in ``queries``.
+        itself: For queries that are also documents, their position in ``corpus``, which the search
+            must skip.
     """
 
     queries: list[str]
@@ -44,7 +45,7 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
 
     Args:
         path: see the module.
-        split: which file of the folder ``qrels/`` to take, if there is no ``qrels.tsv``.
+        split: File in the folder ``qrels/`` to use, if there is no ``qrels.tsv``.
     """
     path = Path(path)
     if is_folder(path):
@@ -64,11 +65,11 @@ def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
 def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
     """Return the task of finding each pair's second text by its first.
 
-    Equal texts become one query or document; a query may so have several relevant documents. A
-    query that is also a document is not to be found by itself, unless it is its own second text.
+    Equal texts become one query or document, so a query may have several relevant documents. A
+    query that is also a document must not find itself, unless it is its own second text.
 
     Args:
-        pairs: (query, document, ...): other texts are documents relevant to nothing.
+        pairs: (query, document, ...); additional texts are documents without a query.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}

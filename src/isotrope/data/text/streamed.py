@@ -1,15 +1,15 @@
 """Batches of data that do not fit on the disk: read while training, one buffer at a time.
 
-A buffer is the next ``size`` records of the data, which are read again from the beginning when they
-end. It is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share
-is held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
-present buffer, the next one while it is made, and the first, whose held-out records score the
-training. For all other buffers only the number of steps is kept. So the records of a step are a
-function of (data, seed, step), and resuming is exact: the counts lead to the buffer of the step. If
-that buffer is no longer on the disk, the data before it are skipped.
+A buffer is the next ``size`` records of the data, which start again when they end. It is a token
+store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share is held out, and the
+rest is shuffled by the seed and the number of the buffer. The disk holds the current buffer, the
+next one while it is built, and the first, whose held-out records score the training. For all other
+buffers only the number of steps is stored. So the records of a step depend only on (data, seed,
+step), and resuming is exact. If the buffer of a step is no longer on the disk, the data before it
+are read and skipped.
 
-What would need all of the data does not exist here: epochs, duplicates farther apart than a buffer,
-an order of all records. A record is held out by a hash of its text, so the same text is also held
+Epochs, a shuffle of all records, and duplicates in different buffers would need all of the data, so
+they are not available. A record is held out by a hash of its text, so the same text is also held
 out of later buffers. Adjacent texts are paired within a buffer. A later buffer with fewer than two
 different records has no step.
 """
@@ -33,20 +33,20 @@ class StreamedBatches:
     """The records of every step, from a buffer that moves over the data.
 
     Args:
-        folder: where the buffers will lie.
-        records: reads the data from its beginning.
-        build: opens the token store of a folder, or makes it of records.
-        size: records of a buffer.
-        batch_size: records of a batch; an incomplete last batch of a buffer is not trained on.
+        folder: Folder of the buffers.
+        records: Function that reads the data from the beginning.
+        build: Function that opens the token store of a folder, or builds it from records.
+        size: Number of records in a buffer.
+        batch_size: Number of records in a batch; an incomplete last batch of a buffer is skipped.
         seed: the seed of the run.
 
     Attributes:
         stores: the store of the present buffer, under the name of its data set, ``""``.
-        steps_per_epoch: None: where the data end is not known.
+        steps_per_epoch: None, because the length of the data is unknown.
 
     Raises:
-        InputError: the data fit into a buffer, less than a batch is left of the first, or what
-            ``records`` raises.
+        InputError: The data fit into one buffer, the first buffer has less than a batch, or reading
+            fails.
     """
 
     steps_per_epoch = None
@@ -70,7 +70,7 @@ class StreamedBatches:
 
     @property
     def report(self) -> StoreReport:
-        """The counts of all buffers so far together; a record counts again in each pass."""
+        """The counts of all buffers so far; a record counts again in each pass."""
         return joined(self._reports)
 
     def at(self, step: int) -> Drawn:

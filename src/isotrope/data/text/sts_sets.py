@@ -6,11 +6,11 @@ The seven tasks lie in a folder in one of two layouts:
   ``.gz``), lines score<TAB>sentence1<TAB>sentence2 without header or quoting;
 - SentEval's, its folder ``downstream`` or the folder ``STS`` below it:
   ``STS/STS12-en-test/STS.input.MSRpar.txt`` with ``STS.gs.MSRpar.txt``,
-  ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair whose line of scores
-  is blank was never scored, and is left out.
+  ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair with a blank score was
+  never scored and is skipped.
 
 Subsets and protocol: SentEval as SimCSE uses it (Gao et al. 2021), which leaves SMT out of STS13.
-How many pairs each subset has is known, so a file cut short is noticed.
+The number of pairs in each subset is checked, so a truncated file is noticed.
 """
 
 import math
@@ -82,7 +82,7 @@ class Subset:
     Attributes:
         task: ``"STS12"`` ... ``"SICK-R"``, or the name of the file.
         name: the name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
-        split: ``"train"``, ``"dev"``, ``"test"``, or ``"all"`` where the file does not say.
+        split: ``"train"``, ``"dev"``, ``"test"``, or ``"all"`` if unknown.
         scores: float64 (pairs), in the set's own unit (0 to 5, SICK-R 1 to 5).
         first: the first sentence of each pair, single spaces between words.
         second: the second sentence of each pair.
@@ -114,7 +114,7 @@ class _Source:
 def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list[Subset]]:
     """Load the STS tasks of a folder, in the order of ``tasks``.
 
-    STS-B and SICK-R give their test split, and their dev split if there is one.
+    For STS-B and SICK-R the test split is loaded, and the dev split if there is one.
     """
     folder = Path(folder)
     if not is_folder(folder):
@@ -183,9 +183,9 @@ def _source(folder: Path, task: str, name: str) -> _Source:
 def load_sts_file(path: Path | str) -> Subset:
     """Load one file of scored pairs.
 
-    A table with the columns ``sentence1``, ``sentence2`` and ``score`` (or other usual names,
-    see :mod:`isotrope.data.schemas`), or tab-separated lines of a score and two sentences without
-    header. A file called train, dev or test has that split.
+    The file is a table with the columns ``sentence1``, ``sentence2`` and ``score`` (or other usual
+    names, see :mod:`isotrope.data.schemas`), or has tab-separated lines of a score and two
+    sentences without a header. The file names train, dev and test give the split.
     """
     path = Path(path)
     check_file(path)

@@ -1,19 +1,18 @@
 """The token store: tokenises a corpus once, without duplicates, into memory-mapped files.
 
 One pass over the records writes the tokens of every text and a few hashes; two sequential passes
-over the hashes then drop exact duplicates. Nothing that is held in memory grows with the corpus.
-A store is a folder:
+over the hashes then drop exact duplicates. Memory does not grow with the corpus. A store is a
+folder:
 
 - ``tokens.bin``: token ids of all texts, one after the other (uint16 or uint32);
 - ``offsets.bin``: int64, text t is ``tokens[offsets[t]:offsets[t + 1]]``;
 - ``groups.bin``: uint64 for each text, equal for near-identical texts (see
   :func:`isotrope.data.text.repeats.near_identical`);
-- ``rows.bin``: int64 (records x columns), the texts of each record that is trained on, in file
-  order: one text, two, or two with the first hard negative and the number of hard negatives; an
-  adjacent text is stored once although it is in two records; where records have groups, one more
-  column with a hash of the group;
+- ``rows.bin``: int64 (records x columns), the texts of each training record in file order: one
+  text, two, or two with the first hard negative and the number of hard negatives. An adjacent text
+  of two records is stored once. If records have groups, one more column has a hash of the group;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
-- ``holdout-groups.bin``: int64 for each of them, the hash of its group, where records have groups;
+- ``holdout-groups.bin``: int64 for each of them, the hash of its group, if records have groups;
 - ``manifest.json``: a description and a digest of each file, written last.
 """
 
@@ -65,21 +64,21 @@ class StoreReport:
     Attributes:
         views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
         columns: columns of a record: 1 (dropout), 2, or 3 (with any number of hard negatives).
-        kept: records that are trained on.
-        records: records formed, duplicates and held-out ones included.
-        duplicates_dropped: exact repetitions of an earlier record.
-        empty_skipped: records left out for an empty text, or a text without any token.
+        kept: Number of training records.
+        records: Number of records, including duplicates and held-out ones.
+        duplicates_dropped: Number of exact repetitions of an earlier record.
+        empty_skipped: Number of records skipped because a text is empty or has no token.
         held_out: records in ``holdout.jsonl``.
-        neighbours_dropped: adjacent pairs left out because they share a text with a held-out one.
-        texts: texts tokenised.
-        tokens: their token ids, special tokens included.
-        truncated_share: share of the texts cut at ``max_length``.
-        max_length: the most tokens of a text.
-        fingerprint: 16 hexadecimal digits that change with any record or their order.
+        neighbours_dropped: Number of adjacent pairs skipped because they share a text with a
+            held-out one.
+        texts: Number of tokenised texts.
+        tokens: Number of their tokens, including special ones.
+        truncated_share: Share of the texts cut at ``max_length``.
+        max_length: Largest number of tokens in a text.
+        fingerprint: 16 hexadecimal digits that depend on all records and their order.
         grouped: whether records have groups of their own.
-        groups_dropped: repetitions of an earlier record that have another group, which is dropped
-            with them.
-        understood: One line that says how the reader understood the data.
+        groups_dropped: Number of dropped repetitions whose group differs from that of the first.
+        understood: One line that summarises what was read.
     """
 
     views: str
@@ -112,8 +111,9 @@ class TokenStore:
     """A token store on disk, read by memory map; made by :func:`build`.
 
     Attributes:
-        folder: where it lies.
-        columns: columns of a record, 1 to 3; the third holds any number of hard negatives.
+        folder: Folder of the store.
+        columns: Number of columns, 1 to 3; the third holds any number
+            of hard negatives.
         report: The findings of the first pass.
     """
 
@@ -135,8 +135,8 @@ class TokenStore:
         """Open a store.
 
         Args:
-            folder: where it lies.
-            verify: read all of it, and hold it against its digests.
+            folder: Folder of the store.
+            verify: Read all of it and compare it with its digests.
         """
         folder = Path(folder)
         try:
@@ -189,8 +189,8 @@ class TokenStore:
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
         """Return one mark per pair, equal for pairs that share a text; none for other records.
 
-        They share it directly or through other pairs, which need not be in the batch. A chain of
-        more than a twentieth of the records, which would leave few negatives, is not followed.
+        They share it directly or through other pairs, which need not be in the batch. Chains of
+        more than a twentieth of the records are ignored, because they would leave few negatives.
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -206,7 +206,7 @@ class TokenStore:
 
     @property
     def one_group(self) -> bool:
-        """Whether all records are of one group, so that none is a negative of another."""
+        """Whether all records are in one group, so that there are no negatives."""
         return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
 
     def held_out(self) -> Iterator[tuple[str, ...]]:
@@ -216,9 +216,9 @@ class TokenStore:
                 yield tuple(json.loads(line))
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Return which of these records have an anchor or a positive that is one here.
+        """Return which of these records have an anchor or a positive that is also in this store.
 
-        Texts are the same up to case and punctuation, as everywhere.
+        Texts are compared up to case and punctuation.
         """
         marks = [[hash64(near_identical(text)) for text in record[:2]] for record in records]
         asked = np.array(marks, np.uint64).reshape(len(records), len(marks[0]) if marks else 1)
@@ -262,21 +262,20 @@ def build(
     """Tokenise a corpus once, in constant memory, and open the store.
 
     Args:
-        folder: where the store will lie; it appears when it is complete.
+        folder: Folder of the store; it appears when it is complete.
         records: records from :func:`isotrope.data.schemas.read`.
         tokenize: (texts, max_length) to (ids with special tokens, number of texts cut).
-        vocabulary: number of token ids; up to 65,536 they take two bytes each.
-        max_length: tokens of a text, special tokens included.
-        prompts: put before anchors, and before positives and negatives.
-        holdout: share of the records never trained on, see
-            :class:`isotrope.data.text.views.Former`.
-        seed: the seed of the choice of what is held out.
-        views: ``"dropout"``: a text is its own positive; ``"adjacent"``: the next text of the same
-            document is; ``"pairs"``: the record says; ``"auto"``: pairs if the first record
-            is one, else dropout.
+        vocabulary: Number of token ids; up to 65,536, a token takes two bytes.
+        max_length: Largest number of tokens in a text, including special tokens.
+        prompts: Prompt of the anchors, and of positives and negatives.
+        holdout: Share of the records to hold out, see :class:`isotrope.data.text.views.Former`.
+        seed: Seed of the choice of held-out records.
+        views: Source of the positive. ``"dropout"``: the text itself; ``"adjacent"``: the next text
+            of the same document; ``"pairs"``: the record; ``"auto"``: pairs if the first record is
+            a pair, otherwise dropout.
         grouped: whether the records have groups.
-        held: which records are held out, instead of a choice by their anchors.
-        progress: called with the number of records read since the last call.
+        held: Held-out records, instead of a choice by their anchors.
+        progress: Function called with the number of records read since the last call.
     """
     if not 0 <= holdout < 1:
         raise InputError(f"holdout must be a share from 0 to less than 1; found {holdout}")
@@ -383,7 +382,7 @@ class _Writer:
         return self.texts - 1
 
     def flush(self) -> None:
-        """Tokenise and write what was collected."""
+        """Tokenise and write the collected records."""
         if self._texts:
             ids, truncated = self.tokenize(self._texts, self.max_length)
             self._append("tokens.bin", np.fromiter(chain.from_iterable(ids), self.dtype))

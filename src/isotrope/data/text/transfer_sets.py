@@ -3,8 +3,8 @@
 They lie in a folder as ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
 ``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
 in ``.gz``), lines label<TAB>text, for MRPC label<TAB>text1<TAB>text2, without header or quoting.
-The sets are fixed, so every count is checked: a score on part of one compares with nothing.
-Tasks and splits: SentEval (Conneau and Kiela 2018).
+The sets are fixed, so every count is checked: a score on a part could not be compared. Tasks and
+splits: SentEval (Conneau and Kiela 2018).
 """
 
 from collections.abc import Sequence
@@ -51,8 +51,8 @@ class Examples:
 
     Attributes:
         labels: int64 (n), classes from 0.
-        texts: the n texts, single spaces between words; a pair has its first text here.
-        seconds: the second texts of pairs, else empty.
+        texts: The n texts (of a pair, the first), with single spaces between words.
+        seconds: The second texts of pairs, otherwise empty.
     """
 
     labels: NDArray[np.int64]
@@ -69,7 +69,7 @@ class TransferTask:
 
     Attributes:
         name: ``"MR"`` ... ``"MRPC"``.
-        labels: the names of the classes; their number is the place here.
+        labels: Names of the classes, by number.
         splits: ``all``, or ``train`` and ``test``, or these and ``dev``.
     """
 
@@ -85,7 +85,7 @@ def load_transfer(
 
     Args:
         folder: see the module.
-        tasks: some of :data:`TASKS`; None means all seven, which the average needs.
+        tasks: Some of :data:`TASKS`; None means all seven, which the average needs.
     """
     folder = Path(folder)
     if not is_folder(folder):

@@ -1,6 +1,6 @@
 """Forms the positive of a record: the text itself (dropout), the next text, or its second field.
 
-Here records also part into those trained on and those held out.
+Records are also split into training and held-out records here.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -19,12 +19,12 @@ ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
 
 
 class Formed(NamedTuple):
-    """A record as it is trained on or held out.
+    """A training record or held-out record.
 
     Attributes:
         texts: anchor, then positive and hard negatives if it has them.
-        held: whether it is never trained on.
-        continues: whether its anchor is the positive of the training record before.
+        held: Whether it is held out.
+        continues: Whether its anchor is the positive of the previous training record.
         group: Group of the record; empty if it has none.
     """
 
@@ -60,10 +60,10 @@ def held_out_together(
 ) -> NDArray[np.bool_] | None:
     """Return which pairs are held out, so that no text of theirs is trained on.
 
-    Pairs that share a text, directly or through other pairs, are held out together; one that is
-    linked with no other as ``Former`` alone decides. A group of more pairs than a tenth of what is
-    to be held out is trained on. None where a quarter of it cannot be held out so, and where
-    records have groups of their own, or one text: then each record is held out by itself.
+    Pairs that share a text, directly or through other pairs, are held out together; a pair without
+    such links is decided by ``Former``. A group of more than a tenth of the held-out number is
+    trained on. Returns None if less than a quarter of that number can be held out in this way, and
+    if records have groups or a single text; then each record is held out separately.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -96,16 +96,17 @@ def _chosen(holdout: float, seed: int) -> Callable[[str], bool]:
 class Former:
     """Forms records by their views and holds a share of them out.
 
-    A record is held out by a hash of the seed and its anchor: the choice does not depend on the
-    order, and near-identical anchors fall on one side.
+    A hash of the seed and the anchor decides whether a record is held out, so the order does not
+    matter and near-identical anchors stay together.
 
     Attributes:
         views: see the module.
         holdout: share that is never trained on.
         seed: the seed of the choice.
-        held: which records are held out, of :func:`held_out_together`, instead of that choice.
-        neighbours: adjacent pairs left out so far because they share a text with a held-out pair,
-            or may: the text before the first is not known where that does not open a document.
+        held: Held-out records from :func:`held_out_together`, instead of that choice.
+        neighbours: Number of adjacent pairs skipped so far because they share a text with a
+            held-out pair, or may share one (the text before the first is unknown unless it opens a
+            document).
     """
 
     views: Views
