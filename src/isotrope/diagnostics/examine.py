@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from isotrope.data.images.augment import Augment
 
 _TOKENS = 64
-"""The tokens to which a text is cut where no run says: enough to measure embeddings by."""
+"""Tokens to which a text is cut if no run gives a limit."""
 
 
 def examine(

@@ -243,7 +243,7 @@ def places_of_false_negatives(pairs: Pairs, rows: int) -> tuple[tuple[int, int],
 
     Args:
         pairs: Pairs of unit rows.
-        rows: Number of first anchors to look at.
+        rows: Number of anchors to examine, from the first.
     """
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
     nearest = torch.maximum(of_anchor, of_positive).masked_fill(~pairs.negative(), -torch.inf)

@@ -34,7 +34,7 @@ from isotrope.paradigm.objective import Objective
 T = TypeVar("T")
 
 ROWS = 256
-"""Inputs that are embedded: their share of anything is known to three percent."""
+"""Number of embedded inputs; shares are then known to three percent."""
 
 _READ = 20_000  # records that the samples are drawn from
 _COMPARED = 2_000  # texts among which copies are counted

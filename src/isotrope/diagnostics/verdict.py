@@ -23,15 +23,15 @@ THRESHOLDS: "dict[str, Threshold]" = {}
 
 @dataclass(frozen=True)
 class Threshold:
-    """One number that decides about a verdict. A measured number equal to it is healthy.
+    """A limit that decides about a verdict. A measured number equal to it is healthy.
 
     Attributes:
         name: Name of the threshold.
         label: Measured quantity in a few words, as a diagnosis prints it.
         measured: Measured quantity and when it counts, in full, for the documentation.
         source: Paper and figure, or how the value was set.
-        above: Value, if numbers above it count.
-        below: Value, if numbers below it count.
+        above: Value, if numbers above it are a fault.
+        below: Value, if numbers below it are a fault.
         unit: Unit of the value.
         measure: Function that measures the number; needed if the verdict has no ``when``.
         optional: Whether the other thresholds decide if the number was not measured.

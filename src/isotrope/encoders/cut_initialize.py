@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 TURN = 0.02
-"""Radians: where the first step turns cut weights by more, the cut did harm (docs/LOG.md)."""
+"""Angle (radians) of the first step beyond which a cut was harmful (docs/LOG.md)."""
 
 
 def cut_initialize(
@@ -18,27 +18,26 @@ def cut_initialize(
     """Divide the initial weights of ``module`` by ``c``, in place.
 
     The gradient of a cosine shrinks as embeddings grow, and training makes them grow; smaller
-    initial weights make the first embeddings short, where the gradient is large. In a layer that
-    is followed by a normalisation only the effective learning rate changes; the other layers
-    shorten the embeddings.
+    initial weights make the first embeddings short, where the gradient is large. In a layer that a
+    normalisation follows, only the effective learning rate changes; the other layers shorten the
+    embeddings.
 
-    It is experimental: in our trainings it helps at a thirtieth of a recipe's learning rate and
-    does harm at the recipe's own (docs/LOG.md). :func:`first_turn` tells the two apart.
+    This is experimental: in our trainings it helps at a thirtieth of a recipe's learning rate and
+    hurts at the recipe's own (docs/LOG.md). :func:`first_turn` distinguishes the two cases.
 
     Args:
-        module: an encoder or its heads, of text or images, before any momentum copy is made.
-        c: the cut-constant, above 0. The paper takes 3 for contrastive and 9 for
-            non-contrastive methods; below 1 makes the weights larger, 1 changes nothing.
+        module: An encoder or its heads, for text or images, before it is copied for momentum.
+        c: the cut-constant, above 0. The paper uses 3 for contrastive and 9 for non-contrastive
+            methods; 1 changes nothing.
         what: ``weights`` divides each layer's weights, as the paper says: the matrices and kernels
             of linear, convolutional and embedding layers. ``all`` divides every parameter, as its
             authors' released code does: biases, the scale and shift of norms, tokens and
-            positions too. Buffers are left alone.
+            positions too. Buffers do not change.
 
-    Returns:
-        How many tensors were divided; one that several layers share counts, and is divided, once.
+    Returns: Number of divided tensors; a shared one counts, and is divided, once.
 
     Raises:
-        InputError: a constant that is not a finite number above 0, or another ``what``.
+        InputError: The constant is not a finite number above 0, or ``what`` is unknown.
 
     Reference:
         Draganov et al., 2024, section 4; c for each method: table 3.
@@ -59,15 +58,15 @@ def cut_initialize(
 
 
 def first_turn(module: "nn.Module", learning_rate: float) -> float:
-    """Return by which angle a step of gradient descent turns the weights of ``module``, in radians.
+    """Return the angle (radians) by which a gradient descent step turns the weights of ``module``.
 
-    Weights that a normalisation follows have a gradient orthogonal to themselves, so that their
-    direction alone matters and a step turns it by atan(rate ||gradient|| / ||weights||). Dividing
-    them by c divides the weights and multiplies the gradient: the turn grows with c squared.
+    If a normalisation follows, only the direction of weights matters, and their gradient is
+    orthogonal to them: a step turns them by atan(rate ||gradient|| / ||weights||). Dividing the
+    weights by c multiplies the gradient by c, so the angle grows with c squared.
 
     Args:
         module: The module, with gradients; vectors, scalars and parameters without a gradient are
-            left out.
+            ignored.
         learning_rate: The learning rate of the step.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]

@@ -45,9 +45,9 @@ def find_device(name: str) -> torch.device:
 
 
 def pass_overhead(device: torch.device) -> int:
-    """Return how many tokens one more forward and backward pass of an encoder is worth.
+    """Return the overhead of one forward and backward pass, in tokens.
 
-    A batch is cut into chunks of similar length, one pass each: the more a pass costs besides its
-    tokens, the fewer chunks pay.
+    A batch is cut into chunks of similar length, one pass each; the larger the overhead, the fewer
+    chunks are worth it.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

@@ -1,15 +1,15 @@
 """The image encoder: maps pictures to embeddings by a network of transformers or your own.
 
-Three jobs, as the sentence encoder's:
+It serves three purposes, like the sentence encoder:
 
 - training calls :meth:`ImageEncoder.forward` on batches of crops;
 - evaluation and users call :meth:`ImageEncoder.encode` on pictures of any kind and size;
-- :meth:`ImageEncoder.save` writes a folder that :meth:`ImageEncoder.load` reads, and
-  ``transformers.AutoModel`` and ``AutoImageProcessor`` too, unless the stem is CIFAR's, which
-  transformers does not know: it refuses such a folder by its ``model_type``.
+- :meth:`ImageEncoder.save` writes a folder that :meth:`ImageEncoder.load` reads.
+  ``transformers.AutoModel`` and ``AutoImageProcessor`` read it too, except with CIFAR's stem, which
+  transformers does not have.
 
-The features are those before any head: of a ResNet the mean over the last map, of a vision
-transformer the class token after the last layer norm.
+The features are taken before any head: the mean over the last map of a ResNet, or the class token
+after the last layer norm of a vision transformer.
 """
 
 import math
@@ -33,13 +33,13 @@ from isotrope.encoders.names import resolve
 
 
 class ImageEncoder(nn.Module):
-    """Pictures in, embeddings out.
+    """Maps pictures to embeddings.
 
     Use :meth:`build`, :meth:`load` or :meth:`wrap`.
 
     Args:
         model: the network.
-        read: a function of the model and n x 3 x h x w normalised pixels that returns its features.
+        read: Function that returns features from the model and n x 3 x h x w normalised pixels.
         name: The user's name for it.
         image_size: side S of the pictures that :meth:`encode` prepares.
         mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
@@ -47,7 +47,7 @@ class ImageEncoder(nn.Module):
 
     Attributes:
         name: The user's name for it.
-        model: the network; its weights are all the state there is.
+        model: The network; its weights are the only state.
         dimension: d, of the embeddings.
         image_size: S.
 
@@ -105,21 +105,21 @@ class ImageEncoder(nn.Module):
         Args:
             name: ``resnet9`` (one block a stage), ``resnet18``, ``resnet34``, ``resnet50``,
                 ``vit-tiny``, ``vit-small`` or ``vit-base``.
-            width: channels of a ResNet's first stage, 64 in the papers; dimension of a vision
-                transformer's tokens, 192, 384 and 768.
+            width: Channels of a ResNet's first stage (64 in the papers), or dimension of a vision
+                transformer's tokens (192, 384 and 768).
             stem: a ResNet's first layers: ``cifar`` (a 3 x 3 convolution of stride 1), ``imagenet``
                 (7 x 7 of stride 2, then max-pooling), or ``auto``: CIFAR's up to 32 pixels.
             image_size: side of the pictures. ResNets take crops of any other size too, and vision
                 transformers with interpolated positions.
             patch: side of a vision transformer's patches; None is 4 up to 64 pixels, else 16.
-            heads: the heads of a vision transformer; None is one for every 64 dimensions of the
-                usual width (DeiT, DINO). MoCo v3 takes 12 in ``vit-small``.
+            heads: Number of attention heads of a vision transformer; None means one for every 64
+                dimensions of the usual width (DeiT, DINO). MoCo v3 uses 12 in ``vit-small``.
             mean: the mean of red, green and blue, of pixels in [0, 1].
             std: the standard deviation of the same.
-            seed: the seed of the initial weights; None takes torch's global generator.
+            seed: Seed of the initial weights; None uses torch's global generator.
 
         Raises:
-            InputError: an unknown name, or sizes that do not fit each other.
+            InputError: The name is unknown, or sizes do not fit together.
         """
         model: Any = build_net(
             name,
@@ -134,7 +134,7 @@ class ImageEncoder(nn.Module):
 
     @classmethod
     def load(cls, name: str | Path, *, device: str = "auto") -> "ImageEncoder":
-        """Load an encoder, in float32 and evaluation mode. No code of the folder is run.
+        """Load an encoder in float32 and evaluation mode. Code in the folder is not run.
 
         Args:
             name: a folder that :meth:`save` wrote, a run folder of ours, a folder of transformers
@@ -142,7 +142,7 @@ class ImageEncoder(nn.Module):
             device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
 
         Raises:
-            InputError: no such model, a broken one or one of another kind, or no such device.
+            InputError: The model is missing, broken or of another kind, or there is no such device.
         """
         where = find_device(device)
         stored = image_folder.read(resolve(name))
@@ -204,7 +204,7 @@ class ImageEncoder(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device of the weights."""
         return self.mean.device
 
     def forward(self, x: Tensor) -> Tensor:
@@ -219,11 +219,11 @@ class ImageEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> NDArray[np.float32]:
-        """Embed pictures in evaluation mode; afterwards every module has its former mode.
+        """Embed pictures in evaluation mode; the modes of all modules are restored.
 
         Args:
-            images: n paths, PIL images or arrays of uint8 pixels, of any sizes, mixed at will; or
-                one array or tensor of uint8, n x 3 x h x w or n x h x w x 3. The shorter side is
+            images: n paths, PIL images or arrays of uint8 pixels, of any sizes and mixed; or one
+                array or tensor of uint8, n x 3 x h x w or n x h x w x 3. The shorter side is
                 resized to :attr:`image_size` and the centre cut out.
             batch_size: pictures a batch.
             progress: show a bar on stderr.
@@ -269,9 +269,9 @@ class ImageEncoder(nn.Module):
         return out
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits of all that decides the embeddings.
+        """Return 16 hexadecimal digits that identify the embeddings.
 
-        These are the weights, the network, and how pictures are prepared; the name is not.
+        They depend on the weights, the network and the preprocessing, not on the name.
         """
         weights = {
             name: (str(tensor.dtype), tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy())

@@ -1,9 +1,9 @@
 """Reads and writes the folder of an image encoder: weights, network and preprocessing, no code.
 
-``model.safetensors`` and ``config.json`` are those of transformers, ``preprocessor_config.json``
-that of its CLIP processor, which resizes the shorter side and cuts out the centre as we do.
-Two kinds of folder transformers must not read as if nothing were different, so they have a
-``model_type`` of their own: ResNets with CIFAR's stem, and the weights of a user's own module.
+``model.safetensors`` and ``config.json`` have the format of transformers,
+``preprocessor_config.json`` that of its CLIP processor, which also resizes the shorter side and
+cuts out the centre. ResNets with CIFAR's stem and the weights of a user's own module have their own
+``model_type``, so that transformers does not read them wrongly.
 """
 
 import copy

@@ -1,10 +1,10 @@
 """Builds the networks of the image encoder from transformers: ResNets and vision transformers.
 
-Weights start as their papers' do: in ResNets convolutions are normal with He's variance by fan-out
-and batch norms are the identity, as in torchvision; in vision transformers matrices, tokens and
-positions are N(0, 0.02), biases zero, as in DeiT and DINO. (lightly's ResNets, on which Manna et
-al., 2023 is built, start as torch's convolutions do: where the channels stay as many, smaller by
-the square root of 6. Before a batch norm that is a larger effective learning rate.)
+Weights are initialised as in the papers. In ResNets, convolutions are normal with He's variance by
+fan-out and batch norms are the identity, as in torchvision. In vision transformers, matrices,
+tokens and positions are N(0, 0.02) and biases zero, as in DeiT and DINO. (lightly's ResNets, which
+Manna et al., 2023 use, keep torch's default for convolutions. With equal numbers of channels it is
+smaller by the square root of 6, which before a batch norm means a larger effective learning rate.)
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import ResNetConfig
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
-"""Mean of ImageNet's red, green and blue, of pixels in [0, 1]."""
+"""Mean of red, green and blue in ImageNet, for pixels in [0, 1]."""
 
 IMAGENET_STD = (0.229, 0.224, 0.225)
 """Standard deviation of the same."""
@@ -106,7 +106,7 @@ def _resnet(size: _ResNet, width: int, stem: str) -> nn.Module:
 
 
 def channels_last(net: nn.Module) -> nn.Module:
-    """Lay out the kernels of ``net`` as fast convolutions want them, in place."""
+    """Convert the kernels of ``net`` to the memory layout of fast convolutions, in place."""
     convert: Callable[..., nn.Module] = net.to  # torch's types know of tensors only
     return convert(memory_format=_layout(net))
 
@@ -206,4 +206,4 @@ READERS: dict[str, Reader] = {
     "vit": _vit_token,
     "dinov2": _first_token,
 }
-"""How the features of n images are read off a model of transformers, by its model_type."""
+"""Functions that return the features of n images, by model_type."""

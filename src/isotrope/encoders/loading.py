@@ -1,4 +1,4 @@
-"""Loads the encoder in a folder, of text or of images."""
+"""Loads the text or image encoder in a folder."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,7 +20,7 @@ def load(
     trust_remote_code: bool = False,
     model_kwargs: Mapping[str, Any] | None = None,
 ) -> "SentenceEncoder | ImageEncoder":
-    """Load an encoder, in evaluation mode and, unless ``model_kwargs`` says otherwise, float32.
+    """Load an encoder, in evaluation mode and float32 (unless ``model_kwargs`` changes it).
 
     Args:
         name: A name, see :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.

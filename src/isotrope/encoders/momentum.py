@@ -11,12 +11,12 @@ from isotrope.core.errors import InputError
 class Momentum(nn.Module):
     """An exponential moving average of a module: theta' <- decay theta' + (1 - decay) theta.
 
-    Only parameters are averaged. Buffers (the running statistics of batch norms) are the copy's
-    own and move by its own forward passes, as in the released code of MoCo, BYOL and Draganov et
-    al., 2024. The copy takes no gradient; everything is in the ``state_dict``.
+    Only parameters are averaged. The copy has its own buffers (the running statistics of batch
+    norms), which its own forward passes update, as in the released code of MoCo, BYOL and Draganov
+    et al., 2024. It receives no gradient, and the ``state_dict`` holds all of its state.
 
     Args:
-        module: The module to copy as it is; cut-initialise it before.
+        module: The module to copy, after any cut-initialization.
         decay: the decay of the average, in [0, 1]; 0.99 in BYOL on small images, 0.996 rising to 1
             in DINO.
 

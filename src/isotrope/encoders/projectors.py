@@ -1,6 +1,6 @@
 """Projectors and predictors: the heads of the image methods, dropped after training.
 
-How the papers' heads are written, D being the dimension of the encoder:
+The papers' heads, with D the dimension of the encoder:
 
 | method | head |
 |---|---|
@@ -33,19 +33,19 @@ def projector(
 ) -> nn.Sequential:
     """Return linear layers with ReLU between them.
 
-    A linear layer that a batch norm follows has no bias, which the norm would take away.
+    A linear layer before a batch norm has no bias, because the norm would remove it.
 
     Args:
         dimension: the dimension of the embeddings that come in.
-        hidden: widths of the hidden layers, none for a single linear layer.
+        hidden: Widths of the hidden layers; empty for a single linear layer.
         out: the dimension of the output.
         batch_norm: whether a batch norm follows every hidden linear layer.
         last_norm: a batch norm after the last layer: ``none``, with (``affine``) or without
             (``plain``) scale and shift.
-        bias: the bias of the last linear layer, where no norm follows it.
+        bias: Whether the last linear layer has a bias, if no norm follows it.
 
     Raises:
-        InputError: a width below 1, or another ``last_norm``.
+        InputError: A width is below 1, or ``last_norm`` is unknown.
     """
     widths = [dimension, *hidden, out]
     if min(widths) < 1:
@@ -88,10 +88,10 @@ def predictor(
 class DINOHead(nn.Module):
     """Maps embeddings to logits over prototypes, n x d to n x k (Caron et al. 2021, section 3.1).
 
-    Three linear layers with GELU between them, a unit vector of the bottleneck's dimension, and
-    its cosine with each prototype: prototypes are normalised where they are used, which is the
-    paper's weight normalisation with its scale fixed at 1. Weights start as N(0, 0.02), biases at
-    zero, and prototypes as torch's linear layers do, as in the authors' code.
+    The head has three linear layers with GELU between them, normalises the bottleneck, and takes
+    its cosine with each prototype. Normalising the prototypes equals the paper's weight
+    normalisation with a scale of 1. As in the authors' code, weights start as N(0, 0.02), biases at
+    zero, and prototypes like torch's linear layers.
 
     Args:
         dimension: d, of the embeddings.

@@ -9,17 +9,17 @@ from isotrope.core.errors import InputError
 class Queue(nn.Module):
     """The last ``size`` embeddings that were pushed, as float32 unit vectors.
 
-    It starts full of random directions, as in MoCo (He et al. 2020), and they are a function of
-    the seed. Rows and place are in the ``state_dict``.
+    It starts with random directions, drawn by the seed, as in MoCo (He et al. 2020). The
+    ``state_dict`` holds rows and position.
 
     Args:
         size: the number of rows.
         dimension: d, of the embeddings.
-        seed: the seed of the rows it starts with.
+        seed: Seed of the initial rows.
 
     Attributes:
-        rows: size x d, in no particular order. Pushing writes into this very tensor, so the
-            backward pass of a loss that used it must come before.
+        rows: size x d, in no particular order. ``push`` overwrites this tensor, so run the backward
+            pass of a loss that uses it first.
 
     Raises:
         InputError: a size below 1.
@@ -39,10 +39,10 @@ class Queue(nn.Module):
 
     @torch.no_grad()
     def push(self, rows: Tensor) -> None:
-        """Put embeddings in the places of the oldest ones.
+        """Replace the oldest embeddings.
 
         Args:
-            rows: n x d, any n; normalised here. The last ``size`` rows stay.
+            rows: n x d, any n; normalised here. The last ``size`` rows are kept.
         """
         size = len(self.rows)
         end = self.place + len(rows)

@@ -28,15 +28,15 @@ class LoadReport(logging.Handler):
 
     @property
     def missing(self) -> list[str]:
-        """Names of tensors that are missing from the checkpoint and were therefore drawn at random.
+        """Names of tensors that are missing from the checkpoint and were drawn at random.
 
-        BERT's pooler, which a sentence encoder does not use, is left out.
+        BERT's pooler, which a sentence encoder does not use, is ignored.
         """
         names = (name for text in self.messages for name in _MISSING.findall(text))
         return sorted(name for name in names if "pooler." not in name)
 
     def check(self, folder: Path) -> None:
-        """Refuse a model whose weights are not all there."""
+        """Refuse a model with missing weights."""
         if self.missing:
             raise InputError(
                 f"{folder} does not hold all weights of its own config.json: "
@@ -49,8 +49,8 @@ class LoadReport(logging.Handler):
 def quiet_loading() -> Iterator[LoadReport]:
     """Silence transformers and sentence-transformers, and give them a random state of their own.
 
-    What they draw from torch's generator on the CPU (a pooler missing from the weights) is the same
-    each time, and the state of that generator is restored afterwards.
+    Their draws from torch's CPU generator (a pooler missing from the weights) are the same each
+    time, and the generator is restored afterwards.
     """
     from transformers.utils import logging as messages
 

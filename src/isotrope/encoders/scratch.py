@@ -1,6 +1,6 @@
 """Makes a randomly initialised encoder: a WordPiece vocabulary from the text, and a small BERT.
 
-It is what tests and offline first steps use, and a starting point for text in no known language.
+Tests and offline first steps use it; it is also a starting point for text in an unknown language.
 """
 
 import re
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 LEARNT_FROM = 200_000
-"""Texts that the vocabulary is learnt from at most, the first ones: bounds memory and time."""
+"""Number of (first) texts to learn the vocabulary from, which bounds memory and time."""
 
 _INNER = re.compile(r"(?<=\S)\S")  # what can continue a word; a few marks too many do no harm
 _SPECIAL = {

@@ -1,16 +1,15 @@
 """The sentence encoder: maps texts to embeddings by a sentence-transformers model.
 
-Three jobs, each with its own path through the same modules:
+It serves three purposes:
 
-- training calls :meth:`SentenceEncoder.forward` on token ids that were prepared once, and gets the
-  embeddings *before* any Normalize module, because objectives normalise by themselves and the
-  norms are worth watching;
-- evaluation and users call :meth:`SentenceEncoder.encode`, which gives what sentence-transformers'
-  ``encode`` gives, to rounding;
+- training calls :meth:`SentenceEncoder.forward` on stored token ids, and gets the embeddings
+  *before* any Normalize module, because objectives normalise and the norms are logged;
+- evaluation and users call :meth:`SentenceEncoder.encode`, which equals sentence-transformers'
+  ``encode`` up to rounding;
 - :meth:`SentenceEncoder.save` writes a folder that plain sentence-transformers loads.
 
-Attention is torch's scaled-dot-product where the model supports it: on two cores neither it nor the
-explicit form was faster throughout (docs/LOG.md), and it never stores the weights on a GPU.
+Attention is torch's scaled-dot-product if the model supports it. On two cores it is as fast as the
+explicit form (docs/LOG.md), and on a GPU it does not store the weights.
 """
 
 import copy
@@ -67,9 +66,9 @@ _CHUNK = 10_000
 
 
 class SentenceEncoder(nn.Module):
-    """Text in, embeddings out; wraps a ``sentence_transformers.SentenceTransformer``.
+    """Maps texts to embeddings; wraps a ``sentence_transformers.SentenceTransformer``.
 
-    Use :meth:`load` or :meth:`scratch`; the constructor takes a model that is already there.
+    Use :meth:`load` or :meth:`scratch`, or the constructor with a loaded model.
 
     Args:
         model: a transformer over plain text, a pooling, and any modules after it.
@@ -80,15 +79,16 @@ class SentenceEncoder(nn.Module):
         model: the wrapped model; its modules are this module's parameters.
         tokenizer: the model's own.
         dimension: d, of the embeddings.
-        max_length: tokens, special ones included, at which the model truncates by itself.
-        positions: The most tokens, special ones included, that the model has positions for.
-        pooling: one of ``isotrope.encoders.modules.POOLINGS``; several joined by ``+``; ``none``
-            where the transformer gives one vector itself.
+        max_length: Number of tokens, including special ones, at which the model truncates.
+        positions: Largest number of tokens, including special ones, for which the model has
+            positions.
+        pooling: One of ``isotrope.encoders.modules.POOLINGS``, or several joined by ``+``; ``none`` if the transformer
+            itself returns one vector.
         normalizes: whether the model ends in a Normalize module.
-        prompt: Prompt that the model puts before every text, by its own configuration.
+        prompt: Prompt that the model's configuration puts before every text.
 
     Raises:
-        InputError: a model that does not map plain text to one vector of fixed size.
+        InputError: The model does not map plain text to one vector of fixed size.
     """
 
     def __init__(self, model: "SentenceTransformer", name: str) -> None:
@@ -146,7 +146,7 @@ class SentenceEncoder(nn.Module):
                 ``quantization_config``.
 
         Raises:
-            InputError: no such model, a broken one, or a pooling or device that does not exist.
+            InputError: The model is missing or broken, or there is no such pooling or device.
         """
         where = find_device(device)
         mode = None if pooling is None else pooling_name(pooling)
@@ -171,22 +171,22 @@ class SentenceEncoder(nn.Module):
         max_length: int = 128,
         dropout: float = 0.1,
     ) -> "SentenceEncoder":
-        """Build a small untrained BERT with a WordPiece vocabulary of ``texts``, mean pooling.
+        """Build a small untrained BERT with a WordPiece vocabulary of ``texts`` and mean pooling.
 
         The same texts and seed give the same encoder.
 
         Args:
             texts: Texts to learn the vocabulary from; the first 200,000 are used.
             seed: the seed of the initial weights.
-            vocabulary: the most word pieces.
+            vocabulary: Largest number of word pieces.
             layers: the number of layers of the transformer.
             width: d, of tokens and embeddings; a multiple of ``heads``.
             heads: the number of heads of the attention.
-            max_length: tokens the model can take, special ones included.
-            dropout: probability, of hidden states and attention.
+            max_length: Largest number of tokens, including special ones.
+            dropout: Dropout probability of hidden states and attention.
 
         Raises:
-            InputError: no text, or sizes that do not fit each other.
+            InputError: There is no text, or sizes do not fit together.
         """
         from isotrope.encoders.scratch import scratch_model
 
@@ -204,12 +204,12 @@ class SentenceEncoder(nn.Module):
 
     @property
     def body(self) -> list[nn.Module]:
-        """The trained modules: those of the model before any Normalize module."""
+        """The trained modules: all before any Normalize module."""
         return list(self._body)
 
     @property
     def device(self) -> torch.device:
-        """Where the parameters are."""
+        """The device of the parameters."""
         return next(self.parameters()).device
 
     def transformer(self, setting: str) -> "PreTrainedModel":
@@ -229,8 +229,8 @@ class SentenceEncoder(nn.Module):
     def freeze_embeddings(self) -> None:
         """Freeze everything below the first layer.
 
-        That is the module ``embeddings`` of the transformer, vectors of words, positions and types
-        and the norm on them; of a transformer without one, the table of word vectors.
+        This is the module ``embeddings`` of the transformer (vectors of words, positions and types,
+        and their norm), or the table of word vectors if there is no such module.
         """
         transformer = self.transformer("freeze")
         table = transformer.get_input_embeddings()
@@ -242,7 +242,7 @@ class SentenceEncoder(nn.Module):
         table.requires_grad_(False)
 
     def checkpoint_activations(self) -> None:
-        """Let the transformer keep only the inputs of its layers for the backward pass.
+        """Make the transformer keep only the inputs of its layers for the backward pass.
 
         Raises:
             InputError: this architecture cannot.
@@ -260,17 +260,16 @@ class SentenceEncoder(nn.Module):
             ) from error
 
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
-        """Turn texts into token ids, the model's special tokens included.
+        """Turn texts into token ids, including the model's special tokens.
 
         Args:
             texts: n texts; no prompt is added.
-            max_length: longer rows are cut so that they hold so many tokens, special ones included.
+            max_length: Number of tokens, including special ones, to which longer texts are cut.
 
-        Returns:
-            n rows of ids, and how many of them were cut.
+        Returns: n rows of ids, and the number of cut rows.
 
         Raises:
-            InputError: something that is not a text, or a length the model cannot take.
+            InputError: An item is not a text, or the model cannot take this length.
         """
         texts = as_list(texts)
         special = self.tokenizer.num_special_tokens_to_add()
@@ -291,7 +290,7 @@ class SentenceEncoder(nn.Module):
         return rows, len(long)
 
     def extend(self, max_length: int) -> None:
-        """Set the tokens after which the model cuts a text, in memory and in its saved copy."""
+        """Set the length limit of the model, in memory and in its saved copy."""
         self.max_length = max_length
         if max_length < UNLIMITED and not is_static(self.model[0]):
             self.model.max_seq_length = max_length
@@ -315,7 +314,7 @@ class SentenceEncoder(nn.Module):
         return bool(same > _SAME)
 
     def pad(self, rows: Sequence[Sequence[int] | np.ndarray]) -> dict[str, Tensor]:
-        """Stack rows of token ids, padded to the longest, on the side the tokenizer pads.
+        """Stack rows of token ids, padded to the longest on the tokenizer's padding side.
 
         Returns:
             ``input_ids`` and ``attention_mask``, n x longest, int64, on the CPU.
@@ -359,8 +358,8 @@ class SentenceEncoder(nn.Module):
     ) -> np.ndarray:
         """Embed texts as ``SentenceTransformer.encode`` does, to rounding.
 
-        Each distinct text is embedded once, the longest first, so that a batch holds texts of
-        about one length. Afterwards every module has its former mode.
+        Each distinct text is embedded once, the longest first, so that a batch has texts of similar
+        length. The modes of all modules are restored.
 
         Args:
             texts: n texts.
@@ -434,21 +433,21 @@ class SentenceEncoder(nn.Module):
         return np.concatenate(pieces), np.cumsum(lengths)
 
     def fingerprint(self) -> str:
-        """Return 16 hexadecimal digits of all that decides the embeddings.
+        """Return 16 hexadecimal digits that identify the embeddings.
 
-        These are the weights, the configuration, the tokenizer, the modules with the pooling, the
-        prompt and the maximal length; the name and the place of the model are not.
+        They depend on weights, configuration, tokenizer, modules with pooling, prompt and maximal
+        length, but not on the model's name and place.
         """
         how = (self.pooling, self.normalizes, self.prompt, self.max_length)
         return fingerprint_of(self.model, self.tokenizer, *how)
 
     def check_prompts(self, *prompts: str) -> None:
-        """Refuse prompts where the model leaves their tokens out of the pooling.
+        """Refuse prompts if the model leaves their tokens out of the pooling.
 
-        Here a prompt is a part of its text, as it is where a model pools all tokens.
+        isotrope treats a prompt as a part of its text, as models do that pool all tokens.
 
         Raises:
-            InputError: such a model, and a prompt that is not empty.
+            InputError: The model is such a model, and a prompt is not empty.
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(
@@ -459,7 +458,7 @@ class SentenceEncoder(nn.Module):
     def save(self, folder: Path, card: str | None = None) -> None:
         """Write a folder that plain sentence-transformers loads, whole or not at all.
 
-        Matrices of LoRA are merged into the weights; ``adapter/`` in it has them by themselves.
+        LoRA's matrices are merged into the weights; ``adapter/`` has them separately.
 
         Args:
             folder: replaced if it exists.
@@ -487,9 +486,9 @@ class SentenceEncoder(nn.Module):
 
 
 def saved_prompts(model: Any) -> tuple[str, str]:  # noqa: ANN401 - a SentenceTransformer, or not
-    """Return what a model was saved with to be put before queries and before documents.
+    """Return the prompts for queries and for documents that a model was saved with.
 
-    Both are empty where ``encode`` puts a prompt before every text.
+    Both are empty if ``encode`` puts a prompt before every text.
     """
     if not (hasattr(model, "encode_query") and hasattr(model, "encode_document")):
         return "", ""

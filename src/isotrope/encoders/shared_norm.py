@@ -1,7 +1,7 @@
 """Batch normalisation over the rows of all processes, on any device.
 
-``torch.nn.SyncBatchNorm`` refuses tensors on the CPU; this one computes the same through whatever
-backend the processes use. They may hold different numbers of rows.
+``torch.nn.SyncBatchNorm`` refuses tensors on the CPU; this class computes the same with any
+backend. Processes may have different numbers of rows.
 """
 
 import torch
@@ -16,8 +16,8 @@ def share_statistics(module: nn.Module) -> nn.Module:
     """Return ``module`` with every batch norm replaced by a :class:`SharedBatchNorm`.
 
     Parameters and buffers are the same tensors under the same names. The replacement is in place,
-    except that a module which is itself a batch norm cannot be. Call it in all processes or in
-    none, and let all of them go through the same layers in the same order.
+    unless the module is itself a batch norm. Call it in all processes or in none, and let all of
+    them go through the same layers in the same order.
     """
     if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
         return SharedBatchNorm(module)
@@ -34,7 +34,7 @@ class SharedBatchNorm(_BatchNorm):
     With one process, and in evaluation mode, it is the batch norm it was made from.
 
     Args:
-        norm: the batch norm whose parameters, buffers, settings and mode it takes over.
+        norm: Batch norm whose parameters, buffers, settings and mode are used.
     """
 
     def __init__(self, norm: _BatchNorm) -> None:

@@ -35,7 +35,7 @@ class DevMetric:
 
     Attributes:
         name: The name.
-        score: The function of an encoder; larger is better, out of 100.
+        score: Function of an encoder that returns the score, out of 100; larger is better.
         fingerprint: A fingerprint of the texts that are scored and of their expected answers.
         records: Number of held-out records that it is measured on; None for other data.
         trained_on: Number of these records that share a text with a training record; None if

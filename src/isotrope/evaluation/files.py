@@ -82,9 +82,9 @@ def encode_file(
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
-    The file is read twice, once to count its texts, so that memory does not grow with it. Rows are
-    kept in a hidden folder beside ``output`` until all are there; the same call continues after
-    them. For an encoder of images ``file`` is a folder of pictures:
+    The file is read twice, once to count its texts, so that memory does not grow with it. Finished
+    rows are kept in a hidden folder beside ``output``, so that the same call can continue an
+    interrupted one. For an encoder of images ``file`` is a folder of pictures:
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
     ``prompt`` is put before every text. None uses the model's saved prompt for passages, if it has

@@ -48,7 +48,7 @@ def _of_images(run: Path) -> bool:
 
 
 def own_images(run: str | Path) -> "ImageSet":
-    """Open the pictures that a run was trained on and tested on, split and sized as they were.
+    """Open the training and test pictures of a run, split and resized as in the run.
 
     Args:
         run: The folder of the run.

@@ -123,7 +123,7 @@ def score_task(
 
 
 def with_average(results: Sequence[Result]) -> Result:
-    """Put the Results of single tasks together; where they are the seven, with their average."""
+    """Join the Results of single tasks; with their average if they are all seven."""
     tasks = {task: scores for r in results for task, scores in r.details["tasks"].items()}
     metrics = {task: scores["spearman"] for task, scores in tasks.items()}
     average = {}

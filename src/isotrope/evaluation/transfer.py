@@ -53,7 +53,7 @@ class TaskScore:
         accuracy: Percent on the test set (without one: mean over the outer folds), two decimals.
         devacc: Percent in the cross-validation, or on the development set, two decimals.
         correct: 0 or 1 for each test example, int8, in the order of the file.
-        f1: Percent, of MRPC's paraphrases; else None.
+        f1: F1 of MRPC's paraphrases in percent; None for other tasks.
     """
 
     accuracy: float

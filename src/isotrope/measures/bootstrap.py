@@ -35,8 +35,8 @@ def bootstrap_spearman(
 ) -> np.ndarray:
     """Return Spearman's correlation of every model in every resample.
 
-    A resample is how often it holds each pair; equal values share their mean rank, so a pair drawn
-    twice ties with itself. The values are sorted once, not in every resample.
+    A resample is given by the count of each pair; equal values share their mean rank, so a pair
+    drawn twice ties with itself. The values are sorted once, not in every resample.
 
     Args:
         predicted: The scores of n pairs by each of m models.

@@ -181,9 +181,9 @@ def judge(history: DevHistory) -> Judgement:
     The saved model and the last step are compared with the model before training. A difference is
     more than noise if its p-value, corrected by Holm's method if there are two, is below 0.05.
 
-    The best step is chosen by the same dev set on which it is compared here, which flatters it: the
-    interval includes the effect of other examples, but not of the choice or of another seed.
-    ``isotrope evaluate --compare`` on data that played no part in the choice says more.
+    The best step was chosen on the same dev set, so its score is slightly too good: the interval
+    covers the choice of examples, but not the choice of the step or the seed. Compare on other data
+    with ``isotrope evaluate --compare``.
     """
     steps = sorted(history.evaluations)
     start, last = steps[0], steps[-1]

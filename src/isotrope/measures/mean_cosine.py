@@ -9,8 +9,8 @@ def mean_cosine(embeddings: Tensor) -> Tensor:
     """Return the mean cosine over all pairs of distinct rows, exactly, in O(n d).
 
     0 for a cloud around the origin, 1 when all rows point one way: the anisotropy of Ethayarajh
-    2019. The squared length of the sum of the unit rows holds every cosine twice, and once each
-    row's with itself.
+    2019. The squared length of the sum of the unit rows contains each cosine twice, and each row's
+    cosine with itself once.
 
     Args:
         embeddings: n x d, n >= 2, any length; a zero row has cosine 0.

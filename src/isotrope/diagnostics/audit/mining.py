@@ -1,9 +1,9 @@
-"""Mines hard negatives from the push ledger: of each anchor the rows that it is pushed from most.
+"""Mines hard negatives from the push ledger: for each anchor the rows that push it most.
 
-The hardness of a negative is its share of the push on the anchor, between 0 and 1, among all rows
-that it was compared with. The hardest of a data set are often not negatives at all, so a share has
-an upper limit, and rows that push each other from both sides (likely false negatives) and rows of
-the anchor's group are never taken. Each negative is a record of its own (anchor, positive, hard
+The hardness of a negative is its share of the push on the anchor, from 0 to 1, among all rows that
+the anchor was compared with. The hardest candidates are often not true negatives. So the share has
+an upper limit, and likely false negatives (rows that push each other from both sides) and rows of
+the anchor's group are never used. Each negative is a record of its own (anchor, positive, hard
 negative), which ``isotrope train`` and sentence-transformers read as three columns.
 """
 
@@ -17,12 +17,12 @@ from isotrope.diagnostics.audit.push import Ledger
 
 @dataclass(frozen=True)
 class Mined:
-    """Hard negatives, in the order of the rows, of each row the hardest first.
+    """Hard negatives in the order of the rows; for each row, the hardest first.
 
     Attributes:
         rows: int64 (m x 2): the row of the anchor, and the row whose positive is its negative.
         hardness: m, share of the push on the anchor.
-        short: rows with fewer negatives than asked for.
+        short: Number of rows with fewer negatives than requested.
     """
 
     rows: NDArray[np.int64]
@@ -34,9 +34,9 @@ def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float
     """Return up to ``count`` hard negatives of each row.
 
     Args:
-        book: the ledger, with enough partners of a row to choose from.
+        book: The ledger, with enough partners of each row.
         groups: n integers, equal for rows that are likely to belong together.
-        count: negatives of a row.
+        count: Number of negatives for each row.
         hardness: the largest share of the push on an anchor that a negative may have.
     """
     partners = book.partners

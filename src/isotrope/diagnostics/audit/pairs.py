@@ -1,18 +1,18 @@
 """Finds rows that training will not learn from as intended, without a label.
 
-Each kind is an array of the numbers of its rows, from 0, ascending but for *apart*:
+Each kind is an array of row numbers from 0, in ascending order except for *apart*:
 
 - *apart*: the positive is farther from the anchor than most other rows' positives are, the
   farthest first;
-- *solved*: the objective is done with the row already (GD < 0.01) at the batch size of training;
+- *solved*: the row has nothing left to learn (GD < 0.01) at the batch size of training;
 - *cut*: a text is longer than the tokens that training reads;
-- *repeated*: another row before it has the same texts, up to case and punctuation, and the same
-  hard negative if it has one;
+- *repeated*: an earlier row has the same texts, up to case and punctuation, and the same hard
+  negative, if any;
 - *lengths* that stand out: a text far longer or shorter than the middle half of its column;
-- *scripts*: a text in a script (Cyrillic, Arabic) that few texts of its column have. Languages
-  that share a script are not told apart.
+- *scripts*: a text in a script (Cyrillic, Arabic) that is rare in its column. Languages that share
+  a script are not distinguished.
 
-Lines that are out of step show as many rows apart.
+If the columns are shifted against each other, many rows are apart.
 """
 
 import functools
@@ -43,13 +43,13 @@ _ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # they
 def find_pairs(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Return which rows are apart, the farthest first, and which are solved.
+    """Return the rows that are apart, the farthest first, and those that are solved.
 
     Args:
         embedded: the rows.
         objective: one with components.
         batch_size: rows of a batch in training.
-        seed: Seed of the batches and of the rows that an anchor is compared with.
+        seed: Seed of the batches and of the rows to compare an anchor with.
     """
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
@@ -60,7 +60,7 @@ def find_pairs(
 
 
 def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
-    """Return which rows have texts that are cut, repeated, or of another length or script.
+    """Return the rows with texts that are cut, repeated, or of unusual length or script.
 
     Args:
         rows: the records.

@@ -1,7 +1,7 @@
-"""The result of an audit of pictures: two crops of each, which no other picture's should push.
+"""The result of an audit of pictures, whose two views are two crops.
 
-There are no files for a training: one on pictures has no groups, and what it trains on is a folder
-or a file of the user's own.
+There are no files to train on, because a training on pictures has no groups and reads the user's
+own folder or file.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class AuditedPictures:
 
     Attributes:
         name: the name of the set.
-        names: Paths in the folder for n files; numbers of the pictures from 0 for arrays.
+        names: Paths of n files in the folder, or numbers from 0 for arrays.
         labels: int64 (n), or None.
         marks: uint64 (n), equal for equal pixels.
         skipped: files that are not readable pictures.
@@ -52,7 +52,7 @@ class PictureAudit(Audit):
 
     Attributes:
         pictures: The pictures of the training.
-        method: the name of the method that makes the two views.
+        method: Name of the method that makes the two views.
         scratch: whether the encoder is randomly initialised.
     """
 
@@ -73,7 +73,7 @@ class PictureAudit(Audit):
 
     @property
     def title(self) -> str:
-        """One line that says what was audited."""
+        """One line on the audited data, encoder and objective."""
         return (
             f"{len(self.pictures):,} pictures of {self.pictures.name}, {self.encoder}, "
             f"{self.method} with {self.objective.name}, batches of {self.batch_size}"
@@ -87,7 +87,7 @@ class PictureAudit(Audit):
 
     @property
     def same_label(self) -> dict[str, float] | None:
-        """Share of pairs with equal labels, among likely false negatives and among all; or None."""
+        """Share of equal labels among likely false negatives, and among all pairs; or None."""
         labels = self.pictures.labels
         if labels is None:
             return None
@@ -97,7 +97,7 @@ class PictureAudit(Audit):
         return {"listed": listed, "all": float((sizes * (sizes - 1)).sum() / (n * (n - 1)))}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, as they are written to ``audit.json``."""
+        """Return the result as plain values, as in ``audit.json``."""
         return {
             "data": self.pictures.name,
             "rows": len(self.pictures),
@@ -109,7 +109,7 @@ class PictureAudit(Audit):
         }
 
     def tables(self) -> list[AuditTable]:
-        """Return the tables that are printed and that the page shows."""
+        """Return the tables for terminal and page."""
         share = self.same_label if self.suspects else None
         checked = (
             ""

@@ -2,18 +2,18 @@
 
 For an anchor i and a negative j an objective's push is GD_i W_ij. Two rows that belong together
 push each other strongly from both sides and in both directions (anchor from positive and positive
-from anchor), while a row that is near everything is pushed from one side only. The ledger takes the
-geometric mean of these four numbers, the *reciprocal push*.
+from anchor), whereas a row that is near all others is pushed from one side only. The ledger stores
+the geometric mean of these four numbers, the *reciprocal push*.
 
-A batch of the size that training uses shows few of the n (n - 1) pairs, and its normaliser, a sum
-over few rows, is noise: in ``benchmarks/audit.py`` the pairs found first are more often right the
-more rows an anchor is compared with. So up to 30,000 rows each pair meets once, in blocks of up to
-8,192 rows whose order is drawn. Beyond that a row meets the rows nearest to it, which are looked
-for in the clusters around it, and 4,096 rows that are drawn: time is then linear in the rows. Only
-the strongest partners of each row are kept, so memory is linear too.
+A training batch has few of the n (n - 1) pairs, and its normaliser, a sum over few rows, is noisy:
+in ``benchmarks/audit.py`` the ranking is better the more rows an anchor is compared with. So up to
+30,000 rows each pair is compared once, in blocks of up to 8,192 rows in random order. Beyond that,
+a row is compared with the nearest rows, which are searched in the clusters around it, and with
+4,096 random rows, so that time is linear. Only the strongest partners of each row are kept, so
+memory is linear too.
 
-That needs an objective in which an anchor's push depends on no other anchor (``coupling`` "none").
-Where it does, each pair meets in square batches of two blocks, however many rows there are.
+This requires that an anchor's push does not depend on other anchors (``coupling`` "none").
+Otherwise all pairs are compared, in square batches of two blocks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -46,15 +46,16 @@ _AGAIN = 0.03  # push from which a row meets one of its nearest rows without the
 
 @dataclass(frozen=True)
 class Ledger:
-    """The strongest partners of every row, and the force on it.
+    """The strongest partners of every row, and the force on the row.
 
     Attributes:
-        partners: int64 (n x k), the rows that push each row most, the strongest first; -1 for none.
+        partners: int64 (n x k), the rows that push each row most, the strongest first; -1 if
+            missing.
         push: n x k, the geometric mean of the push in both directions, in units of ``unit``.
         force: n x k, their arithmetic mean, in the same units.
-        row_force: n, the sum of the force over the other rows that it met.
-        unit: the mean over the anchors of the sum of their weights (1/temperature for InfoNCE), so
-            that 1 is all the push that an anchor can have.
+        row_force: n, the sum of the force over all compared rows.
+        unit: Mean sum of weights of an anchor (1/temperature for InfoNCE), so that 1 is the largest
+            possible push on an anchor.
     """
 
     partners: NDArray[np.int64]
@@ -91,12 +92,12 @@ def ledger(
     seed: int = 0,
     progress: bool = False,
 ) -> Ledger:
-    """Let each pair of rows meet once, and keep the strongest partners of each row.
+    """Compare the pairs of rows, and keep the strongest partners of each row.
 
     Args:
         embedded: the rows.
-        objective: one with components whose push is between rows (``pairwise``).
-        keep: k, partners of a row.
+        objective: Objective with components that pushes rows apart (``pairwise``).
+        keep: k, the number of partners to keep for each row.
         seed: Seed of the order of the rows.
         progress: show a bar on stderr.
     """
@@ -146,7 +147,7 @@ def _book(partners: Tensor, push: Tensor, force: Tensor, row_force: Tensor, unit
 
 
 def mutual(book: Ledger) -> Mutual:
-    """Return the pairs of rows of which each is among the strongest partners of the other."""
+    """Return the pairs in which each row is among the strongest partners of the other."""
     n, k = book.partners.shape
     one = np.repeat(np.arange(n), k)
     other, push = book.partners.ravel(), book.push.ravel().astype(np.float64)
@@ -166,7 +167,7 @@ def mutual(book: Ledger) -> Mutual:
 
 
 def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return for each of ``count`` rows the lowest row that it is connected with through pairs.
+    """Return for each of ``count`` rows the lowest row to which pairs connect it.
 
     >>> groups_of(np.array([[0, 3], [3, 4]]), 6)
     array([0, 1, 2, 0, 0, 5])

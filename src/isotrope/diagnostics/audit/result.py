@@ -1,6 +1,6 @@
-"""The result of an audit of any data: how the objective begins, and which rows push each other.
+"""The result of an audit: the objective at the first step, and rows that push each other.
 
-``texts`` and ``pictures`` add what is known of their rows alone.
+``texts`` and ``pictures`` add results for their kind of rows.
 """
 
 import json
@@ -40,14 +40,14 @@ class Audit(ABC):
 
     Attributes:
         encoder: the name of the encoder.
-        objective: the objective, with the settings that it was given.
-        batch_size: rows of a batch.
-        settings: how the objective begins with each setting.
-        recommendations: the values to begin with, and why.
-        mutual: pairs of rows that push each other, the strongest first.
+        objective: The objective with its settings.
+        batch_size: Number of rows in a batch.
+        settings: The objective at the first step, for each setting.
+        recommendations: Recommended values with reasons.
+        mutual: Pairs of rows that push each other, the strongest first.
         suspects: how many of them, from the first, are likely false negatives.
         groups: int64 (n), equal for rows that are likely to belong together.
-        found: rows that stand out, by kind.
+        found: Unusual rows by kind.
     """
 
     encoder: str
@@ -66,7 +66,7 @@ class Audit(ABC):
     @property
     @abstractmethod
     def title(self) -> str:
-        """One line that says what was audited."""
+        """One line on the audited data, encoder and objective."""
 
     @property
     @abstractmethod
@@ -80,7 +80,7 @@ class Audit(ABC):
 
     @abstractmethod
     def tables(self) -> list[AuditTable]:
-        """Return the tables that are printed and that the page shows."""
+        """Return the tables for terminal and page."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.title}: {self.suspects} likely false negatives)"
@@ -95,11 +95,11 @@ class Audit(ABC):
 
     @property
     def recommended(self) -> dict[str, float]:
-        """The values to begin with, by setting."""
+        """The recommended values, by setting."""
         return {each.name: each.value for each in self.recommendations}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, as they are written to ``audit.json``."""
+        """Return the result as plain values, as in ``audit.json``."""
         names, members = self.names, dict[int, list[int | str]]()
         for name, group in zip(names, self.groups.tolist(), strict=True):
             members.setdefault(group, []).append(name)
@@ -120,7 +120,7 @@ class Audit(ABC):
         }
 
     def to_json(self) -> str:
-        """Return all of it as JSON."""
+        """Return the result as JSON."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     def _named(self, rows: NDArray[np.int64]) -> list[int | str]:

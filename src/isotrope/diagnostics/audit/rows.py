@@ -1,11 +1,11 @@
 """Reads the records of a file as training pairs them, and embeds both views once.
 
-A row is one record that training would use: a single text, whose views are two passes with dropout;
-two adjacent texts; or a pair. It has the line of its record in the file, counted from 1 (of
-adjacent texts, the line of the second). Records with an empty text are left out, as in training.
+A row is one training record: a single text, whose views are two passes with dropout; two adjacent
+texts; or a pair. Its number is the line in the file, counted from 1 (for adjacent texts, the line
+of the second). Records with an empty text are skipped, as in training.
 
-Rows that share a text, up to case and punctuation, or a value in a column of groups, form a group:
-training does not push them apart, and nothing here counts a push between them.
+Rows that share a text, up to case and punctuation, or a value in a column of groups, form a group.
+Training does not push them apart, and no push between them is counted.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -39,13 +39,13 @@ class PairedRows:
     Attributes:
         texts: n records: (text,), or (anchor, positive, hard negatives ...).
         lines: int64 (n), the line of each in the file, from 1.
-        views: how a positive is made: ``dropout``, ``adjacent`` or ``pairs``.
+        views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
         name: the name of the file.
-        empty: records left out because a text is empty.
-        marks: uint64 (n x columns), equal for texts that differ in case and punctuation only; the
-            third column is of all hard negatives together.
-        grouped: uint64 (n), equal for rows of a group of their own; a row without one has the mark
-            of its anchor.
+        empty: Number of records skipped because a text is empty.
+        marks: uint64 (n x columns), equal for texts that differ only in case and punctuation; the
+            third column is for all hard negatives together.
+        grouped: uint64 (n), equal for rows of one group; a row without a group has the mark of its
+            anchor.
     """
 
     texts: Sequence[tuple[str, ...]]
@@ -67,17 +67,17 @@ class PairedRows:
 
 @dataclass(frozen=True)
 class Embedded:
-    """Both views of n rows, as an encoder gives them.
+    """The embeddings of both views of n rows.
 
     Attributes:
         anchors: n x d, raw.
         positives: n x d, raw.
         groups: int64 (n), equal for rows that are not negatives of each other.
-        negatives: q x d, raw, the hard negatives of all rows; None where the rows have none.
+        negatives: q x d, raw, the hard negatives of all rows; None if there are none.
         owners: int64 (q), the row of each hard negative.
-        marks: uint64 (2 x n x 2), of anchors and positives, and (2 x q), of hard negatives: equal
-            for texts that are near-identical, and for texts that are equal as they are cut; None
-            keeps every hard negative in its batch.
+        marks: uint64 (2 x n x 2) for anchors and positives, and (2 x q) for hard negatives, equal
+            for near-identical texts and for texts that are equal after cutting; None keeps every
+            hard negative in its batch.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.
@@ -111,7 +111,7 @@ class Embedded:
     def batch(self, rows: Tensor) -> Views:
         """Return the views of some rows (their numbers, b integers) as one batch.
 
-        A hard negative that is a text of the batch already is left out, as in training.
+        A hard negative that is already in the batch is skipped, as in training.
         """
         negatives = None
         if self.negatives is not None:
@@ -129,10 +129,10 @@ class Embedded:
 
 @dataclass(frozen=True)
 class EmbeddedTexts(Embedded):
-    """Both views of n rows of text, and what the tokenizer says of them.
+    """The embeddings of both views of n rows of text, and their lengths in tokens.
 
     Attributes:
-        cut: n booleans, whether a text of the row has more tokens than training reads.
+        cut: n booleans, whether a text of the row is cut in training.
         lengths: int64 (n x 1 or 2), tokens of the anchor and the positive, cut or not.
     """
 
@@ -150,9 +150,9 @@ def read_rows(
     """Read a file, or texts in memory, as training reads them.
 
     Args:
-        data: one file that ``isotrope train`` reads; or texts or pairs in memory.
+        data: One file that ``isotrope train`` reads, or texts or pairs in memory.
         columns: the columns to read from a table.
-        groups: a column of a file; rows that are equal in it are not negatives of each other.
+        groups: Column of a file; rows with equal values are not negatives of each other.
         views: how a positive is made, as in training.
     """
     name = "the data"
@@ -182,7 +182,7 @@ def pair_rows(
         reading: The rows of one file, in order.
         name: Name of the file.
         views: how a positive is made, as in training.
-        read: how many records are read; None for all.
+        read: Number of records to read; None for all.
         most: how many rows, drawn among all of them; None for all.
         seed: Seed of the draw.
     """
@@ -237,10 +237,10 @@ def embed_rows(
     """Embed both views of every row, and its hard negative, cut as training cuts them.
 
     Args:
-        encoder: the encoder that training will begin with.
+        encoder: The encoder to train.
         rows: the records.
-        max_length: the most tokens of a text, as ``isotrope train --max-length``.
-        prompts: put before anchors, and before positives and negatives.
+        max_length: Largest number of tokens in a text, as ``isotrope train --max-length``.
+        prompts: Prompt of the anchors, and of positives and negatives.
         seed: Seed of dropout.
         progress: show a bar on stderr.
     """

@@ -1,4 +1,4 @@
-"""Audits what is embedded: settings, push ledger, rows that stand out, hard negatives."""
+"""Audits embedded rows: settings, push ledger, unusual rows, hard negatives."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -25,7 +25,7 @@ _CHOICE = 4  # partners for each hard negative that is wanted: some are left out
 def checked_objective(
     objective: str | Objective, settings: Mapping[str, float | str] | None = None
 ) -> Objective:
-    """Return an objective that can be audited."""
+    """Return the objective; raise if it cannot be audited."""
     if isinstance(objective, str):
         objective = registry.build(objective, settings)
     elif settings:
@@ -44,11 +44,11 @@ def checked_objective(
 
 
 def check_negatives(objective: Objective, columns: int, name: str = "the file") -> None:
-    """Refuse hard negatives for which an objective has no place, before an audit or a training.
+    """Refuse hard negatives that an objective does not take, before an audit or a training.
 
     Args:
-        objective: to train with.
-        columns: 3 where records have hard negatives.
+        objective: Objective to train with.
+        columns: 3 if records have hard negatives.
         name: The name of the data.
     """
     if objective.takes_negatives is False and columns == 3:
@@ -61,7 +61,7 @@ def check_negatives(objective: Objective, columns: int, name: str = "the file") 
 def check_numbers(
     batch_size: int, suspect: float, mine: int = 0, hardness: float = 1.0, seed: int = 0
 ) -> None:
-    """Refuse numbers that are out of range, before anything is embedded."""
+    """Refuse numbers out of range, before anything is embedded."""
     if batch_size < 2:
         raise InputError(
             f"a batch of {batch_size} has no negatives; give a batch size of 2 or more"
@@ -99,9 +99,9 @@ def audit_rows(
         encoder: Name of the encoder.
         uncovered: The gain from whitening.
         batch_size: rows of a batch in training.
-        suspect: reciprocal push from which two rows are likely false negatives.
+        suspect: Reciprocal push above which two rows are likely false negatives.
         mine: hard negatives for each anchor.
-        hardness: the largest share of the push on an anchor that one may have.
+        hardness: Largest share of the push on an anchor that one hard negative may have.
         seed: Seed of all random draws.
         progress: show bars on stderr.
     """
@@ -144,10 +144,10 @@ def audit_pictures(
         embedded: their embeddings.
         objective: The result of :func:`checked_objective`.
         encoder: Name of the encoder.
-        method: the name of the method whose views these are.
+        method: Name of the method that made the views.
         scratch: whether the encoder is randomly initialised.
         batch_size: pictures of a batch in training.
-        suspect: reciprocal push from which two pictures are likely false negatives.
+        suspect: Reciprocal push above which two pictures are likely false negatives.
         seed: Seed of all random draws.
         progress: show bars on stderr.
     """

@@ -1,16 +1,16 @@
-"""Tells how an objective begins with a setting, over a grid of settings, and which to begin with.
+"""Measures the first step of an objective over a grid of settings, and recommends values.
 
-Rows are drawn into batches as training draws them; of each batch come the mean GD, the share of
-anchors done (GD < 0.01), the hardest negative's share of the push and the share of live anchors
-above the bound of Lemma 1 (Li et al., 2024), averaged over the batches. One setting is changed at a
-time. The values to begin with follow two rules:
+Batches are drawn as in training. Each gives the mean GD, the share of anchors done (GD < 0.01), the
+hardest negative's share of the push, and the share of active anchors above the bound of Lemma 1 (Li
+et al., 2024); these are averaged over the batches. One setting is changed at a time. Two rules give
+the recommended values:
 
-- the smallest temperature, or margin, that leaves at most 30% of the anchors done: the smaller it
-  is, the more of the push is on hard negatives, and the more anchors have nothing left to learn;
-- the smallest ratio with which 95% of the live anchors are above the bound.
+- the smallest temperature, or margin, at which at most 30% of the anchors are done: the smaller it
+  is, the more push is on hard negatives, and the more anchors have nothing left to learn;
+- the smallest ratio at which 95% of the active anchors are above the bound.
 
-Whether the score after training is highest there has been measured for temperatures, and on one
-task for margins (benchmarks/tuning.py).
+Their effect on the score after training was measured for temperatures, and on one task for margins
+(benchmarks/tuning.py).
 """
 
 import dataclasses
@@ -33,7 +33,7 @@ GRID: Mapping[str, Sequence[float]] = {
     "margin": (0.05, 0.1, 0.2, 0.3, 0.45, 0.6, 0.8),
     "ratio": (0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 1.75, 2.0),
 }
-"""The values that are tried of a setting of that name."""
+"""The values to try, by setting."""
 
 _DONE = 0.3  # the most anchors done at the first step: thresholds["done_by_temperature"]
 _ABOVE = 0.95
@@ -42,16 +42,16 @@ _ANCHORS = 4096  # looked at for each setting: shares are then known to 1 or 2 p
 
 @dataclass(frozen=True)
 class Setting:
-    """How an objective begins with one setting.
+    """The first step of an objective with one setting.
 
     Attributes:
         name: Name of the setting that was changed; ``batch size`` for the batch size alone.
         value: Value of the setting.
-        batch_size: rows of a batch.
+        batch_size: Number of rows in a batch.
         dissipation: mean GD over the anchors that have negatives; None where none has.
         dead: share of the anchors with GD < 0.01.
         hardest_share: share of the push on the hardest negative.
-        above_bound: share of the live anchors above the bound of Lemma 1.
+        above_bound: Share of the active anchors above the bound of Lemma 1.
         own: whether it is the value that the objective has.
     """
 
@@ -67,11 +67,11 @@ class Setting:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A value to begin with.
+    """A recommended value.
 
     Attributes:
         name: Name of the setting.
-        value: to begin with.
+        value: The value.
         reason: why, with the numbers.
     """
 
@@ -83,11 +83,11 @@ class Recommendation:
 def settings_table(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> list[Setting]:
-    """Return how the objective begins: at four batch sizes, then over the grid of its settings.
+    """Return the first step at four batch sizes, then over the grid of settings.
 
     Args:
         embedded: the rows.
-        objective: one with components.
+        objective: Objective with components.
         batch_size: rows of a batch in training.
         seed: Seed of the batches.
     """
@@ -110,7 +110,7 @@ def settings_table(
 
 
 def recommend(table: Sequence[Setting]) -> list[Recommendation]:
-    """Return the values to begin with by the rules of the module, and why.
+    """Return the recommended values and the reasons, by the rules of this module.
 
     A temperature on which GD does not depend is not recommended.
     """

@@ -3,15 +3,15 @@
 The files are JSON lines, one record each, which ``isotrope train`` and the ``datasets`` library
 read:
 
-- ``cleaned.jsonl``: the rows without those apart and repeated, and of what is left of each group of
-  likely false negatives the first;
+- ``cleaned.jsonl``: the rows without those apart and repeated, with one row of each group of likely
+  false negatives;
 - ``grouped.jsonl``: all rows;
-- ``mined.jsonl``: with hard negatives, where they were asked for.
+- ``mined.jsonl``: the rows with hard negatives, if requested.
 
 Each row has an integer ``label``, equal for rows that are likely to belong together or are in one
-group of the data: ``isotrope train --groups label`` does not push apart what shares one, and
-neither does ``ObjectiveLoss(..., groups=True)``, to which sentence-transformers hands ``label``.
-A file with fewer than two rows, which no training takes, is not written.
+group of the data. ``isotrope train --groups label`` and ``ObjectiveLoss(..., groups=True)`` in
+sentence-transformers do not push rows with the same label apart. A file with fewer than two rows is
+not written.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,7 +70,7 @@ class TextAudit(Audit):
 
     @property
     def title(self) -> str:
-        """One line that says what was audited."""
+        """One line on the audited data, encoder and objective."""
         what = "texts" if self.rows.views == "dropout" else "pairs"
         if self.rows.columns > 2:
             what += " with hard negatives"
@@ -83,13 +83,14 @@ class TextAudit(Audit):
     def flags(self) -> str:
         """The flags of ``isotrope train`` with the recommended values.
 
-        Without a head, which would come between the embeddings and the objective.
+        They include ``--head none``, because a head would change the embeddings that the objective
+        sees.
         """
         return f"{self._words(self._own())} --head none"
 
     @property
     def sentence_transformers(self) -> str:
-        """The same for sentence-transformers: the loss, and an argument of its trainer."""
+        """The same for sentence-transformers: a loss, and an argument of its trainer."""
         name, chosen = registry.as_settings(self.objective)[0], {**self._own(), **self.recommended}
         if name == "infonce" and set(chosen) == {"temperature"}:
             scale = 1 / float(chosen["temperature"])
@@ -106,7 +107,7 @@ class TextAudit(Audit):
         return {key: value for key, value in settings.items() if value != usual.get(key)}
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as plain values, as they are written to ``audit.json``."""
+        """Return the result as plain values, as in ``audit.json``."""
         return {
             "data": self.rows.name,
             "rows": len(self.rows),
@@ -119,7 +120,7 @@ class TextAudit(Audit):
         }
 
     def tables(self) -> list[AuditTable]:
-        """Return the tables that are printed and that the page shows."""
+        """Return the tables for terminal and page."""
         empty = f"{self.rows.empty:,} more rows were left out because a text is empty."
         return [
             self._settings(self.flags, self.sentence_transformers),
@@ -129,7 +130,7 @@ class TextAudit(Audit):
         ]
 
     def files(self) -> dict[str, bytes]:
-        """Return the files for a training, by their names, without those of :attr:`unwritten`."""
+        """Return the files to train on by name, without those of :attr:`unwritten`."""
         lines = {"cleaned.jsonl": [self._line(i) for i in self._sound().tolist()]}
         lines["grouped.jsonl"] = [self._line(i) for i in range(len(self.rows))]
         if self.mined is not None:
@@ -139,7 +140,7 @@ class TextAudit(Audit):
 
     @property
     def unwritten(self) -> dict[str, str]:
-        """Why a file is not written, by its name: a training needs two rows."""
+        """Reasons by file that is not written: a training needs two rows."""
         counts = {"cleaned.jsonl": len(self._sound())}
         if self.mined is not None:
             counts["mined.jsonl"] = len(self.mined.rows)

@@ -126,9 +126,8 @@ def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
     """Return the numbers of one panel in a table, by the heading of the column.
 
     GD: the mu_neg at which it falls below 0.5 for mu_pos = pi/6, and the largest standard error.
-    W: the share at four mu_neg. R: its range, and the part of its values from 1 to 2. Norm: its
-    range, and the part of its values under a hundredth of the largest. Undefined numbers are
-    None.
+    W: the share at four mu_neg. R: its range, and the share of its values from 1 to 2. Norm: its
+    range, and the share of its values below a hundredth of the largest. Undefined numbers are None.
     """
     inside = landscape.value[landscape.defined]
     if kind == "dissipation":

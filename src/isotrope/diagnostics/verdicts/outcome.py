@@ -374,7 +374,7 @@ SPREADING = Verdict(
 
 
 _UNREAD = {"unseen", "targets", "broken"}
-"""Kinds of losses whose pairs, or whose effect on them, are not known."""
+"""Kinds of losses whose pairs, or their forces, are unknown."""
 
 
 def _not_examined(case: RunEvidence) -> Found | None:
