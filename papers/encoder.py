@@ -4,7 +4,7 @@ The papers on sentence embeddings start from BERT, which was trained to fill in 
 pairs of sentences. Such an encoder is made here from Wikipedia and nothing else: the word pieces
 are learnt from the text (8,000, a quarter of BERT's, so that filling in costs a quarter, and no
 part comes from an encoder that was trained before), word vectors begin as factors of their
-co-occurrences (``papers.word_vectors``), all other weights are drawn, and the one objective is to
+co-occurrences (``papers.pretraining``), all other weights are drawn, and the one objective is to
 fill in masked pieces, without the next-sentence task, as RoBERTa does it.
 
 It reads the second half of the corpus; what is trained on such an encoder takes the first half. The

@@ -1,5 +1,12 @@
 """Pre-training: a small BERT that learns to fill in masked word pieces, and nothing else.
 
+It begins at word vectors in closed form, by which words occur near each other. A small encoder that
+learns its words by filling them in alone needs more text than one core can read: after 2,000 steps
+its vectors are still nearly those that were drawn. The factors of the pointwise mutual information
+are what such training tends to (Levy and Goldberg 2014, "Neural word embedding as implicit matrix
+factorization"), and take a minute. They come from the same text, and no pair of sentences has a
+part in them.
+
 There is no dropout: one pass over the text leaves nothing to overfit. The order of the sentences
 and the masks are functions of (seed, step): a run that was stopped goes on from its last
 checkpoint, and ends as it would have ended.
@@ -18,10 +25,12 @@ from torch import Tensor, nn
 
 from isotrope.core import atomic_replace
 from isotrope.encoders import SentenceEncoder
-from papers.word_vectors import cooccurrences, word_vectors
 
 _BLOCK = 50  # batches whose sentences are sorted by length together
 _CHUNK = 10_000  # sentences tokenized at once
+_WINDOW = 5  # pieces to each side
+_SMOOTHING = 0.75  # exponent of the counts of contexts, Levy et al. 2015, section 3.1
+_COUNTED = 2_000_000  # pairs counted at once
 _SPECIAL = 5  # the first ids of the vocabulary: [PAD], [UNK], [CLS], [SEP], [MASK]
 
 
@@ -124,7 +133,7 @@ def initialized(
 ) -> tuple[SentenceEncoder, Tokens]:
     """Return an encoder before its training, pooling by CLS, and the texts as its ids.
 
-    Its word vectors are those of :func:`papers.word_vectors.word_vectors`, everything else is
+    Its word vectors are those of :func:`word_vectors`, everything else is
     drawn. Both are kept in ``folder``, so that a run that goes on does not make them again.
     """
     start, file = folder / "start", folder / "tokens.npz"
@@ -241,3 +250,41 @@ def _step(
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     return float(loss.detach())
+
+
+def cooccurrences(
+    ids: np.ndarray, starts: np.ndarray, size: int, *, first: int = 0, window: int = _WINDOW
+) -> np.ndarray:
+    """Count how often two pieces stand in one sentence, at most ``window`` places apart.
+
+    Example:
+        >>> cooccurrences(np.array([0, 1, 2, 1]), np.array([0, 3, 4]), 3, window=1).tolist()
+        [[0.0, 1.0, 0.0], [1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]
+    """
+    counts = np.zeros(size * size, dtype=np.float32)
+    sentence = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    for apart in range(1, window + 1):
+        here = np.flatnonzero(sentence[apart:] == sentence[:-apart])
+        for begin in range(0, len(here), _COUNTED):
+            at = here[begin : begin + _COUNTED]
+            a, b = ids[at].astype(np.int64), ids[at + apart].astype(np.int64)
+            kept = (a >= first) & (b >= first)
+            cells, times = np.unique(a[kept] * size + b[kept], return_counts=True)
+            counts[cells] += times
+    square = counts.reshape(size, size)
+    return square + square.T
+
+
+def word_vectors(counts: np.ndarray, width: int, *, deviation: float, seed: int) -> Tensor:
+    """Return a vector for every piece: factors of the positive pointwise mutual information."""
+    totals = counts.sum(axis=1, dtype=np.float64)
+    contexts = totals**_SMOOTHING
+    counts /= np.maximum(totals, 1).astype(np.float32)[:, None]
+    counts /= np.maximum(contexts / max(1.0, contexts.sum()), 1e-30).astype(np.float32)
+    np.log(counts, out=counts, where=counts > 0)
+    np.maximum(counts, 0, out=counts)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        left, values, _ = torch.svd_lowrank(torch.from_numpy(counts), q=width, niter=4)
+    vectors = left * values.sqrt()
+    return vectors * (deviation / vectors.square().mean().sqrt())

@@ -2,11 +2,8 @@
 
 from isotrope.paradigm import EXACT, build
 from papers.li2024.losses import BERT, MODIFIED, ORIGINAL
-from papers.li2024.modified_losses import AFTER, MISPRINT
-from papers.li2024.modified_losses import SET as SET_AFTER
-from papers.li2024.original_losses import BEFORE
-from papers.li2024.original_losses import SET as SET_BEFORE
 from papers.li2024.printed_formulas import WORDS, proof_of, proved
+from papers.li2024.printed_losses import AFTER, BEFORE, MISPRINT, SET_AFTER, SET_BEFORE
 from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 

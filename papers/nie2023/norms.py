@@ -1,4 +1,4 @@
-"""Norms of the gradient's parts over two angles, without training, for figures 2 and 4.
+"""Figures 2a, 2b and 4: norms of the gradient's parts over two angles, without training.
 
 Ours are measured on the objectives' own components. Beside them stand the paper's equations, with
 slips corrected: eq. 11 has the sine of the positive's angle; the conditions of eq. 20-22 (and of
@@ -9,6 +9,9 @@ out, and one batch has as many anchors as an anchor needs for its negatives.
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from typing import Literal
 
 import numpy as np
@@ -25,7 +28,7 @@ from isotrope.diagnostics import (
 )
 from isotrope.paradigm import build
 from isotrope.reports import ANGLES, Picture, Surface, heatmaps
-from papers.machinery.artifact import Scale, Sheet
+from papers.machinery.artifact import Rendered, Results, Scale, Sheet
 from papers.machinery.verdicts import Ruling
 from papers.nie2023.losses import MARGINS
 
@@ -201,3 +204,168 @@ def _at(panel: FigurePanel, part: Part, positive: float, negative: float) -> flo
     )
     objective = build(panel.name, panel.settings)
     return float(gradient_norm([objective], angles, part=part)[0].value[0, 0])
+
+
+# figure 2a: how hard InfoNCE and its decoupled forms pull the positive
+
+INFONCE = [f"InfoNCE, {count:,} negatives" for count in COUNTS]
+DECOUPLED = ("align & uniform", "DCL")
+PULLED = (*INFONCE, *DECOUPLED)
+MORE = (65_536.0, 1e10, 1e20, 1e24)
+"""Negatives beyond those of the panels, by eq. 7; 65,536 is what the paper says of images."""
+
+
+def figure2a(scale: Scale, results: Results) -> Rendered:
+    """Return the surfaces, beside the paper's equations and what it reads off its own."""
+    first = surfaces(scale, "alignment")[INFONCE[0]]
+    limit = [(float(k), *_shares(first, k)) for k in (*COUNTS, *MORE)]
+    dark = [share for _, share, _ in limit]
+    apart = [difference for *_, difference in limit]
+    rows = [
+        [f"{k:,.0f}" if k < 1e6 else f"{k:g}", f"{100 * s:.1f} %", f"{d:.2g}"] for k, s, d in limit
+    ]
+    across = {title: lost(surfaces(scale, "alignment")[title].value) for title in PULLED}
+    return Rendered(
+        tables=[
+            side_by_side(scale, "alignment", PULLED),
+            Sheet(["negatives", "shaded", "mean difference"], rows, title="InfoNCE against DCL"),
+        ],
+        verdicts=[
+            agreement(scale, "alignment", PULLED),
+            Ruling(
+                "the shaded part of InfoNCE shrinks with the number of negatives",
+                _falls(dark[: len(COUNTS)]),
+                ", ".join(f"{row[0]}: {row[1]}" for row in rows[: len(COUNTS)]),
+            ),
+            Ruling(
+                "with ever more negatives InfoNCE's surface becomes that of DCL",
+                _falls(apart) and apart[-1] < 1e-6,
+                f"mean relative difference {rows[0][2]} with {rows[0][0]} negatives, {rows[4][2]} "
+                f"with {rows[4][0]}, {apart[-1]:.0e} with {MORE[-1]:g}",
+            ),
+            Ruling(
+                "InfoNCE's pull dissipates as negatives go away, that of decoupled forms does not",
+                all(across[title] < 1e-9 for title in DECOUPLED) and across[INFONCE[0]] > 0.99,
+                "lost from the nearest negatives to the farthest: "
+                + ", ".join(f"{title} {100 * across[title]:.0f} %" for title in PULLED),
+            ),
+        ],
+        pictures={"figure2a": partial(drawn, scale, "alignment", PULLED)},
+    )
+
+
+def _shares(at: Landscape, k: float) -> tuple[float, float]:
+    """How much of InfoNCE's surface is shaded, and its mean relative difference from DCL's."""
+    p, n = np.meshgrid(at.positive, at.negative, indexing="ij")
+    panel = PANELS[INFONCE[0]]
+    value = equation(panel, "alignment", p, n, k)
+    dcl = np.sin(p) / panel.settings["temperature"]
+    return shaded(value), float((1 - value / dcl).mean())
+
+
+def _falls(values: Sequence[float]) -> bool:
+    return all(b < a for a, b in pairwise(values))
+
+
+# figure 2b: how hard losses that were made to dissipate pull it
+
+BY_MARGIN = [f"MPT, m = {margin:.2f}" for margin in MARGINS]
+DISSIPATING = ("DCL+", *BY_MARGIN, "MET", "MAT")
+
+
+def figure2b(scale: Scale, results: Results) -> Rendered:
+    """Return the surfaces, beside the paper's equations and what it says of them."""
+    dcl_panel = PANELS["DCL+"]
+    same = replace(dcl_panel, settings=PANELS[INFONCE[0]].settings)
+    close, equal = (alike(scale, PANELS[INFONCE[0]], panel) for panel in (dcl_panel, same))
+    area = {title: float(active(scale, PANELS[title]).mean()) for title in DISSIPATING}
+    away = {title: lost(surfaces(scale, "alignment")[title].value) for title in DISSIPATING}
+    tau, other = (panel.settings["temperature"] for panel in (PANELS[INFONCE[0]], dcl_panel))
+    return Rendered(
+        tables=[side_by_side(scale, "alignment", DISSIPATING)],
+        verdicts=[
+            agreement(scale, "alignment", DISSIPATING),
+            misprinted(scale, "alignment"),
+            Ruling(
+                "at one temperature DCL+ has its gradient where InfoNCE has most of its own",
+                equal == 1,
+                f"on {equal:.0%} of the plane at tau = {tau:g}, on {close:.0%} at the tuned "
+                f"{other:g} and {tau:g}, with 64 negatives",
+            ),
+            Ruling(
+                "all of these losses dissipate as negatives move away",
+                all(share == 1 for share in away.values()),
+                "lost: " + ", ".join(f"{title} {share:.0%}" for title, share in away.items()),
+            ),
+            Ruling(
+                "a larger margin leaves MPT its gradient on more of the plane",
+                all(area[a] < area[b] for a, b in pairwise(BY_MARGIN)),
+                ", ".join(f"{title}: {area[title]:.0%}" for title in BY_MARGIN),
+            ),
+        ],
+        pictures={"figure2b": partial(drawn, scale, "alignment", DISSIPATING)},
+    )
+
+
+# figure 4: how hard one negative is pushed by every loss
+
+PUSHED = tuple(panel.title for panel in FIGURES["norm"])
+MARGIN_LOSSES = ("MPT", "MET", "MAT")
+MANY = 1e24  # negatives, by eq. 16
+
+
+def figure4(scale: Scale, results: Results) -> Rendered:
+    """Return the surfaces, beside the paper's equations and the findings of appendix B."""
+    apart = [_apart(scale, float(PANELS[title].negatives or 0)) for title in INFONCE]
+    apart.append(_apart(scale, MANY))
+    along = {
+        title: _along(scale, title) for title in (INFONCE[0], *DECOUPLED, "DCL+", *MARGIN_LOSSES)
+    }
+    close = {
+        title: alike(scale, PANELS[INFONCE[0]], PANELS[title]) for title in ("DCL+", *MARGIN_LOSSES)
+    }
+    return Rendered(
+        tables=[side_by_side(scale, "uniformity", PUSHED)],
+        verdicts=[
+            agreement(scale, "uniformity", PUSHED),
+            misprinted(scale, "uniformity"),
+            Ruling(
+                "with ever more negatives InfoNCE pushes one of them as DCL does",
+                _falls(apart) and apart[-1] < 1e-6,
+                f"mean relative difference {apart[0]:.2f} with 64 negatives, {apart[-2]:.2f} with "
+                f"{PANELS[INFONCE[-1]].negatives:,}, {apart[-1]:.0e} with {MANY:g}",
+            ),
+            Ruling(
+                "InfoNCE's push dissipates with a near positive, that of decoupled forms does not",
+                along[INFONCE[0]] > 0.99 and all(along[title] < 1e-9 for title in DECOUPLED),
+                _lost_shares(along, (INFONCE[0], *DECOUPLED)),
+            ),
+            Ruling(
+                "DCL+ and the losses with a margin dissipate like InfoNCE",
+                all(along[title] == 1 for title in ("DCL+", *MARGIN_LOSSES)),
+                f"{_lost_shares(along, ('DCL+', *MARGIN_LOSSES))}; active or not as InfoNCE is, "
+                "share of the plane: "
+                + ", ".join(f"{title} {share:.0%}" for title, share in close.items()),
+            ),
+        ],
+        pictures={"figure4": partial(drawn, scale, "uniformity", PUSHED)},
+    )
+
+
+def _along(scale: Scale, title: str) -> float:
+    """The largest part of a push that is lost where the positive is nearest, at any negatives."""
+    value = surfaces(scale, "uniformity")[title].value
+    near, far = value[:, value[-1] > 0][[0, -1]]
+    return float((1 - near / far).max())
+
+
+def _apart(scale: Scale, k: float) -> float:
+    """Mean relative difference of InfoNCE's push from DCL's at the same temperature."""
+    at, panel = surfaces(scale, "uniformity")[INFONCE[0]], PANELS[INFONCE[0]]
+    p, n = np.meshgrid(at.positive, at.negative[:-1], indexing="ij")  # at pi neither pushes
+    dcl = np.sin(n) / panel.settings["temperature"] / k
+    return float((1 - equation(panel, "uniformity", p, n, k) / dcl).mean())
+
+
+def _lost_shares(along: dict[str, float], titles: tuple[str, ...]) -> str:
+    return "lost: " + ", ".join(f"{title} {along[title]:.0%}" for title in titles)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from papers.draganov2024.pictures import PlanePairs, pairs_in_plane
+from papers.draganov2024.figure4 import PlanePairs, pairs_in_plane
 
 
 def pairs(epoch: int, scale: float = 1.0) -> PlanePairs:

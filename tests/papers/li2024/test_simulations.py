@@ -5,11 +5,7 @@ import pytest
 
 from isotrope.diagnostics import Landscape
 from isotrope.paradigm import build
-from papers.li2024 import (
-    figure3,
-    figure4,
-    simulated,
-)
+from papers.li2024 import simulated
 from papers.machinery.artifact import Results
 from papers.machinery.catalogue import find_artifacts
 from papers.machinery.pages import as_text
@@ -68,7 +64,7 @@ def test_verdicts_on_dissipation(
 
 def test_the_share_with_and_without_the_gate() -> None:
     """At a tenth of the grid: the gate makes the printed shape, the weight alone does not."""
-    found = figure3.render("smoke", Results())
+    found = simulated.figure3("smoke", Results())
     assert [verdict.holds for verdict in found.verdicts] == [True, False]
     assert list(found.pictures) == ["figure3", "figure3-gated"]
     rows = [row for row in found.tables[1].rows if row[0].endswith("0.05")]
@@ -79,7 +75,7 @@ def test_the_share_with_and_without_the_gate() -> None:
 
 
 def test_ratios_are_those_of_table_1() -> None:
-    found = figure4.render("smoke", Results())
+    found = simulated.figure4("smoke", Results())
     assert [verdict.holds for verdict in found.verdicts] == [True, True, True]
     printed = {row[0]: row[2:] for row in found.tables[1].rows if "table 1" in row[1]}
     assert printed["ArcCon"] == ["1.2856", "1.2856", "matches"]
@@ -92,8 +88,8 @@ def test_a_ratio_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     every["MET"] = Landscape(
         build("met"), one.positive, one.negative, one.value * 3, one.error, one.defined
     )
-    monkeypatch.setattr(figure4, "simulated", lambda *_: every)
-    verdicts = figure4.render("smoke", Results()).verdicts
+    monkeypatch.setattr(simulated, "simulated", lambda *_: every)
+    verdicts = simulated.figure4("smoke", Results()).verdicts
     assert [verdict.holds for verdict in verdicts] == [False, False, True]
 
 

@@ -12,9 +12,8 @@ from isotrope.objectives import MHE, MHS, BarlowTwinsGrad, ModifiedMHE, VICRegGr
 from isotrope.paradigm import EXACT, build
 from papers.li2024 import table1, table2
 from papers.li2024.losses import MODIFIED, ORIGINAL
-from papers.li2024.modified_losses import AFTER, MISPRINT
-from papers.li2024.original_losses import BEFORE
 from papers.li2024.printed_formulas import proved
+from papers.li2024.printed_losses import AFTER, BEFORE, MISPRINT
 from papers.machinery.artifact import Results
 from papers.machinery.verdicts import (
     UNDECIDED,

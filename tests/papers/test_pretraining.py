@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from papers.word_vectors import cooccurrences, word_vectors
+from papers.pretraining import cooccurrences, word_vectors
 
 IDS = np.array([1, 2, 3, 2, 1, 3, 3], dtype=np.uint16)
 STARTS = np.array([0, 4, 5, 7])
