@@ -27,8 +27,9 @@ class Bench:
     """What many cases start from, made once: small models, a run, pictures."""
 
     def __init__(self, folder: Path) -> None:
-
-        import isotrope.training.text  # noqa: F401 - its packages too
+        # libraries that a case would load write caches of their own, which are not the case's
+        import isotrope.reports.plots
+        import isotrope.training.text  # noqa: F401
 
         self.folder = folder
 
@@ -185,6 +186,7 @@ def _inside(room: Path, temporary: Path, cache: Path) -> Iterator[None]:
     names = {
         "TMPDIR": str(temporary),
         "XDG_CACHE_HOME": str(cache),
+        "XDG_CONFIG_HOME": str(cache),
         "HF_HUB_OFFLINE": "1",
     }
     before = {name: os.environ.get(name) for name in names}
