@@ -14,6 +14,7 @@ from isotrope.core import hub
 from isotrope.core.errors import InputError
 from isotrope.encoders import names
 from isotrope.encoders.names import is_image, resolve
+from isotrope.encoders.sentence import SentenceEncoder
 from tests.patience import MINUTES
 
 
@@ -308,3 +309,13 @@ def test_what_tells_images_from_text(tmp_path, files, expected):
     for name, content in files.items():
         (tmp_path / name).write_text(content)
     assert is_image(tmp_path) is expected
+
+
+@pytest.mark.parametrize("file", ["config.json", "1_Pooling/config.json", "adapter_config.json"])
+def test_settings_that_are_a_list_are_refused(tmp_path, file):
+    model = SentenceEncoder.scratch(["a text", "another text"] * 4, width=8, layers=1, heads=1)
+    model.save(tmp_path)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / file).write_text("[]")
+    with pytest.raises(InputError, match="must hold settings by name"):
+        names.resolve(tmp_path)

@@ -118,7 +118,7 @@ def tried(case: Case, bench: Bench, folder: Path) -> tuple[list[str], float]:
     cache = folder / "cache"
     for made in (room, temporary, cache):
         made.mkdir(parents=True)
-    with _inside(room, temporary, cache):
+    with _inside(room, temporary, cache, bench.folder):
         arguments = [str(argument) for argument in case.make(room, bench)]
         before = _everything(folder)
         out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
@@ -181,12 +181,12 @@ def _everything(folder: Path) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _inside(room: Path, temporary: Path, cache: Path) -> Iterator[None]:
+def _inside(room: Path, temporary: Path, cache: Path, keys: Path) -> Iterator[None]:
     """Be in a folder, with temporary files and caches beside it."""
     names = {
         "TMPDIR": str(temporary),
         "XDG_CACHE_HOME": str(cache),
-        "XDG_CONFIG_HOME": str(cache),
+        "XDG_CONFIG_HOME": str(keys),
         "HF_HUB_OFFLINE": "1",
     }
     before = {name: os.environ.get(name) for name in names}

@@ -110,7 +110,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("audit", ["--seed", "-1"], "a seed is 0 or more"),
     ("audit", ["--max-length", "1"], "maximum length"),
     ("audit", ["--dev", "nowhere"], "no such file"),
-    ("audit", ["--width", "4"], "--width is for pictures"),
+    ("audit", ["--width", "4"], "--width: applies to pictures"),
     ("audit", ["--objective.margin", "3"], "margin"),
     ("diagnose", ["--data", "nowhere"], "no such file"),
     ("diagnose", ["--objective.temperature", "3"], "needs --objective NAME"),

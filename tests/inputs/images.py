@@ -554,7 +554,7 @@ def _used() -> Iterator[Case]:
             "--sts",
             content(room / "s.tsv", "1\ta\tb\n"),
         ],
-        "of text",
+        "takes pictures, but sts hold text",
     )
 
 

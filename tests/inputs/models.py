@@ -243,7 +243,7 @@ TEXT: dict[str, tuple[Spoil, str]] = {
         changed("config.json", quantization_config={"quant_method": "gptq", "bits": 4}),
         "not a model that can be",
     ),
-    "a config of lists": (put("config.json", "[]"), "not a model that can be"),
+    "a config of lists": (put("config.json", "[]"), "must hold settings by name"),
     "a config of words": (put("config.json", "hello"), "is not valid JSON"),
     "a config of bytes": (put("config.json", b"\xff\xfe\0"), "is not UTF-8 text"),
     "a config without end": (put("config.json", "[" * 100_000), "config.json"),

@@ -129,7 +129,7 @@ def _outputs() -> Iterator[Case]:
         ("a folder", "out.npy", lambda room: (room / "out.npy").mkdir(), "is a folder"),
         ("a name too long", "n" * 300 + ".npy", lambda room: None, "name too long"),
         ("below a link to itself", "loop/out.npy", loop, "loop"),
-        ("the kernel's", "/proc/out.npy", lambda room: None, "/proc/out.npy"),
+        ("the kernel's", "/proc/out.npy", lambda room: None, "/proc/.out.npy"),
     ]
     for what, output, prepare, says in npy:
         yield Case(f"output/encode to {what}", encoded(output, prepare), says)  # type: ignore[arg-type]

@@ -67,7 +67,7 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
 LABELLED: list[tuple[str, bytes | str, str]] = [
     ("fields.tsv", "good\n", "1 columns without a header"),
     ("three.tsv", "a\tb\tc\n", "3 columns without a header"),
-    ("label.tsv", "\ttext\nx\ty\n", "no label; give one or remove the line"),
+    ("label.tsv", "\ttext\nx\ty\n", "no column 'label'"),
     ("text.tsv", "a\t \nb\tc\n", "no text; give one or remove the line"),
     ("classes.tsv", "a\tone\na\ttwo\n", "1 different labels; at least 2 are needed"),
     ("few.tsv", "a\tone\nb\ttwo\n", "too few texts to leave any"),

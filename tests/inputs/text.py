@@ -151,7 +151,7 @@ def _folders() -> Iterator[Case]:
         content(room / "b.txt", b"\xff\xfe")
         return train(bench, "a.txt", "b.txt")
 
-    yield Case("text/folder of two kinds", mixed, "give records of one kind")
+    yield Case("text/folder of two kinds", mixed, "give files of one kind")
     yield Case("text/folder that links to itself", looping, "no file with text")
     yield Case("text/folders that link to each other", around, "no file with text")
     yield Case("text/folder with a pipe", pipe_inside, "not a regular file (a pipe)")

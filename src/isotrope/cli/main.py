@@ -18,7 +18,7 @@ from isotrope import __version__
 from isotrope.cli.arguments import Parser
 from isotrope.core.errors import InputError, LostProcess, nearest
 from isotrope.core.legible import LegibleStream, legible
-from isotrope.core.spelling import as_flag, spelled
+from isotrope.core.spelling import as_flag, named, spell, spelled
 
 SHELLS = ("bash", "zsh")
 
@@ -38,7 +38,6 @@ VERBS = {
     "report": "compare runs in one HTML file",
 }
 
-_SMALLER = "use less at a time (--batch-size, --micro-batch, --grid) or a larger machine"
 _LONGEST = 2000  # characters of an error: a name may be long, but what is wrong must be seen
 
 EXAMPLES = """\
@@ -151,7 +150,12 @@ def _guarded(arguments: Sequence[str], stack: ExitStack) -> int:
         said = any(w in str(error) for w in ("allocate memory", "out of memory", "map segment"))
         if not said and not isinstance(error, MemoryError):
             raise
-        return _refused(f"not enough memory ({str(error).strip() or 'none left'}): {_SMALLER}")
+        from isotrope.cli.command import load
+
+        known = load(arguments[0]).settings.model_fields if arguments[0] in VERBS else {}
+        less = [named(name) for name in ("batch_size", "micro_batch", "grid") if name in known]
+        remedy = f"use less at a time ({', '.join(less) or 'shorter input'}) or a larger machine"
+        return _refused(spell(f"not enough memory ({str(error).strip() or 'none left'}): {remedy}"))
     except OSError as error:
         # a name too long, a full standard output: nothing of ours, and nothing to debug
         place = f"{error.filename}: " if error.filename else ""

@@ -17,25 +17,23 @@ RECORDING = "isotrope"
 """Name of the Doctor's folder within a trainer's ``output_dir``."""
 
 _SEAL = "# made here: "  # the last line of settings that this user wrote on this machine
-_BYTES = 32  # of the key of the seal
 
 
 @functools.cache
 def _key() -> bytes:
     """Return the user's key; where none can be kept, one for this process."""
-    key = secrets.token_bytes(_BYTES)
+    key = secrets.token_bytes(32)
     with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
         if home.is_absolute():
             path = home / "isotrope" / "key"
             path.parent.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=path.parent) as new, suppress(FileExistsError):
-                new.write(key)
-                new.flush()
+                Path(new.name).write_bytes(key)
                 os.link(new.name, path)  # whole, and never over one that is there
             about, kept = path.stat(), path.read_bytes()
             others = about.st_mode & 0o077 or about.st_uid != os.getuid()
-            return key if others or len(kept) != _BYTES else kept
+            return key if others or len(kept) != len(key) else kept
     return key
 
 

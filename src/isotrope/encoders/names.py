@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, nearest
@@ -99,7 +100,7 @@ def model_folder(path: Path) -> Path:
     parts = _parts(path)
     for part in dict.fromkeys([path, *parts]):
         if (part / "adapter_config.json").exists():
-            base = read_json(part / "adapter_config.json").get("base_model_name_or_path")
+            base = _settings(part / "adapter_config.json").get("base_model_name_or_path")
             raise InputError(
                 f"{part} holds an adapter of {brief(base)}, and models are read from one "
                 "folder only; merge both with peft's merge_and_unload, and save the result"
@@ -148,6 +149,14 @@ def _check_kernels(file: Path, settings: object) -> None:
             _check_kernels(file, value)
 
 
+def _settings(file: Path) -> dict[str, Any]:
+    """Return the settings of a module; none where there is no such file."""
+    settings = read_json(file) if file.is_file() else {}
+    if not isinstance(settings, dict):
+        raise InputError(f"{file} must hold settings by name; found {brief(settings)}")
+    return settings
+
+
 def is_static(module: object) -> bool:
     """Return whether a module, or the name of its type, stands for static embeddings."""
     name = module if isinstance(module, str) else type(module).__name__
@@ -185,8 +194,7 @@ def _parts(path: Path) -> list[Path]:
             continue
         parts[part.resolve()] = part
         for router in (part / "router_config.json", part / "config.json"):
-            types = (read_json(router) if router.is_file() else {}).get("types")
-            places += [(router, f"{where}/{name}") for name in types or ()]
+            places += [(router, f"{where}/{name}") for name in _settings(router).get("types") or ()]
     return [*parts.values()]
 
 
@@ -221,9 +229,9 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
 
 def _check_layers(file: Path, tensors: int) -> None:
     """Refuse more layers than there are weights for: building them would take for ever."""
-    config = read_json(file) if file.is_file() else {}
+    config = _settings(file)
     for name in ("num_hidden_layers", "num_layers", "n_layer", "n_layers"):
-        layers = config.get(name) if isinstance(config, dict) else None
+        layers = config.get(name)
         if isinstance(layers, int) and layers > tensors:
             raise InputError(
                 f"{file} says {name} {brief(layers)}, and the weights are {tensors} tensors: it "

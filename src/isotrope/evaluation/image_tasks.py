@@ -13,7 +13,6 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.hub import check_named
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.spelling import brief
 from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.tasks import Task
@@ -70,14 +69,9 @@ def own_images(run: str | Path) -> "ImageSet":
     result = Result.load(RunFolder(run).result)
     data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
     side = data_details.get("side") if isinstance(data_details, Mapping) else None
-    if side is not None and (not isinstance(side, int) or isinstance(side, bool)):
-        raise InputError(
-            f"{run / 'result.json'}: the side of the pictures must be a whole number; found "
-            f"{brief(side)}: restore the file"
-        )
     image_set = load_images(
         data,
-        side=side,
+        side=side if isinstance(side, int) else None,
         holdout=settings.get("holdout", 0.0),
         seed=settings.get("seed", 0),
         limit=settings.get("limit"),
