@@ -25,6 +25,8 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS, OUTSIDE = PurePosixPath("docs"), PurePosixPath("repository")
 PROGRAMS = ("*.py", "generate", "__pycache__")
 _LINK = re.compile(r"(?<=\]\()([^()\s#]+)(?=[)#])")
+# a table of seven columns or more: its page shows no list of headings, so that the table fits
+_WIDE = re.compile(r"^\|(?: ?:?-+:? ?\|){7,}\s*$", re.MULTILINE)
 _ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
 _FORMULA = re.compile(r"^\$\$\n(.*?)\n\$\$$", re.DOTALL | re.MULTILINE)
 _CODE = re.compile(
@@ -98,7 +100,8 @@ def _turned(text: str, uri: PurePosixPath, at: PurePosixPath, wrong: list[str]) 
             return link[1]
         return posixpath.relpath(_uri(target), posixpath.dirname(str(uri)))
 
-    return _prose(text, lambda prose: _as_on_github(_LINK.sub(turned, prose)))
+    wide = "---\nhide: [toc]\n---\n\n" if _WIDE.search(text) else ""
+    return wide + _prose(text, lambda prose: _as_on_github(_LINK.sub(turned, prose)))
 
 
 def _as_on_github(text: str) -> str:
