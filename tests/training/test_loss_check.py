@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.paradigm.objective_check import Check
-from isotrope.training.loss_check import _by_margin, check_file, check_loss
+from isotrope.training.loss_check import _by_margin, check_loss, checks_in
 from tests.training import historical_losses
 
 HISTORICAL = Path(__file__).with_name("historical_losses.py")
@@ -26,6 +26,13 @@ CAUGHT = {
     "characteristic": "on two processes",
 }
 """The bugs, and the line that shows each."""
+
+
+def check_file(file: Path, name: str) -> dict[str, list[Check]]:
+    checks: dict[str, list[Check]] = {}
+    for key, check in checks_in(file, name):
+        checks.setdefault(key, []).append(check)
+    return checks
 
 
 def wrong(checks: list[Check]) -> list[str]:

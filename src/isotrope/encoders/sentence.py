@@ -82,8 +82,8 @@ class SentenceEncoder(nn.Module):
         max_length: Number of tokens, including special ones, at which the model truncates.
         positions: Largest number of tokens, including special ones, for which the model has
             positions.
-        pooling: One of ``isotrope.encoders.modules.POOLINGS``, or several joined by ``+``; ``none`` if the transformer
-            itself returns one vector.
+        pooling: One of ``isotrope.encoders.modules.POOLINGS``, or several joined by ``+``; ``none``
+            if the transformer itself returns one vector.
         normalizes: whether the model ends in a Normalize module.
         prompt: Prompt that the model's configuration puts before every text.
 

@@ -58,16 +58,6 @@ class _LossAndGradients(NamedTuple):
     gradients: list[Tensor]
 
 
-def check_file(
-    file: Path, name: str = "", *, dimensions: int = DIMENSIONS
-) -> dict[str, list[Check]]:
-    """Return the checks of :func:`checks_in` by the name of the loss."""
-    checks: dict[str, list[Check]] = {}
-    for key, check in checks_in(file, name, dimensions=dimensions):
-        checks.setdefault(key, []).append(check)
-    return checks
-
-
 def checks_in(
     file: Path, name: str = "", *, dimensions: int = DIMENSIONS
 ) -> Iterator[tuple[str, Check]]:
@@ -91,38 +81,34 @@ def checks_in(
         )
     # all are built before the first is checked, which takes seconds
     built = {
-        key: None
-        if isinstance(value, type) and issubclass(value, Objective)
-        else _built(file, key, value)
+        key: None if _is_objective(value) else _built(file, key, value)
         for key, value in losses.items()
     }
     for key, loss in built.items():
-        if loss is None:
-            checks = prove(losses[key])
-        else:
-            checks = checks_of(loss, (file, key), dimensions=dimensions)
-        for check in checks:
-            yield key, check
+        checks = (
+            prove(losses[key])
+            if loss is None
+            else checks_of(loss, (file, key), dimensions=dimensions)
+        )
+        yield from ((key, check) for check in checks)
 
 
 def _losses(namespace: dict[str, Any], module: str, name: str) -> dict[str, Any]:
     """Return the objectives, functions and modules of a file, or the one of that name."""
     if name:
         return {name: namespace[name]} if callable(namespace.get(name)) else {}
-    losses = {}
-    for key, value in namespace.items():
-        defined_here = getattr(value, "__module__", module) == module or isinstance(
-            value, nn.Module
-        )
-        objective = isinstance(value, type) and issubclass(value, Objective)
-        if (
-            defined_here
-            and callable(value)
-            and key[0] != "_"
-            and (objective or "loss" in key.lower())
-        ):
-            losses[key] = value
-    return losses
+    return {
+        key: value
+        for key, value in namespace.items()
+        if callable(value)
+        and key[0] != "_"
+        and (getattr(value, "__module__", module) == module or isinstance(value, nn.Module))
+        and (_is_objective(value) or "loss" in key.lower())
+    }
+
+
+def _is_objective(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Objective)
 
 
 def _run(file: Path) -> ModuleType:
@@ -202,7 +188,7 @@ def checks_of(
     draws = SAME < (change := _distance(reseeded, whole)) < math.inf
     if remembers or draws:
         why = _REMEMBERS if remembers else _DRAWS
-        yield Check("called again", 1, _shown(change), passed=None, means=why)
+        yield Check("called again", 1, f"{change:.1e}", passed=None, means=why)
     else:
         permuted = functools.partial(_whole, loss, dimensions, permuted=True)
         yield _compared("rows permuted", permuted, whole, _PERMUTED)
@@ -414,18 +400,12 @@ def _on_two(
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
     both = _LossAndGradients(*answer)
     halves = slice(0, _ROWS // 2), slice(_ROWS // 2, _ROWS)
-    alone = [_half(loss, dimensions, rows) for rows in halves]
-    separate = _LossAndGradients(*(_mean(part) for part in zip(*alone, strict=True)))
+    one, two = (_half(loss, dimensions, rows) for rows in halves)
+    gradients = [(a + b) / 2 for a, b in zip(one.gradients, two.gradients, strict=True)]
+    separate = _LossAndGradients((one.value + two.value) / 2, gradients)
     if _distance(both, whole) > SAME and _distance(both, separate) <= SAME:
-        return Check(name, 1, _shown(_distance(both, whole)), passed=None, means=_OWN)
+        return Check(name, 1, f"{_distance(both, whole):.1e}", passed=None, means=_OWN)
     return _compared(name, lambda: both, whole, _GATHERED)
-
-
-def _mean(parts: Any) -> Any:  # noqa: ANN401 - two values, or two lists of gradients
-    first, second = parts
-    if isinstance(first, Tensor):
-        return (first + second) / 2
-    return [(a + b) / 2 for a, b in zip(first, second, strict=True)]
 
 
 def _half(loss: Loss, dimensions: int, rows: slice) -> _LossAndGradients:
@@ -459,7 +439,8 @@ def _rounded(loss: Loss, dimensions: int) -> Check:
     unit = torch.finfo(torch.bfloat16).eps / 2
     turned = []
     for _ in range(_ROUNDINGS):
-        off = [x * (1 + unit * _signs(x, numbers)) for x in exact]
+        signs = [torch.randint(0, 2, x.shape, generator=numbers).to(x) * 2 - 1 for x in exact]
+        off = [x * (1 + unit * sign) for x, sign in zip(exact, signs, strict=True)]
         turned.append(_distance(_by_embeddings(_fresh(loss), off), true))
     try:
         low = _by_embeddings(_fresh(loss, torch.bfloat16), [x.bfloat16() for x in exact])
@@ -468,11 +449,7 @@ def _rounded(loss: Loss, dimensions: int) -> Check:
     distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
     passed = distance <= most
     means = "" if passed else f"{_BF16} (rounding alone: {max(turned):.1e})"
-    return Check(name, 1, _shown(distance), passed=passed, means=means)
-
-
-def _signs(like: Tensor, numbers: torch.Generator) -> Tensor:
-    return torch.randint(0, 2, like.shape, generator=numbers).to(like) * 2 - 1
+    return Check(name, 1, f"{distance:.1e}", passed=passed, means=means)
 
 
 def _by_embeddings(loss: Loss, views: list[Tensor]) -> _LossAndGradients:
@@ -511,7 +488,7 @@ def _compared(
     except Exception as error:  # whatever somebody's loss raises is the finding
         return raised(name, error)
     passed = difference <= SAME
-    return Check(name, 1, _shown(difference), passed=passed, means="" if passed else means)
+    return Check(name, 1, f"{difference:.1e}", passed=passed, means="" if passed else means)
 
 
 def _distance(result: _LossAndGradients, reference: _LossAndGradients) -> float:
@@ -521,7 +498,3 @@ def _distance(result: _LossAndGradients, reference: _LossAndGradients) -> float:
     for a, b in zip(result.gradients, reference.gradients, strict=True):
         errors.append(float((a - b).abs().max()) / size)
     return max(errors) if all(error == error for error in errors) else float("inf")
-
-
-def _shown(distance: float) -> str:
-    return f"{distance:.1e}"

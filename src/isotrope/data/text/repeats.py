@@ -106,3 +106,20 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
             joined: NDArray[np.int64] = names[rows].view(np.int64)
             return joined
         label = lower
+
+
+def new_groups(grouped: Path, repeated: Path) -> int:
+    """Return how many repeated records come with a group for the first time.
+
+    Args:
+        grouped: File of the hash of each record with its group; 0 without a group.
+        repeated: File of marks of the records without their groups.
+    """
+    again, count, new = grouped.with_name("again.all"), repeated.stat().st_size, 0
+    mark_repeated(grouped, again, count)
+    for start in range(0, count, CHUNK):
+        twice, before = (read_part(p, np.uint8, start, CHUNK) == 1 for p in (repeated, again))
+        has_group = read_part(grouped, np.uint64, start, CHUNK) != 0
+        new += int((twice & ~before & has_group).sum())
+    again.unlink()
+    return new

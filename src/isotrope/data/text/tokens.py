@@ -40,6 +40,7 @@ from isotrope.data.text.repeats import (
     joined_groups,
     mark_repeated,
     near_identical,
+    new_groups,
     read_part,
 )
 from isotrope.data.text.views import Formed, Former, ViewsName, resolve
@@ -456,7 +457,7 @@ def _finish(
         max_length=writer.max_length,
         fingerprint=fingerprint.hexdigest(),
         grouped=writer.grouped,
-        groups_dropped=_groups_dropped(folder, repeated_file) if writer.grouped else 0,
+        groups_dropped=new_groups(folder / _GROUPED, repeated_file) if writer.grouped else 0,
         understood="" if reading is None else str(reading),
     )
     _check_enough(report)
@@ -476,19 +477,6 @@ def _check_enough(report: StoreReport) -> None:
         raise TooFewRecords(
             f"{_TOO_FEW}; found {report.kept} (of {report.records}: {found}); {_MORE}", report
         )
-
-
-def _groups_dropped(folder: Path, repeated: Path) -> int:
-    """Return how many repeated records come with a group for the first time."""
-    grouped, again, dropped = folder / _GROUPED, folder / "again.all", 0
-    count = repeated.stat().st_size
-    mark_repeated(grouped, again, count)
-    for start in range(0, count, CHUNK):
-        twice, before = (read_part(p, np.uint8, start, CHUNK) == 1 for p in (repeated, again))
-        has_group = read_part(grouped, np.uint64, start, CHUNK) != 0
-        dropped += int((twice & ~before & has_group).sum())
-    again.unlink()
-    return dropped
 
 
 def _have_tokens(
