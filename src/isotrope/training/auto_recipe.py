@@ -122,7 +122,7 @@ def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
     """Yield a description of the data, and a line per reason with the flags to override it."""
     kind = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}[facts.columns]
     linked = f", {facts.linked:.0%} of which share a text with another" if facts.linked else ""
-    yield f"recipe auto: {facts.records:,} {kind}{linked}; --recipe papers takes the settings of SimCSE"
+    yield f"recipe auto: {facts.records:,} {kind}{linked}; --recipe papers has SimCSE's settings"
     told = [choice for choice in made if choice.value != ""]
     for why, choices in groupby(told, lambda choice: choice.why):
         yield f"  {' '.join(flag for choice in choices for flag in _flags(choice))}: {why}"
