@@ -212,6 +212,17 @@ def test_one_group_for_all_rows_is_refused(given: dict[str, Any], tmp_path: Path
         fit(**{**given, "files": [file]})
 
 
+def test_one_group_is_refused_before_a_recipe_is_told(
+    given: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = written(tmp_path / "noise.jsonl", [-1] * 32)
+    names = ("encoder", "files", "groups", "output", "device", "logger")
+    chosen = {name: given[name] for name in names if name in given}
+    with pytest.raises(InputError, match="all 32 records are in one group"):
+        fit(**{**chosen, "files": [file]})
+    assert "recipe auto" not in capsys.readouterr().err
+
+
 def test_labelled_texts_are_trained_as_pairs_of_their_label(
     given: dict[str, Any], tmp_path: Path, handed: list[Views]
 ) -> None:

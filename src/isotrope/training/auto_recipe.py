@@ -23,11 +23,11 @@ import numpy as np
 import torch
 
 from isotrope.core.distributed import launched_processes
-from isotrope.core.errors import SettingError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.spelling import named
 from isotrope.data.schemas import Reading
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
-from isotrope.data.text.views import held_out_together
+from isotrope.data.text.views import ONE_GROUP, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
@@ -142,13 +142,16 @@ def _facts(
 ) -> _Facts:
     """Read the records, and embed some of them."""
     seen: dict[tuple[int, ...], tuple[str, ...]] = {}
-    columns = 1
+    columns, marks = 1, set()
     for record in islice(records(), _RECORDS):
+        marks.add(record.group)
         columns = max(columns, min(len(record.texts), 3))
         own = [hash64(near_identical(text)) for text in record.texts[:2]]
         own += [group_mark(record.group, "")] if record.group else []
         seen.setdefault(tuple(own), record.texts[:2])
     found = list(seen.values())
+    if len(marks) == 1 and marks != {""} and columns == 2:
+        raise InputError(ONE_GROUP.format(len(found)))
     share = _share(len(found))
     seconds = len(found) * _seconds(found, encoder) if settings.minutes else 0.0
     if columns == 1:
@@ -187,14 +190,9 @@ def _share(records: int) -> float:
 
 
 def _loss(
-    pairs: Sequence[Sequence[str]],
-    groups: np.ndarray,
-    encoder: SentenceEncoder,
+    pairs: Sequence[Sequence[str]], groups: np.ndarray, encoder: SentenceEncoder
 ) -> float | None:
-    """Return the mean InfoNCE of batches of 64, or an estimate for that size, or None.
-
-    Linked pairs are not negatives of each other.
-    """
+    """Return the mean InfoNCE of batches of 64, or an estimate for that size, or None."""
     objective = registry.build("infonce", {"temperature": _TEMPERATURE})
     views = [
         torch.from_numpy(encoder.encode([prompt + pair[side] for pair in pairs]))
@@ -217,7 +215,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     own = settings.objective_settings
     both = "in both directions, against anchors and positives of the batch"
     state = "there is much to learn" if left == 1 else "the encoder knows many answers already"
-    why = f"{state} (loss before training: {facts.loss or float('nan'):.2f})"
+    why = state if facts.loss is None else f"{state} (loss before training: {facts.loss:.2f})"
     epochs, twice = _within(
         float(np.clip(round(left * _PAIRS / facts.records), 1, 8)), facts, settings
     )

@@ -19,7 +19,7 @@ from isotrope.data.text.batches import Batch, collate
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
 from isotrope.data.text.tokens import TokenStore, build
-from isotrope.data.text.views import held_out_together
+from isotrope.data.text.views import ONE_GROUP, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
@@ -142,10 +142,7 @@ def check_store(objective: Objective, store: TokenStore) -> None:
     """Refuse hard negatives if the objective takes none."""
     check_negatives(objective, store.columns)
     if store.one_group and store.columns < 3:
-        raise InputError(
-            f"all {len(store):,} records are in one group, so no record has a negative: name a "
-            "column of `--groups` with several values, or leave `--groups` out"
-        )
+        raise InputError(ONE_GROUP.format(len(store)))
     try_objective(objective, negatives=store.columns == 3)
 
 

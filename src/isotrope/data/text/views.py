@@ -17,6 +17,11 @@ from isotrope.data.text.repeats import hash64, joined_groups, near_identical
 Views = Literal["dropout", "adjacent", "pairs"]
 ViewsName = Literal["auto", "dropout", "adjacent", "pairs"]
 
+ONE_GROUP = (
+    "all {:,} records are in one group, so no record has a negative: name a column of `--groups` "
+    "with several values, or leave `--groups` out"
+)
+
 
 class Formed(NamedTuple):
     """A training record or held-out record.
