@@ -30,8 +30,7 @@ from isotrope.diagnostics.metrics import METRICS
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.registry import METHODS, find_method
-from papers.machinery.recipes import SEEDS
-from papers.machinery.small_images import small_images
+from papers.machinery.recipes import SEEDS, small_images
 from papers.machinery.store import JobStore
 from papers.paper_numbers import printed
 from papers.plots.charts import Chart, Series, charts

@@ -71,6 +71,7 @@ def run(arguments: Sequence[str]) -> int:
     options = _parse(arguments)
     name = f"{NAME}-tiny" if options.tiny else NAME
     corpus, (first, last) = options.data / raw.CORPUS, (0, 600) if options.tiny else raw.LINES
+    measured_on = (0, 200) if options.tiny else (first - raw.REFERENCE, first)
     recorded = raw.make(
         name,
         _SMALL if options.tiny else RECIPE,
@@ -78,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
         cache_folder() / "encoders" / name,
         seed=SEED,
         dev=load_sts_file(options.data / "sts/stsb/dev.tsv"),
-        reference=raw.corpus_lines(corpus, *((0, 200) if options.tiny else _reference())),
+        reference=raw.corpus_lines(corpus, *measured_on),
         limits={},
         device=options.device,
         tell=stages.say,
@@ -100,10 +101,6 @@ def run(arguments: Sequence[str]) -> int:
     ]
     print("\n".join(table(["loss", "modified less original", "InfoNCE less original"], rows)))
     return 0
-
-
-def _reference() -> tuple[int, int]:
-    return raw.LINES[0] - raw.REFERENCE, raw.LINES[0]
 
 
 def _parse(arguments: Sequence[str]) -> argparse.Namespace:

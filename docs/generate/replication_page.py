@@ -13,7 +13,7 @@ from typing import get_args
 from docs.generate.errata_page import errata
 from docs.generate.objective_pages import grid
 from isotrope.core.files import atomic_replace
-from papers import image_claims, starts, text_protocol
+from papers import image_trainings, starts, text_protocol
 from papers.machinery.claims import Claim, claims, judge_claim, reference_encoder
 from papers.machinery.data_registry import RAW
 from papers.machinery.rule import MOST, ClaimJudgement, Word
@@ -141,7 +141,7 @@ Judged = Sequence[tuple[Claim, ClaimJudgement]]
 
 def judged_claims() -> Judged:
     """Return every claim with its verdict on what there is."""
-    images = image_claims.measured(JobStore(_IMAGES).find)
+    images = image_trainings.measured(JobStore(_IMAGES).find)
     text = _judged_on(reference_encoder(), _TEXT)
     return [
         (claim, text[claim.id] if claim.on == "text" else judge_claim(claim, images))

@@ -8,8 +8,7 @@ from typing import Any
 
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
-from papers.machinery.recipes import SEEDS, TABLES, image_jobs
-from papers.machinery.small_images import small_images
+from papers.machinery.recipes import SEEDS, TABLES, image_jobs, small_images
 
 PAPER = "cosine-pitfalls"
 CUT = {"SimCLR": 3, "SimSiam": 9, "BYOL": 9}

@@ -12,48 +12,24 @@ the released form is what is trained here (``variant="released"``; table 2 shows
 Numbers of a backbone are the presets of the objectives.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
-from isotrope import Preset
 from isotrope.paradigm import find
 
 BERT = "bert-base"
-
-_RELEASED = {"variant": "released"}
-
-
-@dataclass(frozen=True)
-class TableLoss:
-    """A row of tables 3 and 4.
-
-    Attributes:
-        name: as the paper calls it.
-        objective: in the registry.
-        tuned: settings, learning rate and batch size by backbone.
-        more: settings besides.
-    """
-
-    name: str
-    objective: str
-    tuned: Mapping[str, Preset]
-    more: Mapping[str, str] = field(default_factory=dict)
+RELEASED = {
+    "MHE": "mhe",
+    "MHS": "mhs",
+    "Barlow Twins": "barlowtwinsgrad",
+    "VICReg": "vicreggrad",
+    "mMHE": "modifiedmhe",
+    "mMHS": "modifiedmhs",
+    "mB": "modifiedbarlowtwins",
+    "mV": "modifiedvicreg",
+}
+"""Objectives of tables 3 and 4 by the paper's names: the originals, then the modified ones."""
 
 
-def _tuned(name: str, objective: str, more: Mapping[str, str] | None = None) -> TableLoss:
-    """A loss whose class has the values that a paper tuned."""
-    return TableLoss(name, objective, find(objective).presets, more or {})
-
-
-ORIGINAL = (
-    _tuned("MHE", "mhe"),
-    _tuned("MHS", "mhs"),
-    _tuned("Barlow Twins", "barlowtwinsgrad"),
-    _tuned("VICReg", "vicreggrad"),
-)
-MODIFIED = (
-    _tuned("mMHE", "modifiedmhe", _RELEASED),
-    _tuned("mMHS", "modifiedmhs", _RELEASED),
-    _tuned("mB", "modifiedbarlowtwins", _RELEASED),
-    _tuned("mV", "modifiedvicreg", _RELEASED),
-)
+def released(name: str) -> tuple[str, dict[str, float | str]]:
+    """Return the objective of a row and its settings, as it is trained on BERT-base."""
+    objective = RELEASED[name]
+    values = dict(find(objective).presets[BERT].values)
+    return objective, values | ({"variant": "released"} if name.startswith("m") else {})

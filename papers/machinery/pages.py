@@ -8,9 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from isotrope.core import Result, atomic_replace, format_duration
+from isotrope.core import table as aligned
 from papers.machinery.artifact import Artifact, Rendered, Results, Scale, Sheet
-from papers.machinery.kinds import with_kinds
-from papers.machinery.verdicts import WORDS, Ruling
+from papers.machinery.verdicts import WORDS, Ruling, with_kinds
 
 NOT_RUN = "not run"
 MEANINGLESS = (
@@ -24,7 +24,8 @@ def as_text(artifact: Artifact, rendered: Rendered) -> str:
     parts = [f"{artifact.paper}, {artifact.title}"]
     if MEANINGLESS in rendered.notes:
         parts[0] += " (smoke scale: numbers without meaning)"
-    parts += [_aligned(table) for table in rendered.tables]
+    for sheet in rendered.tables:
+        parts.append(sheet.title + "\n" * bool(sheet.title) + aligned(sheet.header, _rows(sheet)))
     parts += [f"{v.word}: {v.claim}{_told(v)}" for v in rendered.verdicts]
     parts += [f"note: {note}" for note in rendered.notes]
     return (
@@ -38,16 +39,6 @@ def _told(verdict: Ruling) -> str:
     """In brackets, why a claim cannot be decided and what was measured."""
     told = "; ".join(filter(None, (verdict.untestable, verdict.evidence)))
     return f" ({_plain(told)})" if told else ""
-
-
-def _aligned(table: Sheet) -> str:
-    lines_of_cells = [list(table.header), *_rows(table)]
-    widths = [max(len(row[i]) for row in lines_of_cells) for i in range(len(table.header))]
-    lines = [
-        "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in [lines_of_cells[0], ["-" * width for width in widths], *lines_of_cells[1:]]
-    ]
-    return "\n".join([*([table.title] if table.title else []), *lines])
 
 
 def _rows(table: Sheet) -> list[list[str]]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from isotrope.core import InputError, nearest
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob, brief
 
@@ -82,3 +83,22 @@ def _title(
 
 def _dotted(prefix: str, settings: Mapping[str, float | str] | None) -> dict[str, float | str]:
     return {f"{prefix}.{name}": value for name, value in (settings or {}).items()}
+
+
+# the trainings on small images that draganov2024 and manna2023 share
+
+SMALL = tuple(TABLES["small"])
+"""Their names."""
+
+
+def small_images(
+    scale: Scale, name: str, seeds: Sequence[int] | None = None, **other: Any
+) -> list[PaperJob]:
+    """Return the training of a name, one job for each seed."""
+    if name not in SMALL:
+        raise InputError(f"no training on small images is named {name!r}{nearest(name, SMALL)}")
+    row = TABLES["small"][name]
+    what = TABLES["kinds"][row["of"]]
+    short = TABLES["short"].get(what.get("objective", what.get("method")), {})
+    settings = {**what, **({} if scale == "paper" else short), **row.get("all", {})}
+    return image_jobs(scale, seeds=seeds, **{**settings, **row.get(scale, {}), **other})

@@ -128,7 +128,11 @@ class Row:
             for picture in self.row.get("picture", ())
             for names in self._loop(picture.get("each", {}), self.names)
         }
-        return Rendered(tables, verdicts, pictures, list(self.notes()))
+        more = Rendered()
+        if "more" in self.row:
+            more = function(self.row["more"])(self.scale, self.results)
+        notes = [*self.notes(), *more.notes]
+        return Rendered([*tables, *more.tables], verdicts, pictures, notes)
 
     def notes(self) -> Iterator[str]:
         """Yield the notes of this scale."""

@@ -4,13 +4,17 @@ What is contradicted here is on the other side with its whole interval. The clai
 ``claims.toml`` have a smallest effect of interest, and so more words (``rule``).
 """
 
+import functools
 import math
 import statistics
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
 
 LEVEL = 0.9
+_KINDS = Path(__file__).with_name("verdict_kinds.toml")
 RULE = (
     "a comparison is paired by seed (same data, same order) and goes by the 90% t interval of the "
     "mean difference: the claim holds or fails where all of it is on one side, and is undecided "
@@ -101,11 +105,6 @@ class Ruling:
         return _CLAIMS.get(self.holds, UNDECIDED)
 
 
-def each(claim: str, answers: Mapping[str, tuple[Answer, str]]) -> list[Ruling]:
-    """Return one verdict for each name: its answer and evidence, the claim with ``{}`` filled."""
-    return [Ruling(claim.format(name), *answer) for name, answer in answers.items()]
-
-
 def spread(values: BySeed | Iterable[float]) -> Spread | None:
     """Return mean and deviation; None of nothing."""
     by_seed = dict(values) if isinstance(values, Mapping) else {}
@@ -130,11 +129,6 @@ def above(change: Spread | None, least: float = 0.0) -> Answer:
         return None
     low, high = change.interval
     return True if low > least else False if high < least else UNDECIDED
-
-
-def below(change: Spread | None) -> Answer:
-    """Tell by :data:`RULE` whether a difference is negative; None if there is none."""
-    return negated(above(change))
 
 
 def ahead(level: Spread | None, other: Spread | float | None) -> Answer:
@@ -177,16 +171,50 @@ def signed_each(changes: Mapping[str, Spread | None], digits: int = 2) -> str:
     )
 
 
-def listed(numbers: Mapping[str, str | None]) -> str:
-    """Return ``name number, name number``, a dash for what was not run; nothing for nothing."""
-    if not any(numbers.values()):
-        return ""
-    return ", ".join(f"{name} {number or '-'}" for name, number in numbers.items())
-
-
 def with_interval(change: Spread | None) -> str:
     """Return ``+1.20 (+0.80 to +1.60)``, without the interval of a single value; a dash of none."""
     if change is None:
         return "-"
     low, high = change.interval
     return f"{change.mean:+.2f}" + (f" ({low:+.2f} to {high:+.2f})" if change.count > 1 else "")
+
+
+class UnmatchedKind(LookupError):
+    """A row of the file finds no verdict, or more than the one erratum it is about."""
+
+
+def with_kinds(artifact: str, verdicts: Sequence[Ruling], *, cpu: bool) -> list[Ruling]:
+    """Return the verdicts with their kinds, by verdict_kinds.toml.
+
+    They tell claims of a paper from errata, from checks of this software and from what no
+    measurement here can decide.
+    """
+    kinds = _kinds()
+    changed = list(verdicts)
+
+    def change(words: str, **kind: Any) -> list[int]:
+        at = [i for i, verdict in enumerate(changed) if words in verdict.claim]
+        if not at or ("erratum" in kind and len(at) > 1):
+            raise UnmatchedKind(f"{artifact}: {words!r} is in {len(at)} claims")
+        for i in at:
+            changed[i] = replace(changed[i], **kind)
+        return at
+
+    for number, words in kinds["errata"].get(artifact, {}).items():
+        change(words, erratum=number)
+    for words in kinds["checks"].get(artifact, ()):
+        change(words, check=True)
+    for row in kinds["untestable"] if cpu else ():
+        for words in row["claims"].get(artifact, ()):
+            change(words, untestable=row["why"])
+    for row in kinds["caveat"] if cpu else ():
+        for words in row["claims"].get(artifact, ()):
+            for i in change(words):
+                evidence = "; ".join(filter(None, (changed[i].evidence, row["why"])))
+                changed[i] = replace(changed[i], evidence=evidence)
+    return changed
+
+
+@functools.cache
+def _kinds() -> dict[str, Any]:
+    return tomllib.loads(_KINDS.read_text(encoding="utf-8"))

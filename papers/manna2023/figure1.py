@@ -50,14 +50,9 @@ def _views(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _scatter(pairs: dict[str, tuple[np.ndarray, np.ndarray]]) -> Picture:
-    panels = [
-        Chart(
-            kind,
-            [Series("", x[:_DRAWN].tolist(), y[:_DRAWN].tolist())],
-            x="one view",
-            y="the other",
-            kind="points",
-        )
-        for kind, (x, y) in pairs.items()
-    ]
-    return charts(panels)
+    lines = {
+        kind: Series("", x[:_DRAWN].tolist(), y[:_DRAWN].tolist()) for kind, (x, y) in pairs.items()
+    }
+    return charts(
+        [Chart(kind, [line], "one view", "the other", "points") for kind, line in lines.items()]
+    )

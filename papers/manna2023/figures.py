@@ -4,7 +4,8 @@ Each is a function that artifacts.toml names, and one that names its trainings.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+import operator
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -54,14 +55,19 @@ ELSEWHERE = (*LOSSES, "DCLW")
 FOLLOWED = ("MIOv3", "SimCLR")
 _MANY = 10  # of 100: the paper says "a large number"
 _POINTS = 1000
+_name = operator.attrgetter("name")
 
 
 def _all(records: Records) -> list[SpectrumRecord]:
     return [record for group in records.values() for record in group]
 
 
-def _name(record: SpectrumRecord) -> str:
-    return record.name
+def _rendered(
+    records: Records, verdicts: Sequence[Ruling], pictures: Mapping[str, Callable[[], Picture]]
+) -> Rendered:
+    """Return verdicts and pictures beside the table of all spectra and what they are of."""
+    every = _all(records)
+    return Rendered([table(every)], verdicts, pictures, notes(every))
 
 
 def _jobs(scale: Scale, names: tuple[str, ...]) -> list[PaperJob]:
@@ -96,24 +102,22 @@ def figure2(scale: Scale, results: Results) -> Rendered:
             for other in ("MIOv1", "MIOv2")
         ),
     ]
+    counts = Sheet(
+        ("loss", "flat, paper", "flat, ours", "negative, ours"),
+        rows,
+        "of 100 Ritz values" if scale != "smoke" else "",
+    )
+    verdicts = [
+        is_ordered(claim, records, order, count, spread_of_batches(results, scale, count))
+        for claim, order, count in claims
+    ]
+    asked = "MIOv3 at the same weights of its first seed, asked otherwise"
+    every = _all(records)
     return Rendered(
-        tables=[
-            Sheet(
-                ("loss", "flat, paper", "flat, ours", "negative, ours"),
-                rows,
-                "of 100 Ritz values" if scale != "smoke" else "",
-            ),
-            table(_all(records), "spectra"),
-            variants_table(
-                repeated, "MIOv3 at the same weights of its first seed, asked otherwise"
-            ),
-        ],
-        verdicts=[
-            is_ordered(claim, records, order, count, spread_of_batches(results, scale, count))
-            for claim, order, count in claims
-        ],
-        pictures={"figure2": functools.partial(_bars, records, theirs)},
-        notes=notes(_all(records)),
+        [counts, table(every, "spectra"), variants_table(repeated, asked)],
+        verdicts,
+        {"figure2": functools.partial(_bars, records, theirs)},
+        notes(every),
     )
 
 
@@ -132,16 +136,9 @@ def figure3(scale: Scale, results: Results) -> Rendered:
     """Draw the densities of the three losses, and compare the eigenvalues above the bulk."""
     records = last_spectra(results, scale, LOSSES)
     wanted = len(jobs_of_losses(scale))
-    return Rendered(
-        tables=[table(_all(records))],
-        verdicts=[
-            no_minimum(_all(records), "none of the three losses ends in a minimum", wanted),
-            _reach(records),
-            _denser(records),
-        ],
-        pictures={"figure3": draw_panels({"": first_seeds(records)}, _name)},
-        notes=notes(_all(records)),
-    )
+    none = no_minimum(_all(records), "none of the three losses ends in a minimum", wanted)
+    pictures = {"figure3": draw_panels({"": first_seeds(records)}, _name)}
+    return _rendered(records, [none, _reach(records), _denser(records)], pictures)
 
 
 def _reach(records: Records) -> Ruling:
@@ -198,18 +195,14 @@ def figure4(scale: Scale, results: Results) -> Rendered:
     panels = {p: [first[n] for n in names if n in first] for p, names in PANELS.items()}
     panels |= {name: [record] for name, record in first.items()}  # each on axes of its own
     most = "most eigenvalues of every framework lie around zero"
-    return Rendered(
-        tables=[table(_all(records))],
-        verdicts=[
-            no_minimum(_all(records), "no framework ends in a minimum", count),
-            around_zero(most, _all(records), count),
-            _sharp(records),
-            *(_fewer(records, name, noise) for name in ("BYOL", "DCL", "DCLW")),
-            *(_above(records, name) for name in ("DCL", "DCLW")),
-        ],
-        pictures={"figure4": draw_panels(panels, _name)},
-        notes=notes(_all(records)),
-    )
+    verdicts = [
+        no_minimum(_all(records), "no framework ends in a minimum", count),
+        around_zero(most, _all(records), count),
+        _sharp(records),
+        *(_fewer(records, name, noise) for name in ("BYOL", "DCL", "DCLW")),
+        *(_above(records, name) for name in ("DCL", "DCLW")),
+    ]
+    return _rendered(records, verdicts, {"figure4": draw_panels(panels, _name)})
 
 
 def _sharp(records: Records) -> Ruling:
@@ -285,18 +278,20 @@ def jobs_of_figure6(scale: Scale) -> list[PaperJob]:
 
 def figure6(scale: Scale, results: Results) -> Rendered:
     """Draw both over the epochs; the third verdict of section 3.4."""
-    records = {name: spectra_of(results, name, evolving(scale, name)) for name in FOLLOWED}
+    records = _followed(scale, results, FOLLOWED)
     wanted = len(jobs_of_figure6(scale)) * len(EPOCHS[scale])
+    none = "neither is at a minimum at any of the epochs"
     moves = "SimCLR's second bulk moves towards higher eigenvalues"
-    return Rendered(
-        tables=[table(_all(records))],
-        verdicts=[
-            no_minimum(_all(records), "neither is at a minimum at any of the epochs", wanted),
-            has_grown(moves, records["SimCLR"], second_bulk),
-        ],
-        pictures={"figure6": draw_panels(first_seed_by_epoch(records), epoch)},
-        notes=notes(_all(records)),
-    )
+    verdicts = [
+        no_minimum(_all(records), none, wanted),
+        has_grown(moves, records["SimCLR"], second_bulk),
+    ]
+    panels = draw_panels(first_seed_by_epoch(records), epoch)
+    return _rendered(records, verdicts, {"figure6": panels})
+
+
+def _followed(scale: Scale, results: Results, names: tuple[str, ...]) -> Records:
+    return {name: spectra_of(results, name, evolving(scale, name)) for name in names}
 
 
 def jobs_of_supplement_figure3(scale: Scale) -> list[PaperJob]:
@@ -306,26 +301,22 @@ def jobs_of_supplement_figure3(scale: Scale) -> list[PaperJob]:
 
 def supplement_figure3(scale: Scale, results: Results) -> Rendered:
     """Draw the four over the epochs; the fourth verdict of section 3.4."""
-    records = {name: spectra_of(results, name, evolving(scale, name)) for name in EVOLVING}
+    records = _followed(scale, results, EVOLVING)
     wanted = len(jobs_of_supplement_figure3(scale)) * len(EPOCHS[scale])
     none = "none of the four is at a minimum at any of the epochs"
     since = "from the first to the last epoch"
     mass = since + " the mass of {}'s spectrum moves to positive eigenvalues"
     grow = since + " {}'s positive eigenvalues grow"
+    verdicts = [
+        no_minimum(_all(records), none, wanted),
+        *(has_grown(mass.format(name), group, _positive) for name, group in records.items()),
+        *(
+            has_grown(grow.format(name), group, largest_eigenvalue)
+            for name, group in records.items()
+        ),
+    ]
     panels = draw_panels(first_seed_by_epoch(records), epoch, columns=2)
-    return Rendered(
-        tables=[table(_all(records))],
-        verdicts=[
-            no_minimum(_all(records), none, wanted),
-            *(has_grown(mass.format(name), group, _positive) for name, group in records.items()),
-            *(
-                has_grown(grow.format(name), group, largest_eigenvalue)
-                for name, group in records.items()
-            ),
-        ],
-        pictures={"supplement-figure3": panels},
-        notes=notes(_all(records)),
-    )
+    return _rendered(records, verdicts, {"supplement-figure3": panels})
 
 
 def _positive(record: SpectrumRecord) -> float:

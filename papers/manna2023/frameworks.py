@@ -12,8 +12,7 @@ from typing import Any
 
 from papers.machinery.artifact import Scale
 from papers.machinery.job import PaperJob
-from papers.machinery.recipes import SEEDS, image_jobs
-from papers.machinery.small_images import small_images
+from papers.machinery.recipes import SEEDS, image_jobs, small_images
 
 PRINTED = {
     "SimCLR": "simclr",
@@ -48,6 +47,12 @@ OTHER: dict[Scale, tuple[str, ...]] = {
 ENCODERS = ("resnet18", "resnet9")
 """Of table 3, the larger first."""
 
+TABLE3: dict[Scale, dict[str, dict[str, Any]]] = {
+    "smoke": {"CIFAR-10": {}},
+    "cpu": {"CIFAR-10": {}},
+    "paper": {"CIFAR-10": {"epochs": EPOCHS["paper"][-1]}, "CIFAR-100": {"data": "cifar100"}},
+}
+"""Image sets of table 3, and what differs from the trainings of table 2."""
 _READ: dict[Scale, tuple[str, ...]] = {
     "smoke": ("digits",),
     "cpu": ("cifar10",),
@@ -138,10 +143,25 @@ def _with(job: PaperJob, changes: Mapping[str, Any]) -> PaperJob:
 def named(scale: Scale, name: str) -> list[PaperJob]:
     """Return a training of artifacts.toml: ``MIOv3``, ``MIOv3 on stl10``; of smoke a few.
 
-    ``set cifar10`` is that image set, where it is there at this scale.
+    ``set cifar10`` is that image set, where it is there at this scale; ``spectra/CIFAR-10/resnet9/
+    DCL`` are the spectra of table 3, and ``accuracy/...`` its trainings.
     """
+    if "/" in name:
+        return _reduced(scale, *name.split("/"))
     if name.startswith("set "):
         data = name.removeprefix("set ")
         return [PaperJob("image_set", {"data": data})] if data in _READ[scale] else []
     what, _, data = name.partition(" on ")
     return trained(scale, what, data=data or None) if run_at(scale, (what,)) else []
+
+
+def _reduced(scale: Scale, kind: str, title: str, encoder: str, name: str) -> list[PaperJob]:
+    """The jobs of table 3; its trainings are those of the spectra, unless table 2 has them."""
+    if scale == "smoke" and name != EVOLVING[0]:
+        return []
+    settings = {"encoder": encoder, **TABLE3[scale][title]}
+    spectra, jobs = at_end(scale, name, **settings), trained(scale, name, **settings)
+    if kind == "spectra":
+        return spectra
+    by_seed = {job.seed: job for job in spectra}
+    return jobs if jobs == trained(scale, name) else [by_seed.get(job.seed, job) for job in jobs]

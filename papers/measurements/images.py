@@ -19,16 +19,8 @@ from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 
 MEANS = (
-    "loss",
-    "norm",
-    "norm_backbone",
-    "opposite_halves",
-    "far_opposite",
-    "std",
-    "effective_rank",
-    "gradient_norm",
-    "alignment",
-    "uniformity",
+    *("loss", "norm", "norm_backbone", "opposite_halves", "far_opposite", "std"),
+    *("effective_rank", "gradient_norm", "alignment", "uniformity"),
 )
 """What is averaged over the logged steps of the epoch before each kNN accuracy."""
 

@@ -12,7 +12,7 @@ import torch
 from isotrope.core import InputError, Result
 from isotrope.encoders import SentenceEncoder
 from isotrope.paradigm import registry
-from papers import bench, image_claims, text_command, text_tables
+from papers import bench, image_trainings, text_command, text_tables
 from papers import text_protocol as protocol
 from papers.machinery.claims import LOOKS, claims
 from papers.machinery.data_registry import RAW, DataRegistry
@@ -210,7 +210,7 @@ def test_every_name_of_a_claim_is_a_training():
     for claim in claims():
         for name in (*claim.a, *claim.b):
             found = (
-                image_claims.trainings(name)
+                image_trainings.trainings(name)
                 if claim.on == "images"
                 else protocol.trainings(RAW, everything, name)
             )

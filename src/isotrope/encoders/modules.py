@@ -83,12 +83,9 @@ def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
     from transformers import PreTrainedTokenizerFast
 
     first: Any = model[0]
-    tokenizer: PreTrainedTokenizerFast = (
-        PreTrainedTokenizerFast(tokenizer_object=first.tokenizer)
-        if is_static(first)
-        else first.tokenizer
-    )
+    tokenizer: PreTrainedTokenizerFast = first.tokenizer
     if is_static(first):
+        tokenizer = PreTrainedTokenizerFast(tokenizer_object=first.tokenizer)
         tokenizer.backend_tokenizer.post_processor = None
     if tokenizer.pad_token is None:
         tokenizer.pad_token = (

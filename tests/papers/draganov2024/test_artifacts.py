@@ -10,8 +10,8 @@ from papers.machinery.catalogue import find_artifacts
 from papers.machinery.data_registry import DataRegistry
 from papers.machinery.job import PaperJob
 from papers.machinery.pages import as_csv, as_text
+from papers.machinery.recipes import SMALL, small_images
 from papers.machinery.runner import missing_data
-from papers.machinery.small_images import NAMES, small_images
 from papers.measurements import latent
 from tests.papers.draganov2024.synthetic import looks
 
@@ -106,7 +106,7 @@ def test_every_name_resolves(tmp_path: Path) -> None:
 
 
 def test_what_is_run_besides_the_trainings_that_are_shared() -> None:
-    shared = {job for name in NAMES for job in small_images("cpu", name)}
+    shared = {job for name in SMALL for job in small_images("cpu", name)}
     jobs = {job for name in TRAINED for job in artifact(name).jobs("cpu")}
     own = [job for job in jobs - shared if job.measurement == "images"]
     assert sum(job.settings["epochs"] for job in own) <= 48  # twelve trainings of four epochs

@@ -11,9 +11,8 @@ from isotrope.core import InputError, MissingExtra, Result
 from papers.machinery import pages
 from papers.machinery.artifact import Artifact, Rendered, Results, Sheet, no_jobs
 from papers.machinery.catalogue import artifacts, find_artifacts
-from papers.machinery.kinds import UnmatchedKind, with_kinds
 from papers.machinery.rows import function
-from papers.machinery.verdicts import Answer, Ruling, Spread
+from papers.machinery.verdicts import Answer, Ruling, Spread, UnmatchedKind, with_kinds
 from tests.papers.machinery.toy import job
 
 TOY = Artifact(

@@ -7,15 +7,15 @@ import pytest
 from isotrope.core import InputError
 from papers.machinery.artifact import SCALES, Scale
 from papers.machinery.data_registry import DataRegistry
-from papers.machinery.small_images import NAMES, small_images
+from papers.machinery.recipes import SMALL, small_images
 from papers.measurements.images import check
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_name_resolves_and_is_different(scale: Scale) -> None:
     nowhere = DataRegistry(None, Path("unused"))
-    jobs = [small_images(scale, name, (0,))[0] for name in NAMES]
-    assert len(set(jobs)) == len(NAMES)
+    jobs = [small_images(scale, name, (0,))[0] for name in SMALL]
+    assert len(set(jobs)) == len(SMALL)
     for job in jobs:
         assert check(job, nowhere) == (
             [] if scale == "smoke" else ["cifar10: no folder of data was given (--data DIR)"]
