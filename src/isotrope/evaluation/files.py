@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 import torch
@@ -188,21 +188,26 @@ def _kept(model: str | Path, pooling: str | None, device: str) -> SentenceEncode
     return SentenceEncoder.load(model, pooling=pooling, device=device)
 
 
+class SearchOptions(TypedDict, total=False):
+    """The keywords of :func:`search`, where each is described."""
+
+    top: int
+    columns: Sequence[str] | None
+    embeddings: str | Path | None
+    query_prompt: str | None
+    passage_prompt: str | None
+    pooling: str | None
+    device: str
+    batch_size: int
+    progress: bool
+
+
 @overload
 def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: str,
-    *,
-    top: int = ...,
-    columns: Sequence[str] | None = ...,
-    embeddings: str | Path | None = ...,
-    query_prompt: str | None = ...,
-    passage_prompt: str | None = ...,
-    pooling: str | None = ...,
-    device: str = ...,
-    batch_size: int = ...,
-    progress: bool = ...,
+    **options: Unpack[SearchOptions],
 ) -> list[Hit]: ...
 
 
@@ -211,16 +216,7 @@ def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: list[str] | tuple[str, ...],
-    *,
-    top: int = ...,
-    columns: Sequence[str] | None = ...,
-    embeddings: str | Path | None = ...,
-    query_prompt: str | None = ...,
-    passage_prompt: str | None = ...,
-    pooling: str | None = ...,
-    device: str = ...,
-    batch_size: int = ...,
-    progress: bool = ...,
+    **options: Unpack[SearchOptions],
 ) -> list[list[Hit]]: ...
 
 
