@@ -26,9 +26,9 @@ change in the words of that trainer. ["Is this normal?"](questions.md) has examp
 
 ## All verdicts
 
-The page of each verdict says what it means, what to do, and when to ignore it. The first verdict in
-this order is named first. Consequences of a verdict are not listed beside it: if all embeddings are
-one point, no negative is harder than another.
+The page of each verdict says what it means, what to do, and when to ignore it. A report lists
+verdicts in the order of this table and leaves out the consequences of another verdict: if all
+embeddings are one point, no negative is harder than another.
 
 | verdict | what it means |
 |---|---|

@@ -20,8 +20,8 @@ KINDS = {
 
 _INTRODUCTION = {
     "result": "The printed form does not have the claimed property.",
-    "misprint": "The same page, a proof or the released code has it right: for readers who "
-    "implement from the text.",
+    "misprint": "For readers who implement from the text: the right form is on the same page, in a "
+    "proof or in the released code.",
     "code": "No errors: the paper and the code of its authors are two procedures, and the "
     "published numbers belong to the second. Both can be trained (`variant`).",
     "withdrawn": "These entries were wrong. Their numbers stay, because they may have been cited.",

@@ -177,15 +177,15 @@ def _presets(cls: type[Objective]) -> str:
 
 
 def _declared(objective: Objective) -> str:
-    both = f"both, {'summed' if objective.reduction == 'sum' else 'averaged'}"
-    directions = both if objective.two_directions else "one (`symmetric()`: both)"
+    both = f"both views, {'summed' if objective.reduction == 'sum' else 'averaged'}"
+    anchors = both if objective.two_directions else "the first view (`symmetric()`: both)"
     grouped = (
-        "are not negatives of each other" if objective.pairwise else "are treated as all others"
+        "are not negatives of each other" if objective.pairwise else "are treated as others are"
     )
     lines = [
         f"- sees: {_SPACES[objective.space]}",
-        f"- value: one {'for the batch' if objective.batch_level else 'for each anchor'}; "
-        f"directions: {directions}",
+        f"- value: one {'for the batch' if objective.batch_level else 'for each anchor'}",
+        f"- anchors: {anchors}",
         f"- additional negatives: {'yes' if objective.takes_negatives else 'no'}",
         f"- rows of one group {grouped}",
         f"- held constant: {_HELD[objective.holds]}",

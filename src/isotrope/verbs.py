@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from isotrope.training.images.settings import ImageSettings
 
 Folder = str | os.PathLike[str]
-"""A run or model folder; an outcome of ``isotrope.fit`` is one."""
+"""A run or model folder, or an outcome of ``isotrope.fit``."""
 
 
 def report(
@@ -88,7 +88,7 @@ def audit(
         objective: Objective whose components to compute.
         objective_settings: Settings of an objective that is given by name.
         columns: Columns of a table.
-        groups: a column of a file; rows that are equal in it are not negatives of each other.
+        groups: Column of a file; rows with equal values are not negatives of each other.
         views: How a positive is made, as for ``isotrope.fit``.
         batch_size: Rows in a batch of the training.
         max_length: Tokens to which a text is cut in training.

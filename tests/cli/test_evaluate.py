@@ -171,12 +171,12 @@ def test_what_smaller_vectors_cost(run, models, files) -> None:
 def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
     own, labels = ("--sts", files["own"]), ("--labels", files["labels"])
     for arguments, message in (
-        ((models[0],), "nothing to evaluate: give --sts DIR, --transfer DIR"),
+        ((models[0],), "name the data to evaluate on: --sts DIR, --transfer DIR"),
         (own, "MODEL is missing"),
         (("--compare", models[0], *own), "--compare needs at least two models"),
         ((models[0], "--compare", *models, *own), "is before --compare"),
-        ((models[0], "--knn", *own), "need the labelled texts: --labels FILE"),
-        ((models[0], "--labels-test", files["test"], *own), "need the labelled texts"),
+        ((models[0], "--knn", *own), "need labelled texts: add --labels FILE"),
+        ((models[0], "--labels-test", files["test"], *own), "need labelled texts"),
         ((models[0], "--sts", tmp_path / "none"), "no such folder of STS sets"),
         ((models[0], "--transfer", tmp_path / "none"), "no such folder of transfer tasks"),
         ((models[0], "--transfer", tmp_path, "--tasks", "MRP"), "unknown transfer task 'MRP'"),
@@ -238,7 +238,7 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
         ((runs[0],), "takes images; add --knn or --linear, on the run's own images or on"),
         ((*runs[:1], "--labels-test", data), "takes images; add --knn or --linear"),
         ((runs[0], "--sts", files["own"]), "takes pictures, but sts hold text"),
-        (("--compare", runs[0], models[0], "--knn"), "need the labelled texts"),
+        (("--compare", runs[0], models[0], "--knn"), "need labelled texts"),
         ((runs[0] / "model", "--knn"), "is not a run folder, so it has no pictures of its own"),
     ):
         refused = run("evaluate", *arguments)

@@ -136,14 +136,14 @@ def test_a_best_whose_model_was_removed_says_so(run, monkeypatch: pytest.MonkeyP
     pretend(monkeypatch, lambda s: rises[s.learning_rate][s.seed])  # type: ignore[attr-defined]
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", "--keep", "best")
     command += ("--vary", "learning-rate=1e-5,1e-4", "--seeds", 0)
-    assert "no model" not in run(*command).out
-    assert "no model" not in Path("out/sweep.md").read_text()
+    assert "removed models" not in run(*command).out
+    assert "removed models" not in Path("out/sweep.md").read_text()
     found = run(*command, 1, 2)
     assert found.code == 0
     best, said = found.out.split("the best:\n")[1].split("\n\n")[:2]
     assert said == (
-        "The best has no model of seed 0 any more (--keep best removes models while another "
-        "setting is the best): the command of the best trains it again, with --seed 0."
+        "To train the removed models of the best setting again, run its command with --seed 0 "
+        "(--keep best removes models while another setting is the best)."
     )
     assert "--learning-rate 0.0001" in best
     assert "--seed 0" in best
@@ -167,7 +167,7 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
     assert found.code == 2
     assert "no such luck" in found.out
     last = found.err.splitlines()[-1]
-    assert last == "isotrope: error: 2 runs failed, the others are kept; no such luck"
+    assert last == "isotrope: error: 2 runs failed (others are kept); first: no such luck"
     pretend(monkeypatch, lambda s: float("inf"))
     found = run("sweep", "train", "t.txt", "--dev", "d", "--output", "other", *VARIED)
     assert found.err.splitlines()[-1] == "isotrope: error: no trial of stage 1 has a score"

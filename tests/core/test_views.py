@@ -49,7 +49,7 @@ def test_what_does_not_fit(arguments: dict[str, object], message: str) -> None:
 @pytest.mark.parametrize("view", [np.ones((4, 3), np.float32), [[1.0] * 3] * 4, "text"], ids=repr)
 def test_what_is_no_tensor(name: str, view: object) -> None:
     given = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3), name: view}
-    with pytest.raises(InputError, match=f"^{name} must be a tensor, n x d; found [a-z]+: torch"):
+    with pytest.raises(InputError, match=f"^{name} must be a tensor, n x d; found [a-z]+: convert"):
         Views(**given)
 
 

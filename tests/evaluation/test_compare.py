@@ -209,5 +209,5 @@ def test_what_cannot_be_compared() -> None:
         broken = scored("b", 1)
         broken.items.clear()
         broken.items.update(items)
-        with pytest.raises(InputError, match="results of a and b do not hold the same items"):
+        with pytest.raises(InputError, match="results of a and b have different items"):
             compare_results([first, broken])

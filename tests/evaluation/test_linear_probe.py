@@ -188,7 +188,7 @@ def test_features_that_are_not_finite(value):
 def test_test_features_that_are_not_finite(value):
     rows = TEST.vectors.astype(float)
     rows[-1, 2] = value
-    with pytest.raises(InputError, match="test features hold numbers that are not finite"):
+    with pytest.raises(InputError, match="test features have numbers that are not finite"):
         linear_probe(TRAIN, Features(rows, TEST.labels), Probe(epochs=1))
 
 

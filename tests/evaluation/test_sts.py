@@ -210,7 +210,7 @@ def test_human_scores_that_rank_nothing(scores):
     pairs = Subset(
         "own.tsv", "own", "all", np.array(scores), ["a"] * len(scores), ["b"] * len(scores)
     )
-    with pytest.raises(InputError, match=r"human scores of own\.tsv rank nothing"):
+    with pytest.raises(InputError, match=r"human scores of own\.tsv are all equal"):
         sts_dev(Table({"a": [1, 0], "b": [1, 1]}), pairs)
 
 

@@ -99,7 +99,7 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("encode", ["--pooling", "meen"], "did you mean 'mean'?"),
     ("encode", ["--columns", "x"], "columns have no names"),
     ("evaluate", [], "nothing to evaluate"),
-    ("evaluate", ["--knn"], "need the labelled texts"),
+    ("evaluate", ["--knn"], "need labelled texts"),
     ("evaluate", ["--compare", "x"], "is before --compare; name all models after it"),
     ("evaluate", ["--corpus", "SENTENCES", "--device", "tpu"], "tpu"),
     ("audit", ["--batch-size", "0"], "a batch of 0 has no negatives"),

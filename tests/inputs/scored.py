@@ -70,7 +70,7 @@ LABELLED: list[tuple[str, bytes | str, str]] = [
     ("label.tsv", "\ttext\nx\ty\n", "no column 'label'"),
     ("text.tsv", "a\t \nb\tc\n", "no text; give one or remove the line"),
     ("classes.tsv", "a\tone\na\ttwo\n", "1 different labels; at least 2 are needed"),
-    ("few.tsv", "a\tone\nb\ttwo\n", "too few texts to leave any"),
+    ("few.tsv", "a\tone\nb\ttwo\n", "no label has enough texts"),
     ("columns.csv", "a,b\n1,2\n", "no column 'label'"),
     ("kind.xlsx", b"PK\3\4", "unknown kind of file '.xlsx'"),
     ("list.jsonl", '{"label": [1], "text": "a"}\n', "not text"),

@@ -90,7 +90,7 @@ def test_a_backend_of_another_package_is_found_by_its_entry_point(
     known: list[EntryPoint] = []
     monkeypatch.setattr(extension, "entry_points", lambda **_: known)
     extension.extension.cache_clear()
-    with pytest.raises(InputError, match=r"'triton' is a package of its own.*kernels-triton"):
+    with pytest.raises(InputError, match=r"'triton' is a separate package.*kernels-triton"):
         InfoNCE()(VIEWS.anchors, VIEWS.anchors, backend="triton")
     known.append(EntryPoint("triton", "tests.kernels.test_choose", "isotrope.backends"))
     assert extension.extension("triton") is sys.modules[__name__]

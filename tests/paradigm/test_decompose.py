@@ -382,7 +382,7 @@ def test_positives_of_other_processes_are_negatives() -> None:
 def test_an_embedding_without_a_direction_is_refused(place) -> None:
     views = {"anchors": torch.ones(4, 3), "positives": torch.ones(4, 3)}
     views[place][3] = 0
-    with pytest.raises(ValueError, match=f"row 3 of the {place} is zero, so it has no direction"):
+    with pytest.raises(ValueError, match=f"row 3 of the {place} is zero and has no direction"):
         decompose(InfoNCE(), **views)
 
 
@@ -429,7 +429,7 @@ def test_modules_and_partials_are_losses() -> None:
         (
             lambda a, _b: (a[1:] - a[1:].detach()).norm(dim=1).sqrt().sum(),
             {},
-            "gradient of loss_fn is not finite; found 3 of 4 anchors, the first 1",
+            "gradient of loss_fn is not finite for 3 of 4 anchors, first for anchor 1",
         ),
     ],
 )

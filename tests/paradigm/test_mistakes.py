@@ -93,7 +93,7 @@ def test_a_gradient_that_is_not_finite() -> None:
             return InfoNCE().components(pairs)
 
     (said,) = mistakes(Broken())
-    assert said.startswith("the gradient of loss_fn is not finite; found 4 of 4 anchors")
+    assert said.startswith("the gradient of loss_fn is not finite for 4 of 4 anchors")
 
 
 def test_the_proof_notices_a_plain_softmax_without_negatives() -> None:

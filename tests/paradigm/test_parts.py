@@ -216,7 +216,7 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
     more = batch("random", 3, 4, seed=1)[0]
     queue = InfoNCE(in_batch=False).modify(ratio=1.0)
     assert (queue.terms(a, b, more).weight[:, :5] == 0).all()
-    with pytest.raises(ValueError, match="in_batch=False has no negatives of its own"):
+    with pytest.raises(ValueError, match="in_batch=False needs additional negatives"):
         queue(a, b)
     pushed = NegativeCosine().modify(weight="softmax:0.05")
     assert pushed.terms(a, b).pull.tolist() == [1] * 5
@@ -225,9 +225,9 @@ def test_an_edit_keeps_what_the_parent_is() -> None:
 def test_a_composition_learns_no_temperature() -> None:
     """Neither its own nor its parent's: its components are constant."""
     learnt = torch.tensor(0.1, requires_grad=True)
-    with pytest.raises(ValueError, match="temperature of InfoNCE is constant"):
+    with pytest.raises(ValueError, match="temperature of InfoNCE cannot be learnt"):
         InfoNCE(temperature=learnt).modify(dissipation="margin:0.3")
-    with pytest.raises(ValueError, match="temperature of Softmax is constant"):
+    with pytest.raises(ValueError, match="temperature of Softmax cannot be learnt"):
         InfoNCE().modify(weight=Softmax(temperature=learnt))
     assert DCL(temperature=learnt).parts.repulsion.objective == DCL(temperature=learnt)
 

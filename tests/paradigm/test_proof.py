@@ -208,7 +208,7 @@ def test_parts_of_a_sum_that_is_declared_a_mean_name_the_declaration() -> None:
         first, _, third, *_ = prove(written(InfoNCE, **body, reduction=reduction), SHAPES)
         assert first.passed
         assert third.passed is passed
-        assert third.means.startswith("reduction, by which the parts") is not passed
+        assert third.means.startswith("set reduction to") is not passed
 
 
 def in_the_batch(self: InfoNCE, pairs: Pairs) -> Tensor:
@@ -327,7 +327,7 @@ class TestWhatAFormulaMayNotDo:
         def formula(self: InfoNCE, pairs: Pairs) -> Tensor:
             return pairs.gap(0.05 + 0.01 * pairs.positive)
 
-        with pytest.raises(ValueError, match="a temperature is one number for all anchors"):
+        with pytest.raises(ValueError, match="the temperature must be one number"):
             written(InfoNCE, formula=formula)()(self.a, self.b, backend=backend)
 
     @pytest.mark.parametrize("backend", ["auto", "eager", "rowblock"])

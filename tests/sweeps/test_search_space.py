@@ -78,7 +78,7 @@ def test_what_a_range_holds() -> None:
         ("learning-rate=1e-5..1e-4:linaer", "found 'linaer'"),
         ("weight-decay=0..1:log", "begins above 0"),
         ("batch-size=1.5..3", "must be whole numbers"),
-        ("output=a,b", "a folder of its own"),
+        ("output=a,b", "its own folder"),
         ("seed=1,2", "seeds='0 1 2'"),
         ("devices=1,2", " are jobs$"),
     ],

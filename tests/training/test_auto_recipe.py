@@ -118,7 +118,7 @@ def test_the_saved_model_is_the_mean_of_two_trainings(tmp_path: Path) -> None:
     again = train(TrainSettings.read({**given, **held, "refit": True}), resume=True)
     assert again.result.details["model"] == outcome.result.details["model"]
     assert outcome.result.details["model"] != alone.result.details["model"]
-    assert "mean of both" in (output / "model" / "README.md").read_text()
+    assert "mean of two trainings" in (output / "model" / "README.md").read_text()
 
 
 def test_linked_pairs_are_held_out_together() -> None:

@@ -95,14 +95,14 @@ def test_interrupted_and_resumed_it_is_the_same(options: dict[str, Any], tmp_pat
         (
             {"anchor": ["a"], "positive": ["b"]},
             {},
-            "which is the name of a column",
+            "of the dictionary is the name of a column",
         ),
         ({"my data": NLI}, {}, "'my data' is not a name for a data set; use letters"),
         ({"qa": QA, "nli": NLI[:12]}, {}, r"data set nli: (a batch of 16 is larger|.*held-out)"),
         ({"qa": QA, "nli": "no.txt"}, {}, "data set nli: no.txt: no such file"),
         ({"qa": QA, "nli": NLI}, {"objective": {"qa": "met"}}, "nli is not a data set with an obj"),
         ({"qa": QA, "nli": NLI}, {"views": "pairs"}, "data set nli: .*views 'pairs' need two"),
-        ({"qa": QA, "nli": "a.csv"}, {"columns": "q"}, "some of these are files: call the col"),
+        ({"qa": QA, "nli": "a.csv"}, {"columns": "q"}, "some of these are files"),
         (
             {"qa": [(*pair, "no") for pair in QA], "nli": NLI},
             {"objective": {"qa": "barlowtwins", "nli": "met"}},

@@ -181,7 +181,7 @@ def test_the_same_data_goes_on_and_other_data_does_not(options: dict[str, Any]) 
     [
         (5, r"cannot train on 5 \(int\); give the path of a file, a list of texts"),
         ([], "the data: holds no text"),
-        ([("a", "b"), ("a",)], "record 2 of the data has 1 texts where those before have 2"),
+        ([("a", "b"), ("a",)], "record 2 of the data has 1 texts, but earlier records have 2"),
         ([("a", 5)] * 9, r"the data, line 1: column '2' holds 5 \(int\), not text"),
         (["nowhere.txt"], "nowhere.txt: no such file"),
         (["nowhere.txt", "a text"], r"the list mixes names of files \('nowhere.txt'\) with"),

@@ -259,7 +259,7 @@ def test_memory_is_that_of_one_chunk() -> None:
 def test_batch_statistics_are_refused() -> None:
     module = nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.BatchNorm1d(WIDTH))
     message = (
-        r"cannot be used with 1 \(BatchNorm1d\): .* of one chunk, not of the batch; "
+        r"cannot be used with 1 \(BatchNorm1d\): .* statistics of a chunk instead of the batch; "
         r"train without micro_batch, keep the layer in eval\(\)"
     )
     with pytest.raises(InputError, match=message):

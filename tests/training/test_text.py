@@ -510,7 +510,7 @@ def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path)
     [
         ({"files": ["nowhere.txt"]}, "nowhere.txt"),
         ({"objective": "infonec"}, "did you mean 'infonce'"),
-        ({"objective_settings": {"in_batch": "false"}}, "with in_batch=False has no negatives"),
+        ({"objective_settings": {"in_batch": "false"}}, "with in_batch=False needs additional"),
         (
             {"objective": "miov3", "objective_settings": {"temperature": 0.011}},
             r"objective miov3: at temperature 0\.011 .* overflows torch.float32",

@@ -124,7 +124,7 @@ class MTEBEncoder:
         chosen = get_prompt_name(prompts, task, prompt_type)
         if chosen is not None and prompts[chosen] != self._encoder.prompt:
             raise InputError(
-                f"{self._encoder.name} has a prompt {chosen!r} for {task.name}, and this wrapper "
+                f"{self._encoder.name} has a prompt {chosen!r} for {task.name}, but this wrapper "
                 "adds no prompts; give mteb the SentenceTransformer itself: encoder.model"
             )
 

@@ -29,14 +29,14 @@ examples:
   isotrope audit digits --encoder resnet9 --method mocov3 --objective.temperature 0.1
 
 Nothing is trained: the encoder embeds every text once, cut as in training, or two crops of every
-picture. The output lists how the objective behaves at the first step with each setting, and which
-values to start with; likely false negatives; rows whose positive is far away, whose text is cut, or
-that occur twice; and whether whitening helps.
+picture. The output has the first step of the objective with each setting, and recommended values;
+likely false negatives; rows whose positive is far away, whose text is cut, or that occur twice; and
+whether whitening helps.
 
 Rows are named by their lines in the file, counted from 1. --output DIR writes audit.html,
 audit.json, cleaned.jsonl, grouped.jsonl and, with --mine, mined.jsonl. In the last three, rows of
-one group (of --groups, or likely false negatives) have the same label. Use it with
-`train --groups label`, or with ObjectiveLoss(groups=True) in the sentence-transformers trainer.
+one group (from --groups, or likely false negatives) have the same label. Train on them with `train
+--groups label`, or with ObjectiveLoss(groups=True) in the sentence-transformers trainer.
 
 Pictures are named by their paths in the folder, or by their numbers in the set, counted from 0. No
 settings are recommended for them. --output DIR writes audit.html and audit.json.

@@ -30,11 +30,11 @@ examples:
   isotrope check infonce                  is its gradient what its components say?
 
 The file defines objectives, functions of (anchors, positives) that return a scalar, or modules with
-such a forward. Those whose name contains "loss" are checked, or the one that FILE:NAME names. A
-third parameter without a default receives negatives; chunk_size, mini_batch_size or margin, as a
-parameter or an attribute, is tried with several values. On two processes, each calls the loss with
-its own rows. The exit code is 1 if something is wrong. A file runs in a process of its own; a loss
-that ends it, or takes more than ten minutes, is wrong.
+such a forward. All with "loss" in their name are checked, or the one that FILE:NAME names. A third
+parameter without a default receives negatives. A parameter or attribute chunk_size, mini_batch_size
+or margin is tried with several values. On two processes, each process calls the loss with its own
+rows. The file runs in a separate process; a loss that ends it, or takes more than ten minutes,
+fails. The exit code is 1 if a check fails.
 """
 
 LIMIT = 600.0

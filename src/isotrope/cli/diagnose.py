@@ -20,11 +20,11 @@ examples:
 For a run, the log, the dev scores, the settings and the saved model are examined; the diagnosis is
 also written to RUN/diagnosis.json, where `isotrope report` finds it. The data that the run names
 are embedded only if you made the run on this machine; otherwise name data with --data. For a model,
-its embeddings of --data are examined, or those of pairs of docstrings of Python's own library. With
---data of text it also prints the statistics of Li et al. (2024): angles, cosines, the hardest
-share, Lemma 1, and dynamic ratios; and the score whitened beside the score as it is, which says
-whether the encoder is raw, disturbed or trained. For the OUTPUT_DIR of another trainer, it is what
-isotrope.Doctor() saw of the training.
+its embeddings of --data are examined; the default is pairs of docstrings of Python's own library.
+With --data of text it also prints the statistics of Li et al. (2024): angles, cosines, the hardest
+share, Lemma 1 and dynamic ratios; and the scores with and without whitening, which show whether the
+encoder is raw, disturbed or trained. For the OUTPUT_DIR of another trainer, the record of
+isotrope.Doctor() is examined.
 
 The first finding is the likely root cause; its consequences are not listed. Each finding has its
 numbers with their thresholds, the source of these, and one setting of `isotrope train` to change.

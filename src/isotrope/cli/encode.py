@@ -16,11 +16,11 @@ examples:
 
   isotrope encode runs/photos photos/ -o photos.npy
 
-Row i of the matrix (float32) is text i of the file. Blank lines are left out; rows with an empty
-cell are left out and counted on stderr. An encoder of images takes a folder: the path of row i is
-line i of the file that is written beside it (photos.txt). Pictures that cannot be read are left out
-and counted. If the encoding of a text is interrupted, the same command continues it. With --jobs N,
-N processes share the cores, or the GPUs, and the memory holds N copies of the model.
+Row i of the matrix (float32) is text i of the file. Blank lines are skipped; rows with an empty
+cell are skipped and counted on stderr. An image encoder takes a folder, and writes the paths of the
+rows to a second file (photos.txt); pictures that cannot be read are skipped and counted. If the
+encoding of a text is interrupted, the same command continues it. With --jobs N, N processes share
+the cores, or the GPUs, and the memory holds N copies of the model.
 """
 
 

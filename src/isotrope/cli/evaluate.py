@@ -32,34 +32,33 @@ of the cosine, over all pairs of a year together ("all") or the test split of ST
 which is the protocol of SimCSE. --json also has the means over subsets, Pearson's correlation,
 every subset, the dev splits, the dot product and the Euclidean and Manhattan distance.
 
---transfer: a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier on frozen
-embeddings with the folds, seeds and early stopping of SentEval; --mode prototyping is quicker, and
-is not what papers print. --tasks MR TREC scores only these, without an average.
+--transfer: a folder with mr, cr, subj, mpqa, sst2, trec and mrpc. A linear classifier is trained on
+frozen embeddings, with the folds, seeds and early stopping of SentEval; --mode prototyping is
+faster, but papers report full. --tasks MR TREC scores only these, without an average.
 
 --retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs. Here the
 name bm25 ranks by words, without an encoder: --compare bm25 runs/p (needs the extra bm25).
 
---labels: labelled texts (label<TAB>text): the training part, or all of it (a fifth of each class is
-then kept for testing), or a folder with train and test. --knn is the weighted majority of 200
+--labels: labelled texts (label<TAB>text): the training part, all data (a fifth of each class is
+then used for testing), or a folder with train and test. --knn is the weighted majority of 200
 neighbours, with weights exp(cosine/0.1); --linear is a linear probe on the frozen embeddings;
-without either, both are measured. An encoder of images takes labelled pictures here (a folder of
-classes, .npz, whatever train-images takes) and has no other score. A run on images needs no
---labels: --knn and --linear then use its own training and test part, split as they were.
+without either flag, both are measured. An image encoder takes labelled pictures here (a folder of
+classes, .npz, or other data of train-images) and has no other score. A run on images needs no
+--labels: --knn and --linear then use its own training and test part.
 
---corpus: one text a line (or two, a pair); alignment, uniformity and other measures of embeddings.
+--corpus: one text, or a pair, on each line; alignment, uniformity and other measures of embeddings.
 
---compare shows the models side by side, and says for every number whether the later models differ
-from the first by more than noise: by a paired bootstrap over the scored items, corrected for the
-number of comparisons. It accounts for the noise of the test data, not for that of the training
-seed.
+--compare shows the models side by side. For every number it says whether a model differs from the
+first by more than noise, by a paired bootstrap over the scored items, corrected for the number of
+comparisons. This covers the noise of the test data, not that of the training seed.
 
---dimensions and --precision show what smaller vectors cost: every combination beside the full
-vectors, with the bytes of a vector and the intervals of --compare. int8 keeps 256 steps of each
-coordinate, binary its sign.
+--dimensions and --precision show what smaller vectors cost: every combination is compared with the
+full vectors, with the bytes of a vector and the intervals of --compare. int8 keeps 256 steps of
+each coordinate, binary its sign.
 
-Every finished task is kept, in RUN/evaluations or the user's cache (--results), and is not scored
-again for the same weights, data and protocol: you may stop the command and start it again. --again
-scores everything again.
+Finished tasks are stored in RUN/evaluations or the user's cache (--results) and are not scored
+again for the same weights, data and protocol, so you can stop the command and start it again.
+--again scores everything again.
 """
 
 _DATA = "data to score on, in any combination"
@@ -183,11 +182,11 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     if texts or not all(takes_images(model) for model in models):
         if of_labels:
             raise InputError(
-                "--knn, --linear and --labels-test need the labelled texts: --labels FILE"
+                "--knn, --linear and --labels-test need labelled texts: add --labels FILE"
             )
         raise InputError(
-            "nothing to evaluate: give --sts DIR, --transfer DIR, --retrieval PATH, --labels FILE "
-            "or --corpus FILE"
+            "name the data to evaluate on: --sts DIR, --transfer DIR, --retrieval PATH, --labels "
+            "FILE or --corpus FILE"
         )
     if not settings.knn and not settings.linear:
         raise InputError(

@@ -17,9 +17,9 @@ examples:
   isotrope objectives --plugin my_loss.py              your own among them
 
 With --components, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0
-(it fades); weight is on the hardest negative alone, on all, or signed (some are pulled); ratio is a
-number, dynamic, matrix (one for each coordinate), or there is only the pull of the positive.
-The last of a part's values (margin:0.3:dot) may be left out.
+(it fades). Weight is on the hardest negative alone, on all negatives, or signed (some are pulled).
+Ratio is a number, dynamic, a matrix (one for each coordinate), or only pull. The last values of a
+part, such as dot in margin:0.3:dot, may be omitted.
 """
 
 

@@ -15,8 +15,8 @@ examples:
   isotrope report runs/* --diagnose
   isotrope report runs/* -o comparison.html --pictures comparison
 
-The file needs no network and no other file: send it, open it anywhere. It includes what
-`isotrope diagnose` has found about a run.
+The file needs no network and no other file, so you can send it and open it anywhere. It includes
+the findings of `isotrope diagnose`.
 """
 
 

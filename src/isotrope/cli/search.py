@@ -20,9 +20,9 @@ examples:
   isotrope encode runs/wiki sentences.txt -o sentences.npy
   isotrope search runs/wiki sentences.txt "a query" --embeddings sentences.npy
 
-With --embeddings a search takes seconds, however long the file is: the matrix has a row for each of
-its lines. A few lines are encoded again and compared with their rows, so that a matrix of another
-model, file or prompt is refused.
+With --embeddings a search takes seconds, however long the file is. The matrix needs a row for each
+line of the file. A few lines are encoded again and compared with their rows, to refuse a matrix of
+another model, file or prompt.
 """
 
 

@@ -25,8 +25,9 @@ NOTES = {
     "dissipation": "The mu_neg (rad) at which GD falls below 0.5 for mu_pos = pi/6, and the "
     "largest standard error of any mean:",
     "weight": "The hardest negative's share of the weight at mu_neg:",
-    "ratio": "R where training goes (mu_pos <= mu_neg, GD >= 0.01), and how much is from 1 to 2:",
-    "norm": "The norm, and how much of the plane has less than a hundredth of the largest:",
+    "ratio": "R where training takes place (mu_pos <= mu_neg, GD >= 0.01), and the share from 1 "
+    "to 2:",
+    "norm": "The norm, and the share of the plane with less than a hundredth of the largest:",
 }
 DRAWN = ("dissipation", "weight")
 # flags that would make no difference to the other kinds
@@ -45,10 +46,10 @@ examples:
   isotrope simulate ratio --objective arccon --objective.margin 0.35
   isotrope simulate norm --part uniformity --negatives 1024
 
-Without --objective: the objectives of the paper's figure. The angle between an anchor and its
-positive is drawn around mu_pos (normally, standard deviation 0.05 rad), the angles to its
-negatives around mu_neg (0.10 rad). Ratio and norm are formulas, for which nothing is drawn. Every
-kind writes KIND.png, KIND.svg and KIND.csv.
+Without --objective, the objectives of the paper's figure are simulated. The angle between an anchor
+and its positive is drawn from a normal distribution around mu_pos (standard deviation 0.05 rad),
+the angles to its negatives around mu_neg (0.10 rad). Ratio and norm are computed without draws.
+Every kind writes KIND.png, KIND.svg and KIND.csv.
 """
 
 

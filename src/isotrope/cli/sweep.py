@@ -38,11 +38,11 @@ examples:
   isotrope sweep train-images cifar10/ --epochs 20 --vary weight-decay=1e-6..1e-3:4 \\
       --output sweeps/d
 
-All flags of `isotrope train` and `isotrope train-images` but --output, --seed and --no-progress
-hold for every run, --config too; each setting can be varied, and so can hyperparameters of the
-objective and options of the method.
+All flags of `isotrope train` and `isotrope train-images` except --output, --seed and --no-progress
+apply to every run, including --config. Every setting, hyperparameter of the objective and option of
+the method can be varied.
 
---vary NAME=VALUES, as often as you like:
+--vary NAME=VALUES, may be repeated:
   objective.temperature=0.03,0.05   these values
   objective.temperature=auto,0.1    each run finds its own, as `isotrope train` does (--head none)
   learning-rate=1e-5..1e-4          a range to draw from, by its logarithm if its ends are a factor
@@ -51,21 +51,22 @@ objective and options of the method.
 
 Samplers: grid trains every combination (the default for lists of values); random draws --trials of
 them (the default for ranges); tpe, Optuna's tree-structured Parzen estimator, chooses each trial by
-the scores so far. --then begins a stage: it fixes the best values so far and varies the next.
+the scores so far. --then begins another stage: it fixes the best values so far and varies the
+settings after it.
 
 The score is dev_best for text (the best dev score of a run, step 0 included) and knn_final for
-images; --metric takes another number of a run's result.json. Every setting is trained with three
-seeds (--seeds 0 takes a third of the time): a score is their mean, and the table has the standard
-deviation. Smaller differences may be luck.
+images; --metric selects another number of a run's result.json. Every setting is trained with three
+seeds (--seeds 0 takes a third of the time). A score is the mean over the seeds, and the table has
+the standard deviation; smaller differences may be luck.
 
-Every run is a folder in OUTPUT/runs, as its verb makes it (`isotrope report OUTPUT/runs/*`). The
-same command continues where it was stopped, and trains nothing twice; values, seeds and trials can
-be added later. The table is written to OUTPUT/sweep.csv, .md, .svg and .json, and the best setting
-is printed as a command line. OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard
+Every run is an ordinary run folder in OUTPUT/runs (`isotrope report OUTPUT/runs/*`). The same
+command continues a stopped sweep and repeats no training; values, seeds and trials can be added
+later. The table is written to OUTPUT/sweep.csv, .md, .svg and .json, and the best setting is
+printed as a command line. OUTPUT/optuna.log is Optuna's journal: `optuna-dashboard
 OUTPUT/optuna.log` opens it. A sweep needs Optuna: pip install '.[sweep]' in a checkout of isotrope.
 
-With --jobs N, N runs are trained at a time; on a machine with GPUs each run has one of them, and
-the default is their number. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command
+With --jobs N, N runs are trained at a time. On a machine with GPUs each run gets one, and the
+default is their number. exit codes: 0 done, 2 bad input, 75 or 130 stopped (the same command
 continues).
 """
 
@@ -180,7 +181,7 @@ def sweep(settings: _SweepFlags, base: dict[str, Any], verb: str, again: str) ->
         print(_text(spec, stages, best, files))
     failures = [why for stage in stages for trial in stage.trials for why in trial.failures]
     if failures:
-        raise InputError(f"{len(failures)} runs failed, the others are kept; {failures[0]}")
+        raise InputError(f"{len(failures)} runs failed (others are kept); first: {failures[0]}")
     if best is None and not settings.show:
         raise InputError(f"no trial of stage {len(stages)} has a score")
     return 0

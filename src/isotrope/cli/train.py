@@ -20,17 +20,18 @@ examples:
   isotrope train --config runs/wiki/config.yaml --output runs/again
   isotrope train wiki.txt --output runs/wiki --resume
 
-Flags and the YAML file are the same thing: --batch-size 64 is `batch-size: 64`, and
---objective.temperature 0.05 is `objective.temperature: 0.05`. A flag wins over the file.
---objective.temperature auto takes what `isotrope audit` recommends for the data and the encoder.
+A YAML file takes the same settings as the flags: --batch-size 64 is `batch-size: 64`, and
+--objective.temperature 0.05 is `objective.temperature: 0.05`. A flag overrides the file.
+--objective.temperature auto uses the value that `isotrope audit` recommends for the data and the
+encoder.
 
-The same flags give the same training on one device and on several: --batch-size is that of all
-devices together, and the loss sees all of it. On several machines, start torchrun --nnodes 2
---nproc-per-node 4 ... -m isotrope train ..., without --devices, with an --output that all of them
-see.
+The same flags give the same training on one device and on several: --batch-size counts all devices
+together, and the loss compares the whole batch. On several machines, start torchrun --nnodes 2
+--nproc-per-node 4 ... -m isotrope train ... without --devices, and with an --output that all
+machines can see.
 
-exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of
-several processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
+exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of several
+processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
 """
 
 

@@ -13,13 +13,13 @@ examples:
   isotrope train-images --config runs/mio/config.yaml --output runs/again
   isotrope evaluate runs/mio --knn --linear
 
-What a method is trained with by default, and its options (--method.NAME), are in docs/methods. The
-images need no labels; where there are some, and a test part, accuracy by nearest neighbours is
-measured during training (k = 200, t = 0.1, features without the heads), and a linear probe at the
-end. Files that are no readable image are skipped and counted.
+docs/methods lists the default settings and the options (--method.NAME) of each method. The images
+need no labels. If there are labels and a test part, nearest-neighbour accuracy is measured during
+training (k = 200, t = 0.1, features without the heads), and a linear probe at the end. Files that
+cannot be read as images are skipped and counted.
 
-exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of
-several processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
+exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of several
+processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
 """
 
 

@@ -27,11 +27,11 @@ class Training(Command[S]):
         add(
             "--resume",
             action="store_true",
-            help="continue if the folder has a checkpoint, start if it has none, do nothing if "
-            "done",
+            help="Continue from the checkpoint in the folder; start if there is none, do nothing "
+            "if the run is finished.",
         )
-        add("--config", metavar="FILE", help="YAML with any of these settings")
-        add("--print-config", action="store_true", help="print the resulting YAML and stop")
+        add("--config", metavar="FILE", help="YAML file with any of these settings.")
+        add("--print-config", action="store_true", help="Print the resulting YAML and stop.")
         return parser
 
     def __call__(self, arguments: Sequence[str]) -> int:

@@ -86,7 +86,7 @@ def all_reduce_max(value: int, device: torch.device | str = "cpu") -> int:
 
 
 def all_reduce_sum(x: Tensor) -> Tensor:
-    """Return the sum of all processes' ``x``, without history."""
+    """Return the sum of all processes' ``x``, detached."""
     x = x.detach().clone()
     if world_size() > 1:
         dist.all_reduce(x)

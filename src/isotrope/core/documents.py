@@ -44,7 +44,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror})") from error
     if within is not None and not path.resolve().is_relative_to(within.resolve()):
         raise InputError(
-            f"{place(path)}: leads out of {place(within)}; put the file itself in its place"
+            f"{place(path)}: leads out of {place(within)}; replace the link by the file"
         )
     if stat.S_ISDIR(mode):
         raise InputError(f"{place(path)}: is a folder where a file is needed")
@@ -65,7 +65,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
     except OSError as error:
         raise InputError(f"{place(path)}: cannot be read ({error.strerror or error})") from error
     if len(data) > limit:
-        raise InputError(f"{place(path)}: is larger than {limit:,} bytes, so it is something else")
+        raise InputError(f"{place(path)}: is larger than {limit:,} bytes, too large for its kind")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -127,7 +127,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         _check_node(node)
         values = loader.construct_document(node) if node is not None else None
     except RecursionError:
-        raise InputError(f"{place(path)} is nested too deeply to be settings") from None
+        raise InputError(f"{place(path)} is nested too deeply for a file of settings") from None
     # the safe loader lets through what int(), float() and datetime say of impossible values
     except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError) as error:
         line = getattr(getattr(error, "problem_mark", None), "line", None)

@@ -197,9 +197,9 @@ class NoTerms(TypeError):
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "they are those of the whole, of which it is a part; ask the whole"
+            "it is a part of an objective; use the components of the whole"
             if space == "sphere"
-            else "they are defined on the unit sphere, and this one sees its input as "
+            else "they are defined on the unit sphere, but the input of this objective is "
             f"{space!r}; use its formula, or decompose it numerically"
         )
         super().__init__(f"{objective} has no gradient components: {why}")

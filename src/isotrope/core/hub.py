@@ -59,7 +59,7 @@ def check_named(name: Path | str, *, model: bool = False) -> None:
 def why_closed() -> str | None:
     """Return why the hub is not queried; None if it is."""
     folder, _ = _given.get()
-    return None if folder is None else f"the hub is not asked for names that {folder} gives"
+    return None if folder is None else f"names from {folder} are not looked up on the hub"
 
 
 def known_to_hub(

@@ -154,8 +154,8 @@ def check(instance: object, *, constant: bool = False) -> None:
         value = getattr(instance, name)
         if (constant or hyper.constant) and getattr(value, "requires_grad", False):
             raise ValueError(
-                f"{name} of {type(instance).__name__} is constant: it gets no gradient and cannot "
-                "be learnt; give a number, or a tensor without requires_grad"
+                f"{name} of {type(instance).__name__} cannot be learnt, because no gradient "
+                "reaches it; give a number, or a tensor without requires_grad"
             )
         plain = value.detach() if hasattr(value, "detach") else value
         if hyper.choices:

@@ -95,15 +95,14 @@ def ensure_not_replaced(folder: Path) -> None:
     handle = _held.get((os.getpid(), folder))
     if handle is not None and not _is_ours(folder, handle):
         raise InputError(
-            f"{folder} was removed or replaced while this process wrote to it; nothing more is "
-            "written there"
+            f"{folder} was removed or replaced while this process wrote to it, so writing stops"
         )
 
 
 def is_effectively_empty(folder: Path) -> bool:
     """Return whether a folder is missing, or holds only the remains of an interrupted first write.
 
-    Data given in Python do not count.
+    Files of data that were passed as Python objects are ignored.
     """
     if not folder.exists():
         return True

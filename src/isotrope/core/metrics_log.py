@@ -46,7 +46,7 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
             continue
         if len(cells) != len(header):
             raise DataError(
-                f"{len(cells)} cells under {len(header)} columns",
+                f"{len(cells)} cells in a row of {len(header)} columns",
                 path=path,
                 line=number,
                 remedy="the file was cut short or edited: remove the line",

@@ -97,8 +97,8 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
         with _opened(cast("Path | BinaryIO", file)) as image:
             return _cut(_rgb(_upright(image)), side)
     raise InputError(
-        "a picture is a path, a PIL image or an array of uint8; "
-        f"found {picture!r:.60} ({type(picture).__name__})"
+        f"expected a path, a PIL image or an array of uint8; found {picture!r:.60} "
+        f"({type(picture).__name__})"
     )
 
 
@@ -131,7 +131,7 @@ def _opened(file: Path | BinaryIO) -> "Iterator[Image.Image]":
             check_file(file)  # opening a pipe would wait for ever
         except InputError as error:
             raise Unreadable(str(error)) from error
-    what = place(file) if isinstance(file, Path) else "what is in memory"
+    what = place(file) if isinstance(file, Path) else "the picture in memory"
     with _refusing(what), pillow.open(file, formats=tuple(_FORMATS)) as image:
         if image.width * image.height > MOST_PIXELS:
             raise ValueError(f"{image.width} x {image.height} pixels, more than {MOST_PIXELS:,}")
@@ -188,8 +188,8 @@ def _cut(image: "Image.Image", side: int) -> NDArray[np.uint8]:
     size = (int(side * width / short), int(side * height / short))
     if size[0] * size[1] > MOST_PIXELS:
         raise InputError(
-            f"a picture of {width} x {height} pixels is too long and narrow: with its shorter side "
-            f"at {side} it would take gigabytes; cut it first"
+            f"cut this picture of {width} x {height} pixels first: it is so long and narrow "
+            f"that, with a shorter side of {side}, it would take gigabytes"
         )
     if size != image.size:
         image = image.resize(size, _pillow().Resampling.BILINEAR)

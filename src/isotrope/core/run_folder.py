@@ -93,7 +93,7 @@ class RunFolder:
             folder = not path.suffix
             if path.is_symlink():
                 raise InputError(
-                    f"{path} is a link, and a run is neither read nor written through one; remove "
+                    f"{path} is a link, and runs are not read or written through links; remove "
                     "it or choose another folder"
                 )
             if path.exists() and path.is_dir() != folder:

@@ -150,8 +150,8 @@ class Views:
         for name, view in given.items():
             if not isinstance(view, Tensor) and (view is not None or name != "negatives"):
                 raise InputError(
-                    f"{name} must be a tensor, n x d; found {type(view).__name__}: "
-                    "torch.as_tensor makes one of an array"
+                    f"{name} must be a tensor, n x d; found {type(view).__name__}: convert an "
+                    "array with torch.as_tensor"
                 )
             if view is not None and view.layout is not torch.strided:
                 raise InputError(f"{name} must be dense; found {view.layout}: call .to_dense()")

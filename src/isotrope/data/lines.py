@@ -76,8 +76,8 @@ def refuse_bomb(path: Path, size: int, packed: int) -> None:
     """
     if size > most_unpacked(packed):
         raise InputError(
-            f"{place(path)}: unpacks to more than {RATIO} times its size, as no data do; unpack "
-            "it yourself if that is right"
+            f"{place(path)}: unpacks to more than {RATIO} times its size, far more than text "
+            "does; unpack it yourself if that is right"
         )
 
 

@@ -256,9 +256,9 @@ class Reading:
                 columns = f"; where all belong together, say `--columns {','.join(form.texts)}`"
                 raise InputError(
                     f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
-                    "those with a low score are not positives: keep the pairs with a high score, "
-                    "without the column of scores, or train with a loss that takes scores in the "
-                    f"trainer of sentence-transformers{columns if self.choose > 1 else ''}"
+                    "pairs with a low score are not positives: keep only the pairs with a high "
+                    "score, without the column of scores, or train with a loss for scores in "
+                    f"sentence-transformers' trainer{columns if self.choose > 1 else ''}"
                 )
             self._forms.setdefault(form, table)
             before = self.records

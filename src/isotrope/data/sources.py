@@ -44,7 +44,7 @@ def by_dataset(files: Sequence[str]) -> dict[str, list[str]]:
         datasets.setdefault(name, []).append(from_home(path) if name else path)
     if "" in datasets and len(datasets) > 1:
         raise InputError(
-            f"{brief(datasets[''][0])} has no name, but other data sets have "
+            f"{brief(datasets[''][0])} has no name, but other data sets have one "
             f"({', '.join(name for name in datasets if name)}); write NAME=FILE"
         )
     return datasets
@@ -107,9 +107,9 @@ def named_datasets(data: object) -> Mapping[str, object]:
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
         raise InputError(
-            f"the dictionary has the key {brief(next(iter(data)))}, which is the name of a "
-            "column: give columns as datasets.Dataset.from_dict(...) or as a list of pairs; the "
-            "keys of a dictionary name data sets"
+            f"the key {brief(next(iter(data)))} of the dictionary is the name of a column, but "
+            "keys name data sets: give columns as datasets.Dataset.from_dict(...) or as a list "
+            "of pairs"
         )
     if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
         raise InputError(

@@ -263,7 +263,7 @@ def table_of(data: object, name: Path = Path("the data")) -> Table:
             row = tuple(item) if isinstance(item, (tuple, list)) else (item,)
             if len(row) != width:
                 raise InputError(
-                    f"record {number} of {place(name)} has {len(row)} texts where those before "
+                    f"record {number} of {place(name)} has {len(row)} texts, but earlier records "
                     f"have {width}; give records of one kind"
                 )
             yield number, tuple(row[p] for p in positions)

@@ -36,8 +36,8 @@ COLUMNS = columns("doctor")
 _WHOLE = 1.001  # a share above all of the gradient, apart from rounding
 
 _TARGETS = (
-    "the loss pulls embeddings to targets that get no gradient, and pushes none apart: what keeps "
-    "such a training from one point, as a predictor does, is not seen"
+    "the loss only pulls embeddings to targets without a gradient; what prevents collapse, such "
+    "as a predictor, cannot be seen"
 )
 _LEFT_OUT = 0.02  # of the gradient; pairs that leave out more are not judged
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}

@@ -1,6 +1,6 @@
 """Computes exact products of a Hessian with vectors, by differentiating the gradient once more.
 
-:func:`extremes` finds the eigenvalues at both ends from some tens of products. SciPy's
+:func:`extremes` finds the eigenvalues at both ends from a few dozen products. SciPy's
 ``LinearOperator`` accepts ``hessian @ v`` if more of the spectrum is needed.
 
 The function is one number, the objective of one fixed batch (or the mean over several), and depends
@@ -99,7 +99,7 @@ class Hessian:
         return self.parameters[0].device
 
     def __matmul__(self, vector: Tensor) -> Tensor:
-        """Return the product with a vector of N numbers, without history."""
+        """Return the product with a vector of N numbers, detached."""
         if vector.shape != (self.size,):
             raise ValueError(
                 f"the Hessian has {self.size} rows; found a vector of shape {tuple(vector.shape)}"
@@ -243,8 +243,8 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
 def _mean(objective: Objective, terms: Views | Sequence[Views]) -> Tensor:
     if objective.holds == "everything":
         raise InputError(
-            f"{type(objective).__name__} is a surrogate: its components are held constant, so its "
-            "Hessian is not the derivative of its gradient; take one with a loss of its own"
+            f"{type(objective).__name__} is a surrogate with constant components, so its Hessian "
+            "is not the derivative of its gradient; use an objective with a loss of its own"
         )
     several = [terms] if isinstance(terms, Views) else list(terms)
     return torch.stack([objective.loss(v, backend="eager") for v in several]).mean()

@@ -77,9 +77,9 @@ METRICS = (
         "Gradient dissipation",
         "mean gradient dissipation, over the anchors that have negatives",
         "The factor, averaged over anchors, that scales an anchor's whole gradient: near 0 the "
-        "anchor already tells its positive from its negatives, and teaches no more. An anchor "
-        "below 0.01 is dead. Nothing is drawn if no anchor has negatives (a batch of one row, or "
-        "a loss of pairs).",
+        "anchor already distinguishes its positive from its negatives and teaches nothing more. "
+        "An anchor below 0.01 is dead. Nothing is drawn if no anchor has negatives (a batch of "
+        "one row, or a loss of pairs).",
         symbol="GD",
         panel=Panel(
             "gradient",
@@ -94,7 +94,7 @@ METRICS = (
     Metric(
         "dead",
         "Dead anchors",
-        "share of the anchors with GD under 0.01, of those that have negatives",
+        "share of anchors with a GD below 0.01, among those that have negatives",
         beside="dissipation",
         line="dead anchors",
     ),
@@ -225,7 +225,7 @@ METRICS = (
         unit="rad",
         panel=Panel(
             "angles",
-            "Mean and one standard deviation. Apart is good. Dashed: a right angle.",
+            "Mean and one standard deviation; they should be far apart. Dashed: a right angle.",
             title="Angles to positive and negatives",
             key="angles",
             floor=0.0,
@@ -398,7 +398,7 @@ METRICS = (
         "share of test images whose nearest training images have the same class",
         "The share of test images whose nearest training images have the same class, by the "
         "features that are kept. Step 0 is the encoder before training. The last step is saved, "
-        "because choosing a step by the test images would flatter it.",
+        "because a step chosen by the test images would look too good.",
         unit="%",
         logs=("images",),
         panel=Panel(

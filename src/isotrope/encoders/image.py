@@ -43,7 +43,7 @@ class ImageEncoder(nn.Module):
         name: The user's name for it.
         image_size: side S of the pictures that :meth:`encode` prepares.
         mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
-        std: the standard deviation of the same, by which pixels are then divided.
+        std: their standard deviations; the pixels are divided by them afterwards.
 
     Attributes:
         name: The user's name for it.

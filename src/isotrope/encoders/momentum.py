@@ -35,7 +35,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def forward(self, *inputs: Tensor) -> object:
-        """Apply the copy to ``inputs``, without history."""
+        """Apply the copy to ``inputs``, without gradients."""
         return self.module(*inputs)
 
     @torch.no_grad()

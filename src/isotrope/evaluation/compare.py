@@ -267,6 +267,6 @@ def _check(results: Sequence[Result]) -> None:
         sizes = [{name: len(v) for name, v in r.items.items()} for r in (first, other)]
         if not sizes[0] or sizes[0] != sizes[1]:
             raise InputError(
-                f"the results of {first.name} and {other.name} do not hold the same items, so they "
+                f"the results of {first.name} and {other.name} have different items, so they "
                 "cannot be resampled; compare results that `isotrope.evaluate` returned"
             )

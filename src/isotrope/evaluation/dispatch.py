@@ -168,7 +168,7 @@ def _of_texts(
 
 def _test_part(labels: str | Path | None, labels_test: str | Path | None) -> Path | None:
     if labels is None and labels_test is not None:
-        raise InputError("a test part without its training part: give labels too")
+        raise InputError("labels_test is a test part without its training part; also give labels")
     return None if labels_test is None else Path(labels_test)
 
 

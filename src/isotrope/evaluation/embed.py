@@ -66,7 +66,7 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
     if not np.isfinite(vectors).all():
         raise InputError(
             f"{encoder_name(encoder)}.encode returned numbers that are not finite (NaN or "
-            "infinite); a score of them would mean nothing"
+            "infinite), which cannot be scored"
         )
     return vectors
 

@@ -84,7 +84,7 @@ def encode_file(
 
     The file is read twice, once to count its texts, so that memory does not grow with it. Finished
     rows are kept in a hidden folder beside ``output``, so that the same call can continue an
-    interrupted one. For an encoder of images ``file`` is a folder of pictures:
+    interrupted one. For an encoder of images ``file`` is a folder of pictures; see
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
     ``prompt`` is put before every text. None uses the model's saved prompt for passages, if it has

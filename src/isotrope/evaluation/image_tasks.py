@@ -80,8 +80,8 @@ def own_images(run: str | Path) -> "ImageSet":
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
             f"the pictures at {data} are not those that {run} was trained on (fingerprint "
-            f"{image_set.fingerprint}, then {data_fingerprint}); use `--labels {data}` to score on "
-            "them all the same"
+            f"{image_set.fingerprint}, then {data_fingerprint}); use `--labels {data}` to score "
+            "on them anyway"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"

@@ -84,8 +84,8 @@ def check_finite(rows: np.ndarray, what: str) -> None:
     for first in range(0, len(rows), _ROWS):
         if not np.isfinite(rows[first : first + _ROWS]).all():
             raise InputError(
-                f"the {what} features hold numbers that are not finite (NaN or infinite); take "
-                "those rows out, or encode again"
+                f"the {what} features have numbers that are not finite (NaN or infinite); remove "
+                "those rows, or encode again"
             )
 
 

@@ -262,8 +262,8 @@ def _check(gold: np.ndarray, name: str) -> None:
     """Refuse human scores that rank nothing."""
     if len(gold) < 2 or not np.isfinite(gold).all() or gold.min() == gold.max():
         raise InputError(
-            f"the {len(gold)} human scores of {name} rank nothing (at least two different, finite "
-            "scores are needed)"
+            f"the {len(gold)} human scores of {name} are all equal or not finite; at least two "
+            "different, finite scores are needed"
         )
 
 

@@ -91,14 +91,14 @@ def uncover(
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
     if len(different) < 2:
-        return Uncovered("unknown", "there are no texts beside those that are scored")
+        return Uncovered("unknown", "there are no texts apart from the scored ones")
     rows = torch.from_numpy(cached.encode(different)).double()
     needed = ROWS_PER_DIMENSION * rows.shape[1]
     if len(rows) < needed:
         return Uncovered(
             "unknown",
-            f"{len(rows):,} texts beside those that are scored are too few for a covariance of "
-            f"{rows.shape[1]} dimensions; it takes {needed:,}",
+            f"a covariance of {rows.shape[1]} dimensions needs {needed:,} texts apart from the "
+            f"scored ones, and there are {len(rows):,}",
         )
     if not bool((rows != rows[0]).any()):
         return Uncovered("unknown", f"the encoder embeds {len(rows):,} different texts alike")

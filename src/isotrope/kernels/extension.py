@@ -48,7 +48,6 @@ def extension(name: str) -> Extension:
     found = entry_points(group="isotrope.backends", name=name)
     if not found:
         raise InputError(
-            f"the backend {name!r} is a package of its own, which is not installed: "
-            f"{_INSTALL[name]}"
+            f"the backend {name!r} is a separate package, which is not installed: {_INSTALL[name]}"
         )
     return cast("Extension", next(iter(found)).load())

@@ -28,7 +28,7 @@ def check_temperature(temperature: float | Tensor) -> None:
     """
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
-            "a temperature is one number for all anchors; found a tensor of several: to give each "
+            "the temperature must be one number; found a tensor with several: to give each "
             "anchor its own, divide pairs.similarity() by a column"
         )
 
@@ -47,7 +47,7 @@ class Pairs(ABC):
 
     def __init__(self, views: Views) -> None:
         self._views = views
-        # keyed by grad mode too: results without history must not be used in training
+        # keyed by grad mode too: detached results must not be used in training
         self._matrices: dict[tuple[Against, bool], Tensor] = {}
         self._masks: dict[Against, Tensor] = {}
 

@@ -154,7 +154,7 @@ class SurrogateSums(ABC):
     In direction 0 the anchors are compared with their columns, in direction 1 the positives are.
 
     Args:
-        views: Unit views of direction 0, without history.
+        views: Unit views of direction 0, detached.
     """
 
     def __init__(self, views: Views) -> None:
@@ -183,7 +183,7 @@ class SurrogateSums(ABC):
         return cast("Masses", self._known[key])
 
     def logsumexp(self, direction: int, by: By, exponent: Exponent) -> Tensor | None:
-        """Return the logarithms of the sums if a sweep has or shares them, else None."""
+        """Return the logarithms of the sums; None if no sweep has computed them."""
         if self.joint(exponent):
             return self._added("mass", direction, by, exponent).log()
         if ("one way", direction, by, exponent) in self._known:
@@ -349,7 +349,7 @@ class BlockSums(SurrogateSums):
 
 
 class SurrogatePairs(Pairs):
-    """Row statistics of one direction and the pushes on its anchors, without history.
+    """Row statistics of one direction and the pushes on its anchors, detached.
 
     Args:
         plain: Pairs of the same direction, for statistics that no sweep has computed.

@@ -31,7 +31,8 @@ class DINO(
     over anchors).
 
     Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from their section 3.2.
-    There the teacher's rises from 0.04 to 0.07 in the first epochs; the method controls that.
+    There the teacher's temperature rises from 0.04 to 0.07 in the first epochs, which is up to the
+    method.
 
     Example:
         >>> import torch

@@ -70,8 +70,8 @@ class InfoNCE(
         if not self.in_batch:
             if views.negatives is None:
                 raise ValueError(
-                    "InfoNCE with in_batch=False has no negatives of its own; found none: give a "
-                    "queue or hard negatives, or leave in_batch=True"
+                    "InfoNCE with in_batch=False needs additional negatives: give a queue or "
+                    "hard negatives, or set in_batch=True"
                 )
             views = replace(views, in_batch=False)
         return super().prepare(views)

@@ -45,9 +45,9 @@ class ModifiedMHS(
     of the same view (0 closer than 0.01), else 0: the weight of MHS, unchanged; R = r. Appendix E
     prints r / (2 max_j ||h_i - h_j||) before the alignment, but the gradient needs the minimum.
 
-    With variant="released" the directions are summed and the nearest j is in the other view, at the
-    distance (||h_i - h'_j||^2 + 1e-4)^{1/2}; GD_i = 1[1 - max_k h_i.h_k < m], and the positive has
-    a gradient in both: R_i = r (1 + W'_i / W_i), with W' the weight of the positive.
+    With variant="released" both directions are summed, and the nearest j is in the other view, at
+    the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. Then GD_i = 1[1 - max_k h_i.h_k < m] and R_i =
+    r (1 + W'_i / W_i), with W' the weight of the positive, which has a gradient in both directions.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 

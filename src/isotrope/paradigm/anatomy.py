@@ -10,7 +10,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
 
 MOST = 4096
-"""Rows that are looked at: their components are matrices."""
+"""Largest number of rows whose components (matrices) are computed."""
 DEAD = 0.01  # below this GD an anchor hardly moves
 
 

@@ -19,7 +19,7 @@ from isotrope.paradigm.dissipation import Dissipation, active
 
 Variant = Annotated[
     Literal["paper", "released"],
-    Hyper("", "the printed equation, or what the authors' code computes"),
+    Hyper("", "the printed equation, or the authors' released code"),
 ]
 
 

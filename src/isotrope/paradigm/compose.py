@@ -196,9 +196,9 @@ def modify(
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
-            f"the gradient of {type(parent).__name__} has an additional push that belongs to its "
-            "weights and would be lost with them; exchange only the dissipation or the ratio, or "
-            "the weight of an objective without such a push (VICRegGrad for VICReg)"
+            f"the gradient of {type(parent).__name__} has an additional push, which would be "
+            "lost with its weights; exchange only the dissipation or the ratio, or the weight "
+            "of an objective without such a push (VICRegGrad for VICReg)"
         )
     if ratio is not None and weight is None and not pushes(parent):
         raise ValueError(

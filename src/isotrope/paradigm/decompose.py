@@ -47,7 +47,7 @@ class Decomposition:
     """The three components of a loss on one batch, and how far they can be trusted.
 
     Attributes:
-        terms: GD, W and pull, without history; ``terms.scale * assemble(terms, views)`` equals
+        terms: GD, W and pull, detached; ``terms.scale * assemble(terms, views)`` equals
             ``gradient`` in the tangent space.
         gradient: n x d, tangent part of the gradient with respect to the normalised anchors.
         normalised: n booleans, whether W sums to 1 (see the module).
@@ -145,8 +145,8 @@ def decompose(
     for name, rows in (("anchors", given.anchors), ("positives", given.positives)):
         if bool((zero := ~rows.any(dim=1)).any()):
             raise ValueError(
-                f"row {int(zero.int().argmax())} of the {name} is zero, so it has no direction to "
-                "be pushed or pulled in; leave it out"
+                f"row {int(zero.int().argmax())} of the {name} is zero and has no direction; "
+                "leave it out"
             )
     pairs = choose_pairs(_prepared(given))
     views, n = pairs.views, len(anchors)
@@ -220,8 +220,8 @@ def _derivative(loss_fn: Callable[..., Tensor], variable: Tensor, *constants: Te
     broken = (~slope.isfinite()).any(dim=1)
     if bool(broken.any()):
         raise ValueError(
-            f"the gradient of loss_fn is not finite; found {int(broken.sum())} of {len(slope)} "
-            f"anchors, the first {int(broken.int().argmax())}: clamp what it divides by"
+            f"the gradient of loss_fn is not finite for {int(broken.sum())} of {len(slope)} "
+            f"anchors, first for anchor {int(broken.int().argmax())}: clamp its divisors"
         )
     return slope
 

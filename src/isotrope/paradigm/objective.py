@@ -326,7 +326,7 @@ class Objective:
         *,
         groups: Tensor | None = None,
     ) -> Terms:
-        """Return the gradient components of the anchors, without history.
+        """Return the gradient components of the anchors, detached.
 
         ``scale * assemble(terms, views)`` is the gradient of the objective with respect to the
         normalised anchors, with the other view held constant.
@@ -412,7 +412,7 @@ class Objective:
         return prepared.map(standard) if self.space == "batchnorm" else prepared
 
     def _raw(self, views: Views, compared: Views) -> Views | None:
-        """The compared views as given, without history, if they are in bfloat16."""
+        """The compared views as given, detached, if they are in bfloat16."""
         if self.space != "sphere" or views.anchors.dtype != torch.bfloat16:
             return None
         raw = views.detached()

@@ -36,17 +36,17 @@ from isotrope.paradigm.proof import (
 )
 
 _IGNORED = (
-    "hard negatives or groups are left out (inf), or known to one of formula and components alone: "
-    "ask the pairs for them, which hold both, or declare takes_negatives = False, pairwise = False"
+    "hard negatives or groups are ignored (inf), or used by only one of formula and components: "
+    "get both from the pairs, or declare takes_negatives = False, pairwise = False"
 )
 
 _REDUCED = (
-    "reduction, by which the parts become one number, is 'sum' where batch_level = True and the "
-    "formula adds up its anchors; or define attraction and repulsion"
+    "set reduction to 'sum' if batch_level = True and the formula sums over its anchors, or "
+    "define attraction and repulsion"
 )
 _UNCOUPLED = (
-    "`coupling` or `holds` is declared wrongly, or the formula computes what it does not ask the "
-    'pairs for: declare coupling = "batch", which is right for every formula of their statistics'
+    "`coupling` or `holds` is wrong, or the formula computes a statistic without asking the pairs "
+    'for it: declare coupling = "batch", which is right for every formula of their statistics'
 )
 _ONE_SIDED = (
     "declare in `holds` the inputs that the formula treats as constant, or define "

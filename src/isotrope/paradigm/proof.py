@@ -340,7 +340,7 @@ def degenerate(case: str, dtype: torch.dtype, d: int = 5) -> tuple[Tensor, Tenso
 
 
 def infinite(objective: Objective, anchors: Tensor, positives: Tensor) -> list[str]:
-    """Return the names of non-finite results on two leaves: value, gradients, components.
+    """Return the non-finite results, by name: value, gradients, components.
 
     All rows in one group (nothing may be pushed) are tried as well. An objective may refuse an
     input because the dtype would overflow.

@@ -19,7 +19,7 @@ from isotrope.paradigm.objective import Objective
 
 _FEW = 8
 _separable: set[tuple[object, ...]] = set()
-"""Objectives and their choices whose shares were seen to add up in this process."""
+"""Objectives and settings whose shares were verified to add up in this process."""
 
 
 def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "auto") -> Tensor:

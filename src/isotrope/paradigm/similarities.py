@@ -464,8 +464,8 @@ class _Graph:
         if own:
             return f"the loss is a custom autograd function ({own[0]}), which cannot be read"
         return (
-            "the loss compares no two embeddings with each other: it may be one of a classifier, "
-            "of prototypes, of targets or of dimensions"
+            "the loss does not compare embeddings with each other: it may be a loss for a "
+            "classifier, prototypes, targets or dimensions"
         )
 
 

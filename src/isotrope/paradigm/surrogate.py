@@ -59,7 +59,7 @@ class Surrogate:
 
 
 def constant_components(objective: _Given, pairs: Pairs) -> Terms:
-    """Return the components without history; for a large batch without matrices of weights."""
+    """Return the detached components; for a large batch without matrices of weights."""
     return _components(objective, pairs).detached()
 
 

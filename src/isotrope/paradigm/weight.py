@@ -13,7 +13,9 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.surrogate_sums import FLOOR, Exponent, SurrogatePairs
 from isotrope.paradigm.metric import Metric, slope
 
-_BY = Hyper("", "the similarity it is a function of: h_i.h'_j, h_i.h_j, h'_i.h'_j, the first two")
+_BY = Hyper(
+    "", "similarity that the weight depends on: h_i.h'_j, h_i.h_j, h'_i.h'_j, the first two"
+)
 
 
 @dataclass(frozen=True)

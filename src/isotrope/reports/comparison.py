@@ -13,7 +13,7 @@ _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
 
 @dataclass(frozen=True)
 class ComparisonCell:
-    """One number of a table as it is shown: why it is missing, its gain, if it is best, a label."""
+    """One number of a table: its text, reason if missing, gain, whether it is best, and label."""
 
     text: str
     title: str = ""
@@ -43,7 +43,7 @@ def digits_of(values: Sequence[float]) -> int:
 
 
 def number(value: float, digits: int) -> str:
-    """Return a number with thousands apart and a true minus."""
+    """Return a number with thousands separators and a minus sign."""
     return f"{value:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
@@ -68,7 +68,7 @@ def _same_dev_data(runs: Sequence[Run]) -> bool:
 
 
 def headline(runs: Sequence[Run]) -> str:
-    """Return the one sentence that answers which run to use."""
+    """Return one sentence on which run to use."""
     scored = [(score, run) for run in runs if (score := run.metric(run.saved)) is not None]
     if not scored:
         return f"No {_score_name(runs[0])} was measured, so no run can be called the best."

@@ -16,7 +16,7 @@ _MOST_NAMED = 3  # runs whose causes stand in the first sentence
 
 
 def pill(diagnosis: Diagnosis, outcome: str) -> tuple[str, str]:
-    """Return the words of the pill and its class, which is green only if nothing speaks against it.
+    """Return the text and class of the pill, which is green only if nothing is wrong.
 
     Args:
         diagnosis: Diagnosis of the run.

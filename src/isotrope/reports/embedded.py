@@ -25,7 +25,7 @@ def source(name: str) -> Markup:
 
 
 def permission(script: str) -> Markup:
-    """Return the source expression of a content security policy that lets this script run only."""
+    """Return the content security policy source that allows only this script."""
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return Markup(f"'sha256-{digest}'")  # noqa: S704 - letters, digits, +, / and =
 
@@ -35,7 +35,7 @@ def data(
     diagnoses: Sequence[Diagnosis | None],
     scales: Mapping[str, Scale],
 ) -> Markup:
-    """Return everything shown as JSON that cannot end the script element around it."""
+    """Return all shown data as JSON that cannot close its script element."""
     records = [
         {
             "name": run.name,

@@ -1,4 +1,4 @@
-"""Writes the report: one HTML file that compares runs, complete in itself, without network."""
+"""Writes the report: one self-contained HTML file that compares runs."""
 
 import math
 import shlex
@@ -37,7 +37,7 @@ from isotrope.reports.runs import Run, read_run
 
 @dataclass(frozen=True)
 class HtmlTable:
-    """An additional table of a report; None is shown as a dash, and a column has equal digits."""
+    """An additional table of a report; None is shown as a dash."""
 
     title: str
     columns: Sequence[str]
@@ -47,7 +47,7 @@ class HtmlTable:
 
 @dataclass(frozen=True)
 class Example:
-    """One search before and after training: the query, the found texts in order, the right one."""
+    """One search before and after training: query, ranked texts, and the right text."""
 
     query: str
     before: Sequence[str]
@@ -88,7 +88,7 @@ def write_report(
     read_files = [file for run in runs for file in vars(RunFolder(run)).values() if file.is_file()]
     check_outputs(output.parent, [output.name], read_files)
     if pictures is not None and Path(pictures).resolve() == output.resolve():
-        raise InputError(f"{output} cannot be both the page and the folder of pictures; name two")
+        raise InputError(f"{output} cannot be both page and folder of pictures; give two names")
     read = _named([read_run(Path(run)) for run in runs])
     page = _page(read, title, tables, examples)
     with atomic_replace(output) as temporary:

@@ -28,15 +28,15 @@ _LONGEST = 21  # characters of a name that fit beside the curves
 
 @dataclass(frozen=True)
 class Scale:
-    """Positions of the points of a picture, in its own units, for the page's script.
+    """Positions of the points of a picture, for the page's script.
 
     Attributes:
         across: The quantity on the horizontal axis.
-        along: Whether the pointer is followed along that axis, not from point to point.
+        along: Whether the cursor follows that axis instead of the points.
         box: Left, top, right and bottom of the axes.
         x: Offset and slope of the horizontal axis.
         lines: For each line its run, column, name, spread, and offset and slope of its height.
-        log: Whether heights are of the logarithm to base ten.
+        log: Whether the vertical axis is logarithmic.
     """
 
     across: str
@@ -55,10 +55,10 @@ class ReportPanel:
         key: The key of the quantity, unique on the page.
         title: The heading.
         note: How to read it.
-        names: Names of the lines of a run if there are several: solid, dotted.
+        names: Names of the lines of a run if there are several (solid, dotted).
         svg: The element.
         wide: The same element with the names of the runs at the ends of the lines, or empty.
-        scales: The scales of the two.
+        scales: Scales of ``svg`` and ``wide``.
         without: Names of the runs that have not measured it.
     """
 
@@ -73,7 +73,7 @@ class ReportPanel:
 
 
 def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list[str]]]:
-    """Draw the quantities that any run has measured, by subject, and name those that no run has.
+    """Draw the measured quantities by subject, and list those that no run has measured.
 
     Returns:
         The pictures of each subject, and the headings of those left out.

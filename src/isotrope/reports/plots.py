@@ -1,7 +1,7 @@
 """Plots one quantity of several runs: lines, bands and marks.
 
-There is one grey for text and axes, and line colours that keep a contrast of three to one against
-white and against near-black and stay apart for colour-blind eyes.
+Line colours have a contrast of three to one against white and near-black, and can be distinguished
+by colour-blind readers; text and axes are grey.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -45,13 +45,13 @@ class Curve:
 
     Attributes:
         run: The place of the run among the runs.
-        line: Which line of the quantity.
+        line: Number of the line of the quantity.
         x: m values.
         y: m values.
         spread: m standard deviations of y, or None.
         origin: Number that is subtracted from y before it is drawn.
-        unit: Number by which the difference is divided. Both differ from 0 and 1 only if the
-            runs share no axis.
+        unit: Number by which the difference is divided. Runs that cannot share an axis have other
+            values than 0 and 1.
     """
 
     run: int
@@ -64,7 +64,7 @@ class Curve:
 
     @property
     def shown(self) -> NDArray[np.float64]:
-        """The values of y to draw."""
+        """The values to draw."""
         return (self.y - self.origin) / self.unit
 
 
@@ -81,9 +81,9 @@ def _share_no_unit(quantity: Quantity, runs: Sequence[Run]) -> bool:
 
 
 def expanded(quantities: Iterable[Quantity], runs: Sequence[Run]) -> list[Quantity]:
-    """Return one picture of the dev score per metric, because two share no axis; others unchanged.
+    """Return one picture of the dev score for each metric; other pictures are unchanged.
 
-    A run that is not finished does not say its metric; its dev setting does, where others have it.
+    For an unfinished run, the metric is taken from another run with the same dev setting.
     """
     names_of_dev = {str(run.settings.get("dev")): run.dev_name for run in runs if run.dev_name}
     places: dict[str, set[int]] = {}
@@ -111,7 +111,7 @@ def _dev_names(quantity: Quantity, runs: Sequence[Run]) -> list[str]:
 
 
 def heading(quantity: Quantity, runs: Sequence[Run]) -> tuple[str, str]:
-    """Return the title of a plot, and a note if its losses share no unit."""
+    """Return the title of a plot, with a note if its losses have different units."""
     if quantity.lines[0].column == "dev":
         name = next((name for name in _dev_names(quantity, runs) if name), "")
         title = f"{name[:1].upper()}{name[1:]}" or quantity.title

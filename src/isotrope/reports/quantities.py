@@ -1,4 +1,4 @@
-"""The pictures of a report and their glossary, by subject, as the table of metrics has them."""
+"""The pictures of a report and their glossary, by subject, from the table of metrics."""
 
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from isotrope.diagnostics.metrics import METRICS
 
 @dataclass(frozen=True)
 class Line:
-    """One line of every run: its column, its name if a picture has several, its deviation.
+    """One line of every run in a picture.
 
     Attributes:
         column: The column of metrics.csv.
@@ -42,7 +42,7 @@ class Quantity(Panel):
 
 @dataclass(frozen=True)
 class Section:
-    """Pictures of one subject: a heading, their question, the pictures."""
+    """The pictures of one subject, with a heading and a question."""
 
     title: str
     note: str

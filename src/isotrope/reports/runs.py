@@ -19,7 +19,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.measures.judgement import Judgement, judgement_of
 
 HELD_OUT_BY = ("files", "columns", "groups", "views", "streaming", "holdout")
-"""Settings that decide, with the seed, what ``--dev auto`` scores on."""
+"""Settings that, with the seed, determine the data of ``--dev auto``."""
 
 Series = NDArray[np.float64]
 
@@ -37,7 +37,7 @@ class Run:
         name: The folder's name.
         folder: Folder from which it was read.
         settings: Settings in config.yaml; empty for the log of your own training loop.
-        steps: t logged steps, increasing.
+        steps: t logged steps in ascending order.
         series: Column of metrics.csv -> t values, NaN where nothing was measured.
         result: Contents of result.json; None while the run is in progress (or was stopped).
         judgement: Whether training helped, or None if nothing was stored to judge by.
@@ -75,14 +75,14 @@ class Run:
 
     @property
     def of_images(self) -> bool:
-        """Whether images were trained on, not text."""
+        """Whether it is a run on images."""
         if self.result is not None:
             return self.result.kind == IMAGES
         return "data" in self.settings and "files" not in self.settings
 
     @property
     def method(self) -> str:
-        """Name of the method of a run on images, with the number that divided its weights."""
+        """Name of the method of a run on images, with the divisor of its initial weights."""
         details = self.result.details if self.result else {}
         recorded = details.get("method", self.settings.get("method", ""))
         name = str(recorded.get("name", "?") if isinstance(recorded, Mapping) else recorded)
@@ -113,9 +113,8 @@ class Run:
     def dev_data(self) -> str:
         """Fingerprint of the scored data, which must agree for two dev scores to be comparable.
 
-        A run of an older version has none: the name of its score, its settings and, for a
-        label-free score (``--dev auto``), its text stand for it, as its images do for nearest
-        neighbours.
+        For a run of an older version without a fingerprint, the name of the score, the settings and
+        (for ``--dev auto`` and nearest neighbours) the data take its place.
         """
         if recorded := self._dev("data"):
             return recorded
@@ -132,13 +131,13 @@ class Run:
 
     @property
     def dev_settings(self) -> str:
-        """The settings that decide what is scored; nothing else is known during a run."""
+        """The settings that determine the scored data; during a run nothing else is known."""
         names = ("data",) if self.settings.get("dev") != "auto" else (*HELD_OUT_BY, "seed")
         return str([self.settings.get(name) for name in ("dev", *names)])
 
     @property
     def saved(self) -> str:
-        """The score of the saved model: that of the best step, for images of the last step.
+        """The score of the saved model, which is from the best step (for images, the last).
 
         Images are scored on the test part, which must not choose a step.
         """

@@ -1,9 +1,9 @@
 """Plots a quantity over two angles: heatmaps, and curves where one angle is fixed.
 
 The axes are those of the papers: the angle to the negatives to the right, the angle to the
-positive upwards, ticks in multiples of pi. Colours go from dark to light in an order that survives
-greyscale and colour blindness; where a quantity means nothing the panel is grey and hatched. The
-same numbers give the same bytes.
+positive upwards, ticks in multiples of pi. Colours go from dark to light, so they also work in
+greyscale and for colour-blind readers; undefined values are grey and hatched. The same numbers give
+the same bytes.
 """
 
 import io
@@ -43,7 +43,7 @@ class Surface:
         x: q angles to the negatives, radians.
         y: p angles to the positive, radians.
         value: p x q.
-        defined: p x q, False where the value means nothing.
+        defined: p x q, False where the value is undefined.
     """
 
     title: str
@@ -156,7 +156,7 @@ def surface_panel(
     limits: tuple[float, float] | None,
     lines: Sequence[float],
 ) -> QuadMesh:
-    """Draw one surface with ticks in multiples of pi; grey and hatched where it means nothing."""
+    """Draw one surface with ticks in multiples of pi; undefined values are grey and hatched."""
     axes.patch.set(facecolor=UNDEFINED, edgecolor=INK, hatch="////", linewidth=0)
     visible = np.ma.masked_where(~surface.defined, surface.value)
     inside = visible.compressed() if surface.defined.any() else np.zeros(1)

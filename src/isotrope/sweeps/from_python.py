@@ -28,8 +28,8 @@ def sweep(
 ) -> Result:
     """Train with many settings, each with several seeds, and find the best.
 
-    The same call continues where it was stopped and repeats no training. Table, picture and
-    result are written to ``output``, each run to a folder in ``output/runs``.
+    The same call continues a stopped sweep and repeats no training. Table, picture and result are
+    written to ``output``, each run to a folder in ``output/runs``.
 
     Args:
         data: Path or name of the data, as for ``isotrope.fit`` or ``isotrope.fit_images``.
@@ -38,8 +38,8 @@ def sweep(
             Several dictionaries are stages; each continues with the best of the one before.
         output: Folder of the sweep.
         images: Train on images.
-        sampler: The sampler of values: ``grid``, ``random`` or ``tpe`` (Optuna's); None is a grid
-            for listed values, ``random`` if there is a range.
+        sampler: ``grid``, ``random`` or ``tpe`` (Optuna's); None means a grid for listed values and
+            ``random`` if there is a range.
         trials: Number of settings that random and tpe try [20].
         seeds: Seeds to train every setting with.
         metric: The number of a run's result to compare by [``dev_best``; ``knn_final`` for images].

@@ -1,4 +1,4 @@
-"""Refuses to rank runs whose data have changed between them: a file was rewritten, say."""
+"""Refuses to rank runs whose data changed between them (a file was rewritten, for example)."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ class SameData:
         self._seen: dict[object, tuple[str, object]] = {}  # fingerprint and folder, by settings
 
     def check(self, values: Values, seed: int, result: Result | str | InputError | None) -> None:
-        """Refuse a result that the same settings have got from different data.
+        """Refuse a result that comes from other data with the same settings.
 
         Args:
             values: The values of the trial.

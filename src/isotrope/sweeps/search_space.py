@@ -1,9 +1,9 @@
 """Parses the search space: settings with the values or ranges that a sweep tries.
 
-``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range, drawn
-from on a logarithmic scale where its ends are a factor of ten apart, else evenly; ``:log`` or
-``:linear`` says otherwise, ``:whole`` asks for whole numbers (a setting that takes no others asks
-by itself), and ``:5`` makes five values of it, for a grid.
+``objective.temperature=0.03,0.05,0.1`` are values; ``learning-rate=1e-5..1e-4`` is a range. Values
+are drawn on a logarithmic scale if its ends are a factor of ten apart, otherwise evenly; ``:log``
+and ``:linear`` override this. ``:whole`` means whole numbers (the default for settings that need
+them), and ``:5`` takes five values of the range, for a grid.
 """
 
 import math
@@ -18,7 +18,7 @@ from isotrope.training.settings import RunSettings
 _MOST = 10_000  # values of a range: more are never trained
 
 _FIXED = {
-    "output": "every run has a folder of its own below `--output`",
+    "output": "every run has its own folder below `--output`",
     "seed": "`--seeds 0 1 2` trains every setting with each",
     "progress": "a sweep shows its own",
     "devices": "runs side by side are `--jobs`",
@@ -32,8 +32,8 @@ class Span:
     Attributes:
         low: The lower end, inclusive.
         high: The upper end, inclusive.
-        log: whether its logarithm is what is spread evenly.
-        integers: whether there are whole numbers in it only.
+        log: Whether values are spread evenly on a logarithmic scale.
+        integers: Whether values are whole numbers.
     """
 
     low: float
@@ -50,7 +50,7 @@ class Span:
         return self.spelled(value)
 
     def spelled(self, value: float) -> str:
-        """Return a value of it as a flag takes it."""
+        """Return one of its values as in a flag."""
         value = min(max(value, self.low), self.high)
         if self.integers:
             return str(round(value))
@@ -64,7 +64,7 @@ class Varied:
     Attributes:
         name: The name of its flag.
         values: The values in their order; empty for a range.
-        span: where they are drawn from; None where they are listed.
+        span: Range to draw from; None if values are listed.
     """
 
     name: str
@@ -77,7 +77,7 @@ class Varied:
         return self.values or (() if self.span is None else (self.span.at(0), self.span.at(1)))
 
     def holds(self, value: str) -> bool:
-        """Whether a value is one of them."""
+        """Whether it contains a value."""
         if self.span is None:
             return value in self.values
         try:
@@ -91,7 +91,7 @@ def read_varied(text: str, settings: type[RunSettings]) -> Varied:
 
     Args:
         text: The text after one ``--vary``.
-        settings: The settings of the training, which know the names.
+        settings: Settings of the training, which define the names.
     """
     name, equals, values = text.partition("=")
     name = flag(name.strip())

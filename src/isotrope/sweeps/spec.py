@@ -14,10 +14,10 @@ from isotrope.training.settings import RunSettings
 
 Sampler = Literal["grid", "random", "tpe"]
 Values = Mapping[str, str]
-"""By the name of a setting, as flags spell both."""
+"""Values by setting, both spelled as in flags."""
 
 TABLES = ("sweep.svg", "sweep.csv", "sweep.md", "sweep.json")
-"""Files that a sweep writes beside its runs."""
+"""Files that a sweep writes in addition to its runs."""
 
 _LONGEST = 120  # characters of a folder's name
 
@@ -98,7 +98,7 @@ class Sweep:
         return self.settings.read({**values_of_run, "output": str(self.folder(values, seed))})
 
     def folder(self, values: Values, seed: int) -> Path:
-        """Return the run folder of values and a seed: its name says both."""
+        """Return the run folder of some values and a seed, which are in its name."""
         parts = [f"{name}={value}" for name, value in {**values, "seed": str(seed)}.items()]
         name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
         if name != ",".join(parts) or len(name) > _LONGEST:
@@ -106,7 +106,7 @@ class Sweep:
         return self.output / "runs" / name
 
     def sampler_of(self, stage: Sequence[Varied]) -> Sampler:
-        """Return the sampler of a stage: a grid where there are trials for every combination."""
+        """Return the sampler of a stage: a grid if there are enough trials for all combinations."""
         listed = all(setting.span is None for setting in stage)
         combinations = math.prod(len(setting.values) for setting in stage) if listed else math.inf
         return "grid" if combinations <= self.trials else self.sampler

@@ -1,14 +1,13 @@
 """Wraps an Optuna study: it suggests values and keeps the record, which its dashboard opens.
 
-A stage is a study of an Optuna journal in the sweep's folder: a text file that only grows, which
-works on network file systems, where SQLite's locks are not to be relied on. A study has a trial
+A stage is a study in an Optuna journal in the sweep's folder. A journal is a text file that only
+grows; it works on network file systems, where SQLite's locks are unreliable. A study has a trial
 for each setting, whose value is the mean over the seeds. The results of the runs are read from
-their folders: a new study, for other seeds or another metric, trains nothing twice.
+their folders, so a new study with other seeds or another metric repeats no training.
 
-Optuna's ``GridSampler`` shuffles, and ends a study by a callback, which a study that is asked for
-single trials does not have: the combinations of a grid are added as trials, in their order. A
-sampler begins its draws again in every process, so each trial has a seed of its own: the same
-command draws the same, whatever was run before.
+Optuna's ``GridSampler`` shuffles, and needs a callback that single trials do not have, so the
+combinations of a grid are added as trials in order. A sampler restarts its draws in every process,
+so each trial has its own seed: the same command draws the same values, whatever ran before.
 """
 
 import itertools
@@ -45,7 +44,7 @@ _REPEATS = 10  # choices for each that must be new, until there are taken to be 
 
 
 def planned(spec: Sweep, stage: Sequence[Varied]) -> list[dict[str, str]] | None:
-    """Return all values of a stage, or None where they depend on scores."""
+    """Return all values of a stage; None if they depend on scores."""
     sampler = spec.sampler_of(stage)
     if sampler == "grid":
         return _grid(stage)
@@ -78,7 +77,7 @@ def _grid(stage: Sequence[Varied]) -> list[dict[str, str]]:
 
 
 def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str, str]]:
-    """Return the values that earlier commands have tried, as far as this one may try them.
+    """Return the values that earlier commands tried and that this one allows.
 
     Args:
         spec: the sweep.
@@ -103,7 +102,7 @@ def tried(spec: Sweep, stage: Sequence[Varied], fixed: Values) -> list[dict[str,
 
 
 class StageStudy:
-    """The study of one stage; its process has the sweep's folder to itself.
+    """The study of one stage; no other process uses the sweep's folder.
 
     Args:
         spec: the sweep.
@@ -140,7 +139,7 @@ class StageStudy:
     def settings(self) -> Iterator[tuple[int, dict[str, str]]]:
         """Yield the number and the values of trials until enough of them differ.
 
-        First come those that earlier commands have begun: their runs may not all be finished.
+        Trials of earlier commands come first, because some of their runs may be unfinished.
         """
         different: list[dict[str, str]] = []
         for trial in self._study.get_trials(deepcopy=False):
@@ -182,7 +181,7 @@ class StageStudy:
         return trial.number, _spelled(self._stage, trial.params)
 
     def tell(self, number: int, score: float | None) -> None:
-        """Keep the score of a trial, None where it has none; a trial that has one keeps it."""
+        """Record the score of a trial (None without a score), unless it already has one."""
         failed = TrialState.FAIL if score is None else None
         with os_errors_as_input_errors(self._journal):
             self._study.tell(number, score, state=failed, skip_if_finished=True)

@@ -1,8 +1,8 @@
 """Runs a sweep: trains the missing runs, stage by stage, and scores them.
 
-Every run is an ordinary run folder, named by its values and its seed: finished runs are not trained
-again, also if values are added later. A stage varies its settings with those of the stages
-before fixed at their best.
+Every run is an ordinary run folder, named by its values and its seed, so finished runs are not
+repeated if values are added later. A stage varies its settings, with those of earlier stages fixed
+at their best values.
 """
 
 import shutil
@@ -31,24 +31,24 @@ from isotrope.training.launch import each
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Run = tuple[int, int, RunSettings]
-"""The place of a trial, a seed, and what is trained."""
+"""One run: its trial, its seed and its settings."""
 
 Report = Callable[[str], None]
 
 
 def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = True) -> list[Stage]:
-    """Train the missing runs, and return all trials.
+    """Train the missing runs and return all trials.
 
-    A stage without any score is the last.
+    Stops after a stage without scores.
 
     Args:
         spec: The plan.
-        report: takes a line when a stage begins, and for each run that ends.
+        report: Function that receives a line for each stage and each finished run.
         measure: False trains nothing.
 
     Raises:
-        InputError: before anything runs: a name, a value, data, an encoder, a folder that another
-            sweep fills, or finished runs on data that have changed since.
+        InputError: Before anything runs: a name, a value, the data, the encoder or the folder is
+            wrong, or the data of finished runs have changed.
         LostProcess: a process died, or was stopped; finished runs are kept.
         KeyboardInterrupt: Ctrl-C; finished runs are kept.
     """
@@ -56,7 +56,7 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
         return _stages(spec, report, measure=False)
     check_sweep(spec)
     doing = f"measuring into {spec.output}"
-    with exclusive_lock(spec.output, doing, " (`--show` looks at what there is)"):
+    with exclusive_lock(spec.output, doing, " (`--show` prints the finished runs)"):
         _same_base(spec)
         return _stages(spec, report, measure=True)
 

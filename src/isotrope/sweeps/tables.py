@@ -54,7 +54,7 @@ def _runs(spec: Sweep, trial: Trial) -> str:
 
 
 def best_command(spec: Sweep, stages: Sequence[Stage], positional: str) -> str | None:
-    """Return the command line of the best setting; None where there is none."""
+    """Return the command line of the best setting, or None."""
     best = best_of(stages[-1].trials, highest=spec.highest) if stages else None
     if best is None:
         return None
@@ -64,7 +64,7 @@ def best_command(spec: Sweep, stages: Sequence[Stage], positional: str) -> str |
 
 
 def removed_models(spec: Sweep, stages: Sequence[Stage]) -> str | None:
-    """Return a sentence on the models of the best setting that are not there; None if all are."""
+    """Return a sentence on missing models of the best setting; None if none is missing."""
     best = best_of(stages[-1].trials, highest=spec.highest) if stages else None
     if best is None:
         return None
@@ -73,9 +73,8 @@ def removed_models(spec: Sweep, stages: Sequence[Stage]) -> str | None:
     if not seeds:
         return None
     return (
-        f"The best has no model of seed {', '.join(seeds)} any more (--keep best removes models "
-        "while another setting is the best): the command of the best trains it again, with --seed "
-        f"{' or '.join(seeds)}."
+        f"To train the removed models of the best setting again, run its command with --seed "
+        f"{' or '.join(seeds)} (--keep best removes models while another setting is the best)."
     )
 
 
@@ -117,7 +116,7 @@ def _typed(flag: str, value: object) -> list[str]:
 
 
 def as_csv(spec: Sweep, stages: Sequence[Stage]) -> str:
-    """Return one row for each trial: its values, its score, that of every seed, its folders."""
+    """Return one row for each trial: values, score, scores of the seeds, folders."""
     names = _names(stages)
     rows: list[list[object]] = []
     seeds = [f"seed {seed}" for seed in spec.seeds]
@@ -153,7 +152,7 @@ def as_markdown(spec: Sweep, stages: Sequence[Stage], again: str, best: str | No
     Args:
         spec: the sweep.
         stages: their outcomes.
-        again: the command line of the sweep.
+        again: Command line of the sweep.
         best: The command line of the best setting.
     """
     goal = "highest" if spec.highest else "lowest"

@@ -13,11 +13,11 @@ from isotrope.training.settings import RunSettings
 
 
 def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) -> Outcome:
-    """Train, from the last checkpoint if there is one; from the start if it cannot be used.
+    """Train from the last checkpoint, or from the start if there is no usable one.
 
     Args:
-        settings: Settings with an output that belongs to this training alone.
-        train: The function that trains; by default that on text or on images, as the settings say.
+        settings: Settings whose output folder only this training uses.
+        train: Function that trains; by default chosen by the settings (text or images).
     """
     if train is None:
         kind = "text" if settings.kind == "text" else "images.train"

@@ -18,7 +18,7 @@ class Trial:
     Attributes:
         number: The number within its stage, from 1.
         values: The values of the varied settings and of those that earlier stages have fixed.
-        metric: The number that it is scored by.
+        metric: Name of the score.
         results: The results of the finished runs, by seed.
         notes: The reason why a run has no result, by seed.
         failures: The errors of runs that could not be trained at all.
@@ -42,14 +42,14 @@ class Trial:
 
     @property
     def scores(self) -> dict[int, float]:
-        """By seed; not of runs that have no such number, or whose number is not finite."""
+        """Scores by seed, without runs that have no such number or one that is not finite."""
         values = {seed: result.metrics.get(self.metric) for seed, result in self.results.items()}
         numbers = {s: float(v) for s, v in values.items() if isinstance(v, int | float)}
         return {seed: value for seed, value in numbers.items() if math.isfinite(value)}
 
     @property
     def runs(self) -> int:
-        """How many are over, one way or another."""
+        """Number of runs that have ended, with or without success."""
         return len(self.results) + len(self.notes)
 
     @property
@@ -80,9 +80,9 @@ class Stage:
 
 
 def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
-    """Return those that have a score, the best first, in their order among equals.
+    """Return the trials with a score, the best first; equal ones keep their order.
 
-    The fewer seeds, the luckier a mean can be: a trial comes after all that have more of them.
+    A mean of few seeds can be luck, so trials with fewer seeds come after those with more.
     """
     sign = -1 if highest else 1
     scored = [(trial, score) for trial in trials if (score := trial.score) is not None]
@@ -91,5 +91,5 @@ def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:
 
 
 def best_of(trials: Sequence[Trial], *, highest: bool) -> Trial | None:
-    """Return the first of those that are ``ranked``; None where no trial has a score."""
+    """Return the best of the :func:`ranked` trials, or None."""
     return next(iter(ranked(trials, highest=highest)), None)

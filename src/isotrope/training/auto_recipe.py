@@ -4,11 +4,10 @@ The choices replace defaults before a run begins, so config.yaml holds all of th
 command with these flags repeats the run. docs/LOG.md has the trials behind the choices, and
 docs/benchmarks.md their results.
 
-Pairs: a contrastive loss in both directions, without a head, at the encoder's own length limit; a
-high rate for several epochs, and weights part of the way back to those before training, which score
-better than the last step and forget less. The part held out does not steer: the model before
-training is kept where the trained one is no better on it. Single texts are trained as in papers,
-and held to the same test.
+For pairs it chooses a contrastive loss in both directions without a head, the encoder's own length
+limit, a high rate for several epochs, and saved weights between the original and the trained ones,
+which score better than the last step and forget less. The held-out part only decides whether the
+original model is kept. Single texts are trained as in papers, with the same decision.
 """
 
 import math
@@ -81,16 +80,16 @@ def with_recipe(
     *,
     resume: bool,
 ) -> TrainSettings:
-    """Return the settings with a choice for each missing value, and print the choices.
+    """Return the settings with a choice for each missing value; print the choices.
 
     Args:
         settings: The settings of a run that has not begun.
-        encoder_of: Returns the encoder that it starts from.
-        records_of: Returns the records of one of its data sets.
+        encoder_of: Function that returns the initial encoder.
+        records_of: Function that returns the records of a data set.
         resume: Whether the folder may hold a run.
 
     Raises:
-        InputError: anything wrong with the folder, the encoder or the data.
+        InputError: The folder, the encoder or the data cannot be used.
     """
     given = settings.model_fields_set
     if not recipe_applies(settings) or given >= CHOSEN:
@@ -112,7 +111,7 @@ def _refuse_minutes(settings: TrainSettings) -> None:
     """Refuse a budget that nothing looks at."""
     if settings.minutes is not None and not {"epochs", "max_steps"} & settings.model_fields_set:
         raise SettingError(
-            "is planned with by `--recipe auto`, which chooses nothing here",
+            "needs `--recipe auto`, which chooses nothing here",
             setting="minutes",
             remedy="use `--epochs` or `--max-steps`",
         )
@@ -232,7 +231,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
         Choice("warmup", 0.1, why),
-        Choice("between", 0.7, "weights part of the way score better and forget less"),
+        Choice("between", 0.7, "a mix of old and new weights scores better and forgets less"),
     ]
 
 
@@ -260,7 +259,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    why = "to keep the model before training where the trained one is worse"
+    why = "to keep the original model if the trained one is worse"
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # a small part held out vetoes, and does not steer
         ends.append(Choice("prefer", "trained", why))
@@ -274,7 +273,7 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     several = settings.devices > 1 or launched_processes()[0] > 1
     if several or not facts.held_out or "dev" in settings.model_fields_set:
         return []
-    why = "a second training has the held-out pairs too; the mean of both models is better"
+    why = "a second training also uses the held-out pairs; the mean of both models is better"
     return [Choice("refit", True, why)]
 
 

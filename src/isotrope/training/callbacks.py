@@ -439,7 +439,7 @@ class ProvenanceWriter(TrainerCallback):
 
 
 _ENOUGH = 1_000
-"""Stands among numbers of signals for a dev score that has not risen; larger than any of them."""
+"""Number that means a dev score without a rise; larger than the number of any signal."""
 
 
 class Stop(TrainerCallback):

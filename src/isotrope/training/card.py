@@ -153,7 +153,7 @@ def model_card(
         length=report.max_length,
         trained=_TRAINED[settings.freeze]
         if lora is None
-        else f"{lora_line(lora)}; merged into this model, and saved on their own in `adapter/`",
+        else f"{lora_line(lora)}; merged into this model, and saved separately in `adapter/`",
         matryoshka=f"first {', '.join(map(str, prefixes))} coordinates trained too: load with "
         f"`truncate_dim={prefixes[-1]}`"
         if prefixes

@@ -17,7 +17,7 @@ from isotrope.paradigm.declared import by_dataset, check_declared
 from isotrope.training.settings import RunSettings, TrainSettings
 
 AUTO = "auto"
-"""The temperature of an objective that the audit of the data is to find."""
+"""Setting of a temperature that the audit of the data chooses."""
 
 CHOSEN = frozenset(
     (
@@ -26,11 +26,11 @@ CHOSEN = frozenset(
         *("prefer", "refit"),
     )
 )
-"""The settings that ``--recipe auto`` chooses where they are not given."""
+"""The settings that ``--recipe auto`` chooses if they are missing."""
 
 
 def recipe_applies(settings: TrainSettings) -> bool:
-    """Return whether the recipe chooses: one data set, a trained encoder, no loss of the user's."""
+    """Return whether the recipe applies: one data set, a trained encoder, no chosen loss."""
     return (
         settings.recipe == "auto"
         and settings.encoder != "scratch"
@@ -52,7 +52,7 @@ def check_not_taken(output: Path) -> None:
 
 
 def as_begun(settings: TrainSettings) -> TrainSettings:
-    """Return settings with the choices of the run in their folder: of its recipe and its audit."""
+    """Return settings with the choices that recipe and audit made for the run in the folder."""
     config, own = RunFolder(settings.output).config, settings.objective_settings
     chosen = CHOSEN - settings.model_fields_set if recipe_applies(settings) else frozenset()
     if not (chosen or AUTO in own.values()) or not config.is_file():

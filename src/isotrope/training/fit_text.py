@@ -77,8 +77,8 @@ def fit(
         )
     if checked.columns and len(memory) < len(sources):
         raise InputError(
-            "columns apply to all data sets, and only some of these are files: call the columns "
-            "of the others 'anchor' and 'positive', or 'text', and leave columns out"
+            "leave columns out: they apply to all data sets, but only some of these are files. "
+            "Name the columns of the others 'anchor' and 'positive', or 'text'"
         )
     output = Path(options["output"])
     stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
@@ -125,7 +125,7 @@ def by_name(options: dict[str, Any]) -> dict[str, Any]:
     if int(options.get("devices") or 1) > 1 and home != "isotrope" and not options.get("plugin"):
         raise InputError(
             f"devices={options['devices']} starts other processes, which do not know the class "
-            f"{type(objective).__name__}: write it to a file, and pass that as plugin"
+            f"{type(objective).__name__}: write it to a file and pass this file as plugin"
         )
     return {**options, "objective": name, "objective_settings": values}
 

@@ -36,7 +36,7 @@ def refuse_batch_statistics(module: nn.Module) -> None:
         if isinstance(part, _BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(
                 f"gradient caching (`--micro-batch`) cannot be used with {name or 'this module'} "
-                f"({type(part).__name__}): batch normalisation takes its statistics from the "
-                "rows it sees, which would be those of one chunk, not of the batch; train "
-                "without `--micro-batch`, keep the layer in eval(), or use GroupNorm or LayerNorm"
+                f"({type(part).__name__}): batch normalisation would use the statistics of a "
+                "chunk instead of the batch; train without `--micro-batch`, keep the layer in "
+                "eval(), or use GroupNorm or LayerNorm"
             )

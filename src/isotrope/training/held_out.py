@@ -27,7 +27,7 @@ HELD_OUT_COLUMNS = (
 """Columns of metrics.csv."""
 
 MOST_HELD_OUT = 512
-"""Records that are looked at, at most."""
+"""Largest number of measured records."""
 
 _TEMPERATURE = 0.05
 _CHUNK = 64  # texts embedded at once

@@ -1,6 +1,6 @@
-"""Trains with a loss of sentence-transformers that is named, in place of an objective.
+"""Trains with a loss of sentence-transformers, given by name, instead of an objective.
 
-Losses that read scores or labels of pairs are refused: a batch here has none.
+Losses that need scores or labels of pairs are refused, because a batch has none.
 """
 
 import inspect
@@ -36,7 +36,7 @@ _OWN = {  # settings that are about an objective, by the remedy
 
 
 def check_loss(settings: TrainSettings) -> None:
-    """Refuse a loss that does not exist or takes no pairs, and settings of objectives beside it."""
+    """Refuse an unknown loss, one that takes no pairs, and settings of objectives."""
     if settings.loss is None:
         return
     if settings.loss not in OF_PAIRS:

@@ -43,7 +43,7 @@ _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
 _MISSING = object()
 _SINGLE = "_isotrope_in_float32"
-"""Attribute of a loss that takes no float64."""
+"""Attribute that marks a loss without float64."""
 
 _ROUNDINGS = 8  # random roundings of the inputs, whose effect is the unit for errors in bfloat16
 _TIMES = 4.0  # largest allowed error of arithmetic in bfloat16, in units of that effect
@@ -61,16 +61,16 @@ class _LossAndGradients(NamedTuple):
 def checks_in(
     file: Path, name: str = "", *, dimensions: int = DIMENSIONS
 ) -> Iterator[tuple[str, Check]]:
-    """Check the losses of a Python file, and yield the name of a loss and a check as it is made.
+    """Check the losses of a Python file; yield the name of the loss and each check as it is made.
 
     Args:
-        file: defines objectives, or functions of (anchors, positives) or of (anchors, positives,
-            negatives), or modules with such a ``forward``.
+        file: File that defines objectives, functions of (anchors, positives) or (anchors,
+            positives, negatives), or modules with such a ``forward``.
         name: Name of one loss; by default all objectives, and all losses with "loss" in the name.
         dimensions: Dimensions of the embeddings that losses are called on.
 
     Raises:
-        InputError: the file has no loss, or one that cannot be called.
+        InputError: The file has no loss, or a loss cannot be called.
     """
     module = _run(file)
     losses = _losses(vars(module), module.__name__, name)
@@ -126,7 +126,7 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
             loss: Loss = value() if isinstance(value, type) else value
         signature = inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{file}: {key} needs arguments ({error}); give a built one") from error
+        raise InputError(f"{file}: {key} needs arguments ({error}); give an instance") from error
     if not 2 <= len(needed := _needed(loss)) <= 3:
         raise InputError(
             f"{file}: {key} must take anchors and positives (and negatives); found {signature}"
@@ -168,11 +168,10 @@ def checks_of(
     Args:
         loss: Function of anchors and positives, both n x d and not normalised, and n x d negatives
             as a third argument if it needs one; returns a scalar. A module is copied each time.
-        source: the file and the name by which another process finds the loss.
+        source: File and name by which another process finds the loss.
         dimensions: d, for a loss that has layers or a queue of that width.
 
-    Yields:
-        One line a comparison; ``passed`` is None if it was not possible.
+    Yields: One line for each comparison; ``passed`` is None if it was not possible.
     """
     loss = _in_own_dtype(loss, dimensions)
     try:
@@ -249,8 +248,7 @@ _TURNED = (
     "similarity changes its sign where the similarity is negative"
 )
 _UNUSED = (
-    "a larger margin changes nothing on this batch, nor where all anchors are turned round: is it "
-    "used?"
+    "a larger margin changes nothing on this batch, even with all anchors reversed: is it used?"
 )
 _OWN = "it gathers nothing: each process compares its own rows only"
 _BF16 = "compute in float32: its arithmetic in bfloat16 loses more than the rounding of its inputs"

@@ -29,7 +29,7 @@ SCHEDULES: dict[str, Callable[[float, float, float], float]] = {
     "linear": lambda start, end, progress: end + (start - end) * (1 - progress),
     "cosine": cosine,
 }
-"""The rate after the warm-up: of its peak, its end, and the share of the steps that are done."""
+"""Functions of peak, end and share of finished steps that return the rate after warm-up."""
 
 
 def learning_rate_at(plan: Plan, step: int) -> float:

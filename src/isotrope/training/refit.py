@@ -1,8 +1,8 @@
-"""A second training, on the held-out records too, and the mean of both models.
+"""A second training that includes the held-out records, and the mean of both models.
 
-The records that are held out cost the model what they would have taught it. A second training with
-another seed sees them all; the mean of the two models' weights is better than either, and no
-held-out record is left to score it.
+The first model misses what the held-out records could teach. A second training with another seed
+uses all records. The mean of the two models' weights is better than either, but cannot be scored,
+because no held-out record is left.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from isotrope.training.settings import TrainSettings
 
 
 def check_refit(settings: TrainSettings) -> None:
-    """Refuse a second training where the two models cannot be averaged."""
+    """Refuse a second training if the two models cannot be averaged."""
     refused = {
         "torchrun": launched_processes()[0] > 1,
         "--lora": settings.lora is not None,
@@ -47,7 +47,7 @@ def refitted(
     kept = result.metrics.get("dev_best_step")
     if not settings.refit or outcome.exit_code or not kept or "refit" in result.details:
         return outcome
-    warn(f"training once more, on the held-out records too ({folder.refit})")
+    warn(f"training a second time, including the held-out records ({folder.refit})")
     second = train(
         settings.model_copy(
             update={
@@ -74,8 +74,8 @@ def refitted(
                     value.lerp_(theirs[name], 0.5)
         records, seed = second.result.details["data"]["records"], (settings.seed + 1) % 2**32
         note = (
-            f"The scores are those of the first of two trainings. This model is the mean of both; "
-            f"the second had all {records:,} records, and seed {seed}.\n\n## Citation"
+            f"This model is the mean of two trainings. The scores are those of the first; the "
+            f"second used all {records:,} records and seed {seed}.\n\n## Citation"
         )
         encoder.save(folder.model, card=card.replace("## Citation", note, 1))
     result.details["model"]["fingerprint"] = encoder.fingerprint()
@@ -93,6 +93,6 @@ def refit_line(result: Result) -> str:
         return ""
     return (
         f"the saved model is the mean of this one and of a second, trained on all "
-        f"{second['records']:,} records in {second['seconds']:.0f} s, which no held-out record "
-        "can judge"
+        f"{second['records']:,} records in {second['seconds']:.0f} s; no held-out record is left "
+        "to score it"
     )

@@ -140,7 +140,7 @@ _COUNT = ("dev_start", "dev_best", "dev_final", "knn_final", "loss", "dissipatio
 
 
 def empty_result(output: Path) -> Result:
-    """Return the result of a run whose numbers this process does not know."""
+    """Return the result of a run whose numbers are in another process."""
     return Result(kind="train", name=output.name, metrics={"steps": 0})
 
 
@@ -182,7 +182,7 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
     in several threads of a process train one after the other.
 
     Raises:
-        InputError: anything wrong with the settings, the data, the encoder or the folder.
+        InputError: The settings, the data, the encoder or the folder cannot be used.
         LostProcess: one of several processes has gone.
     """
     output = Path(settings.output)

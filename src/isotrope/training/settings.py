@@ -29,7 +29,7 @@ in_steps = partial(setting, group="optimisation")
 in_watch = partial(setting, group="evaluation and logging")
 in_hardware = partial(setting, group="hardware")
 in_run = partial(setting, group="run")
-"""Fields, by the title under which the help lists them."""
+"""Fields by their title in the help."""
 
 
 class RunSettings(Settings, ABC):
@@ -37,8 +37,8 @@ class RunSettings(Settings, ABC):
 
     Attributes:
         kind: the kind of the run: which module trains it (``isotrope.training.run``).
-        free: Settings that may differ between a run and its continuation, because they do not
-            change the batches (another number of devices draws other dropout masks).
+        free: Settings that may change when a run is resumed, because they do not change the
+            batches. (Another number of devices draws other dropout masks.)
     """
 
     kind: ClassVar[str]
@@ -61,7 +61,7 @@ class RunSettings(Settings, ABC):
     )
     objective_settings: dict[str, float | str] = setting(
         {},
-        description="Hyperparameters (--objective.temperature 0.05, or, on text, auto: the value "
+        description="Hyperparameters (--objective.temperature 0.05; on text also auto, the value "
         "that `isotrope audit` recommends) and exchanged components (--objective.dissipation "
         "margin:0.3).",
         python="Mapping[str, float | str]",
@@ -74,22 +74,22 @@ class RunSettings(Settings, ABC):
     micro_batch: int | None = in_steps(
         None,
         ge=1,
-        description="Inputs to encode at a time, for less memory. The gradient is still that of "
-        "the whole batch. Costs one more forward pass.",
+        description="Number of inputs to encode at a time, to save memory. The gradient is still "
+        "that of the whole batch. Costs one more forward pass.",
     )
     backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = in_objective(
         "auto",
-        description="How to compute the loss. eager holds all similarities of a batch, rowblock "
-        "holds a block of rows at a time, bfloat16 is rowblock with rounded products, triton "
-        "holds none in a GPU's memory; auto chooses by size.",
+        description="How to compute the loss. eager stores all similarities of a batch, rowblock "
+        "stores a block of rows at a time, bfloat16 is rowblock with rounded products, triton "
+        "stores none in the GPU's memory; auto chooses by size.",
     )
     cut: float = in_model(
         1.0,
         gt=0,
-        description="Experimental: number to divide the initial weights by (cut-initialization, "
-        "Draganov et al., 2024: 3 for contrastive methods, 9 for others). In our trainings it "
-        "helped at 1/30 of the recipe's learning rate and hurt at the full rate. Pretrained "
-        "weights are not cut.",
+        description="Experimental: divisor of the initial weights (cut-initialization, Draganov "
+        "et al., 2024: 3 for contrastive methods, 9 for others). In our trainings it helped at "
+        "1/30 of the recipe's learning rate and hurt at the full rate. Pretrained weights are "
+        "not divided.",
     )
     cut_what: Literal["weights", "all"] = in_model(
         "weights",
@@ -106,22 +106,22 @@ class RunSettings(Settings, ABC):
         1,
         ge=1,
         description="Processes that share every batch, each with its own GPU or its share of the "
-        "CPU. The gradient is that of one process. Use torchrun for several machines.",
+        "CPU. The gradient equals that of one process. Use torchrun for several machines.",
     )
     seed: int = in_run(42, ge=0, lt=2**32, description="Seed of all random numbers.")
     checkpoint_every: int = in_run(500, ge=1, description="Steps between checkpoints.")
     keep_every: int | None = in_run(
         None,
         ge=1,
-        description="Steps between checkpoints that are kept in checkpoints/checkpoint-N, "
-        "together with step 0 and the last; default: only the newest two are kept.",
+        description="Steps between permanent checkpoints, together with step 0 and the last; "
+        "default: only the newest two checkpoints are kept.",
     )
     log_every: int = in_watch(10, ge=1, description="Steps between rows of metrics.csv.")
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
-        description="Loggers to use in addition to metrics.csv; without a name, none. trackio, "
-        "wandb and mlflow must be installed and read project, mode and server from "
-        "their own environment variables.",
+        description="Loggers in addition to metrics.csv; without a name, none. Install trackio, "
+        "wandb or mlflow first; they read project, mode and server from their own environment "
+        "variables.",
         python="str | list[str]",
     )
     progress: bool = in_watch(True, description="Show a progress bar, or lines without a terminal.")
@@ -196,11 +196,11 @@ class RunSettings(Settings, ABC):
     @property
     @abstractmethod
     def rows(self) -> int:
-        """How many examples make a batch, of all devices."""
+        """Number of examples in a batch, over all devices."""
 
     @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
-        """Return the fields as a user reads them: specific fields first, shared ones last."""
+        """Return the fields in the order of the help: specific fields first, shared ones last."""
         shared = RunSettings.model_fields
         return {k: v for k, v in cls.model_fields.items() if k not in shared} | {
             k: v for k, v in cls.model_fields.items() if k in shared
@@ -268,14 +268,15 @@ class TrainSettings(RunSettings):
     )
     sampling: Sampling = in_data(
         "proportional",
-        description="How to draw from several data sets: every batch of each of them once an "
-        "epoch, in random order, or one batch of each in turn until the smallest is used up.",
+        description="How to draw from several data sets. proportional: every batch of each data "
+        "set once in an epoch, in random order. round-robin: one batch of each in turn, until "
+        "the smallest is used up.",
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        description="How to choose settings that are not given. auto: by the data and the "
-        "encoder, unless an objective is named or the encoder is built here. papers: "
-        "the defaults listed here, which are SimCSE's.",
+        description="How to choose settings that you leave out. auto: by the data and the "
+        "encoder, unless you name an objective or the encoder is new. papers: the defaults "
+        "listed here, which are SimCSE's.",
     )
     columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = in_data(
         [],
@@ -300,9 +301,9 @@ class TrainSettings(RunSettings):
     passage_prompt: str = in_data("", description="Text to put before all other texts of pairs.")
     dev: str | None = in_watch(
         None,
-        description="Data to score during training: an STS file, a retrieval folder or pairs "
-        "file, or 'auto', a label-free score on held-out text of your own. The best step is "
-        "kept, step 0 included.",
+        description="Data to score during training: an STS file, a retrieval folder, a file of "
+        "pairs, or 'auto', which scores a held-out part of your text without labels. The best "
+        "step is saved, step 0 included.",
         python="str | Path | None",
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
@@ -314,14 +315,15 @@ class TrainSettings(RunSettings):
     )
     prefer: Literal["best", "trained"] = in_watch(
         "best",
-        description="Model to save by the dev score: that of the best step; or the trained one, "
-        "unless it is worse than the model before training by more than a standard error.",
+        description="Model to save. best: that of the step with the best dev score. trained: "
+        "that of the last step, unless it is worse than the original model by more than a "
+        "standard error.",
     )
     patience: int | None = in_watch(
         None,
         ge=1,
-        description="Early stopping: dev evaluations without a new best score after which the "
-        "run ends. Needs --dev.",
+        description="Early stopping: number of dev evaluations without a new best score after "
+        "which the run ends. Needs --dev.",
     )
     holdout: float = in_data(
         0.0, ge=0, le=0.5, description="Share of the records to hold out (0.1 with --dev auto)."
@@ -331,20 +333,20 @@ class TrainSettings(RunSettings):
     minutes: float | None = in_steps(
         None,
         gt=0,
-        description="Minutes that --recipe auto may plan for, by the measured time of a step: it "
-        "leaves out the second training or trains for fewer epochs if they do not fit.",
+        description="Minutes to plan for. --recipe auto measures a step, and skips the second "
+        "training or trains for fewer epochs if necessary.",
     )
     streaming: int | None = in_data(
         None,
         ge=2,
-        description="Number of records to hold and shuffle at a time, for data that do not fit "
-        "on the disk: they are read while training. Needs --max-steps.",
+        description="Number of records to read and shuffle at a time while training, for data "
+        "that do not fit on the disk. Needs --max-steps.",
     )
     learning_rate: float = in_steps(3e-5, gt=0, description="Peak learning rate.")
     warmup: float = in_steps(
         0.0,
         ge=0,
-        description="Steps in which the learning rate rises to its peak; a number below 1 is a "
+        description="Number of steps in which the learning rate rises to its peak; below 1, a "
         "share of all steps.",
     )
     scheduler: Scheduler = in_steps(
@@ -359,33 +361,32 @@ class TrainSettings(RunSettings):
         1.0,
         gt=0,
         le=1,
-        description="Share of the way from the weights before training to the trained weights, "
-        "at which the saved weights lie. Less than 1, for example 0.7, forgets less.",
+        description="Position of the saved weights between the original (0) and the trained "
+        "weights (1). A value below 1, such as 0.7, forgets less.",
     )
     refit: bool = in_steps(
         False,
-        description="Train once more with the next seed, on the held-out records as well, and save "
-        "the mean of both models' weights; not if the model before training was kept.",
+        description="Train a second time with the next seed, also on the held-out records, and "
+        "save the mean of both models' weights. Skipped if the original model was kept.",
     )
     gradient_checkpointing: bool = in_steps(
         False,
         description="Store only the inputs of each layer and recompute the rest in the backward "
-        "pass: less memory, more time, the same gradient.",
+        "pass. Needs less memory and more time; the gradient is the same.",
     )
-    max_length: int = in_data(32, ge=3, description="Tokens to which a text is cut in training.")
+    max_length: int = in_data(32, ge=3, description="Tokens to which texts are cut in training.")
     pooling: str | None = in_model(
         None, description="mean, cls, max, ...; default: the model's own (mean if it has none)."
     )
     head: Literal["mlp", "linear", "none"] = in_model(
         "mlp",
-        description="Network on top of the encoder in training only, never part of the saved "
-        "model: mlp is a linear layer and a tanh (Gao et al. 2021), linear is the layer alone "
-        "(Li et al. 2024).",
+        description="Network on top of the encoder in training only; it is not saved. mlp is a "
+        "linear layer and a tanh (Gao et al. 2021), linear is the layer alone (Li et al. 2024).",
     )
     freeze: Literal["none", "embeddings"] = in_model(
         "none",
-        description="Parts that are not trained: embeddings (of words and positions, and the "
-        "norm on them; Li et al. 2024), or none.",
+        description="Parts that are not trained: embeddings (of words and positions, with their "
+        "norm; Li et al. 2024), or none.",
     )
     dropout: float | None = in_model(
         None,
@@ -395,18 +396,17 @@ class TrainSettings(RunSettings):
     )
     matryoshka: list[int] = in_model(
         [],
-        description="Numbers of first coordinates to train as shorter embeddings. The loss is "
-        "the mean over these and the whole embedding. Needs --head none.",
+        description="Lengths of shorter embeddings to train: the first coordinates of the whole "
+        "embedding. The loss is the mean over all lengths. Needs --head none.",
     )
     lora: int | None = in_model(
         None,
         ge=1,
-        description="Rank of the matrices to train beside the encoder's own weights, which are "
-        "not trained (pip install '.[lora]' in a checkout of isotrope). They are merged into the "
-        "saved model.",
+        description="Rank of LoRA's matrices, which are trained instead of the encoder's weights "
+        "and merged into the saved model (pip install '.[lora]' in a checkout).",
     )
     lora_alpha: int | None = in_model(
-        None, ge=1, description="The matrices are scaled by alpha / rank; default: twice the rank."
+        None, ge=1, description="LoRA's matrices are scaled by alpha / rank; default: 2 x rank."
     )
     lora_targets: list[str] = in_model(
         [],
@@ -419,7 +419,7 @@ class TrainSettings(RunSettings):
     @classmethod
     def _positive(cls, value: list[int]) -> list[int]:
         if any(d < 1 for d in value):
-            raise ValueError("numbers of coordinates are 1 or more")
+            raise ValueError("lengths must be at least 1")
         return value
 
     @field_validator("warmup")
@@ -433,7 +433,7 @@ class TrainSettings(RunSettings):
     @classmethod
     def _watched(cls, value: int | None, info: ValidationInfo) -> int | None:
         if value is not None and info.data.get("dev") is None:
-            raise ValueError("early stopping watches a dev score, and `--dev` is missing")
+            raise ValueError("early stopping needs a dev score; add `--dev`")
         return value
 
     @field_validator("streaming")
@@ -473,12 +473,12 @@ class TrainSettings(RunSettings):
 
     @property
     def datasets(self) -> dict[str, list[str]]:
-        """The files of each data set; where there is one, its name is ``""``."""
+        """The files of each data set; a single data set has the name ``""``."""
         return by_dataset(self.files)
 
     @property
     def rows(self) -> int:
-        """How many examples make a batch, of all devices."""
+        """Number of examples in a batch, over all devices."""
         return self.batch_size
 
 

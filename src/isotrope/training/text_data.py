@@ -41,7 +41,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
 
 
 def held_out_of(settings: TrainSettings, name: str) -> NDArray[np.bool_] | None:
-    """Return which records are held out together; None where each is by itself."""
+    """Return which records are held out together; None if each is held out separately."""
     if not settings.held_out or settings.streaming is not None or settings.views == "adjacent":
         return None
     return held_out_together(records_of(settings, name), settings.held_out, settings.seed)

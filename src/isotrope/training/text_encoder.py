@@ -1,4 +1,4 @@
-"""The encoder that a training on text starts from."""
+"""Loads the initial encoder of a training on text."""
 
 from collections.abc import Iterator
 from itertools import chain, islice
@@ -18,7 +18,7 @@ _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 
 
 def encoder_of(settings: TrainSettings) -> SentenceEncoder:
-    """Return the encoder that a run starts from."""
+    """Return the initial encoder of a run."""
     device = settings.device
     if settings.precision == "16" and find_device(device).type == "cpu":
         raise SettingError(
@@ -80,8 +80,8 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
         )
     if settings.head != "none":
         raise SettingError(
-            "a head mixes all coordinates, so its first outputs are not the first coordinates of "
-            "the saved model",
+            "a head mixes all coordinates, so prefixes of its output are not prefixes of the "
+            "saved model's embeddings",
             setting="matryoshka",
             remedy="add `--head none`",
         )

@@ -359,5 +359,7 @@ def test_refuses_what_are_no_images() -> None:
         STILL.apply(torch.zeros(4, 3, 0, 5), draws)
     with pytest.raises(InputError, match=r"uint8 or float in \[0, 1\]; found torch.int64"):
         STILL.apply(torch.zeros(4, 3, 8, 8, dtype=torch.int64), draws)
-    with pytest.raises(InputError, match=r"3 images were given the draws of 4; use draws.rows"):
+    with pytest.raises(
+        InputError, match=r"3 images but draws of 4; select their draws with draws.rows"
+    ):
         STILL.apply(torch.zeros(3, 3, 8, 8), draws)

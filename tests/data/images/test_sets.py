@@ -93,7 +93,7 @@ def test_a_limit_takes_the_classes_in_turn(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("limit", [1, 0, -5])
 def test_a_limit_that_leaves_nothing(limit: int) -> None:
-    with pytest.raises(InputError, match=f"limit of {limit} pictures leaves no two"):
+    with pytest.raises(InputError, match=f"limit of {limit} pictures is too small"):
         load_images("digits", limit=limit)
 
 

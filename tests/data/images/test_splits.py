@@ -51,5 +51,5 @@ def test_no_share(share: float) -> None:
 
 
 def test_nothing_to_score_on() -> None:
-    with pytest.raises(InputError, match=r"of 0\.01 of 10 pictures in 3 classes leaves none"):
+    with pytest.raises(InputError, match=r"of 0\.01 of 10 pictures in 3 classes leaves no picture"):
         held_out(LABELS, 0.01, 0)

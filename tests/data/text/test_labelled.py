@@ -95,7 +95,9 @@ class TestSplit:
 
     def test_nothing_to_test_on(self, tmp_path: Path) -> None:
         path = write(tmp_path / "a.tsv", tsv(("0", "a"), ("1", "b")))
-        with pytest.raises(InputError, match=r"too few texts .* give at least two texts of each"):
+        with pytest.raises(
+            InputError, match=r"no label has enough texts .* give at least two texts of each"
+        ):
             load_labelled(path)
 
 

@@ -153,7 +153,7 @@ class Placed(InfoNCE, register=False):
 
 
 def test_places_in_the_batch_are_refused() -> None:
-    with pytest.raises(InputError, match="Placed depends on the places of rows in the batch"):
+    with pytest.raises(InputError, match="Placed depends on the order of the rows"):
         dissipation([Placed()], Angles([0.4], [0.5], batches=2))
 
 

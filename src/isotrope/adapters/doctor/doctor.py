@@ -320,7 +320,7 @@ class Doctor:
         """
         folder = self.path if path is None else Path(path)
         if folder is None:
-            raise ValueError("no folder to save to; pass one")
+            raise ValueError("there is no folder to save to; pass path=")
         save(folder, self.anatomy, self.diagnose())
         return folder
 

@@ -135,8 +135,8 @@ class ObjectiveLoss(nn.Module):
         anchors, positives, *hard = embeddings
         if hard and not self.objective.takes_negatives:
             raise InputError(
-                f"{self.objective.name} takes no hard negatives; found "
-                f"{len(embeddings)} columns; give it anchors and positives only"
+                f"{self.objective.name} takes no hard negatives; found {len(embeddings)} "
+                "columns: keep anchors and positives only"
             )
         groups = _groups(labels) if self.groups else None
         views = Views(anchors, positives, torch.cat(hard) if hard else None, groups=groups)
@@ -215,11 +215,9 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
     ) -> None:
         super().__init__()
         if has_static_embedding_input(model):
-            raise InputError(
-                "use ObjectiveLoss: a batch of static embeddings cannot be split, and need not be"
-            )
+            raise InputError("use ObjectiveLoss: batches of static embeddings need not be split")
         if mini_batch_size < 1 or (mini_batch_num_tokens or 1) < 1:
-            raise InputError("mini_batch_size and mini_batch_num_tokens are 1 or more")
+            raise InputError("mini_batch_size and mini_batch_num_tokens must be at least 1")
         self.model = model
         self.loss = ObjectiveLoss(
             model,

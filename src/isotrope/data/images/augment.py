@@ -219,7 +219,7 @@ def _check(images: Tensor, n: int) -> None:
         raise InputError(f"images to augment are uint8 or float in [0, 1]; found {images.dtype}")
     if len(images) != n:
         raise InputError(
-            f"{len(images)} images were given the draws of {n}; use draws.rows(...) of theirs"
+            f"found {len(images)} images but draws of {n}; select their draws with draws.rows(...)"
         )
 
 

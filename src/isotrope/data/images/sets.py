@@ -61,7 +61,7 @@ def load_images(
     if not 0 <= holdout < 1:
         raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
     if limit is not None and limit < 2:
-        raise InputError(f"a limit of {limit} pictures leaves no two to learn from; use 2 or more")
+        raise InputError(f"a limit of {limit} pictures is too small to learn from; use 2 or more")
     recognised = _recognise(path, holdout, seed, limit, _class_list(classes))
     return _prepare(recognised, side=side, holdout=holdout, seed=seed, limit=limit)
 

@@ -55,7 +55,7 @@ def held_out(
     if not out.any():
         raise InputError(
             f"a held-out share of {share} of {len(labels)} pictures in "
-            f"{len(np.unique(labels))} classes leaves none to score on; give more pictures of each "
-            "class, or a folder test/ beside train/"
+            f"{len(np.unique(labels))} classes leaves no picture to score on; give more pictures "
+            "of each class, or a folder test/ beside train/"
         )
     return np.flatnonzero(~out), np.flatnonzero(out)

@@ -150,9 +150,9 @@ def _split(data: LabelledText, seed: int, path: Path) -> LabelledSplit:
         first[rows[: min(share, max(len(rows) - 1, 1))]] = True
     if first.all():
         raise InputError(
-            f"{place(path)}: every label has too few texts to leave any to test on ({len(data)} "
-            f"texts, {len(np.unique(labels))} labels); give at least two texts of each label, or "
-            "a folder of two files called train and test"
+            f"{place(path)}: no label has enough texts to test on ({len(data)} texts, "
+            f"{len(np.unique(labels))} labels); give at least two texts of each label, or a "
+            "folder of two files called train and test"
         )
     train, test = (
         LabelledText([data.texts[i] for i in rows], [data.labels[i] for i in rows])

@@ -101,8 +101,8 @@ class Embedded:
             broken = (~largest.isfinite()).nonzero().flatten()
             if len(broken):
                 raise InputError(
-                    f"{name} {int(broken[0])} has an embedding that is not finite (NaN "
-                    "or infinite): the weights of the encoder are broken; take another"
+                    f"{name} {int(broken[0])} has an embedding that is not finite (NaN or "
+                    "infinite): the encoder's weights are broken; use another encoder"
                 )
 
     def __len__(self) -> int:

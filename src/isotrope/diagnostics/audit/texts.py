@@ -29,8 +29,8 @@ from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
 
 _TOO_FEW = {
-    "cleaned.jsonl": "rows are left without those whose positive is far away, repetitions and "
-    "likely false negatives; check that the columns belong together, or raise --suspect",
+    "cleaned.jsonl": "rows are left after dropping repetitions, likely false negatives, and rows "
+    "whose positive is far away; check that the columns belong together, or raise --suspect",
     "mined.jsonl": "hard negatives were found that are in no group with their anchor; raise "
     "--hardness or --suspect",
 }

@@ -92,12 +92,12 @@ def as_csv(landscapes: Sequence[tuple[str, Landscape]]) -> str:
 
 
 def components(objective: Objective, pairs: Pairs) -> Terms:
-    """Return an objective's gradient components without history."""
+    """Return an objective's gradient components, detached."""
     name = type(objective).__name__
     if objective.space == "sphere" and not (objective.has_terms or isinstance(objective, Part)):
         raise InputError(
-            f"{name} has a formula but no components to simulate: write them (CONTRIBUTING.md "
-            "says how), or look at the components on a batch of embeddings: "
+            f"{name} has a formula but no components to simulate: write them (see "
+            "CONTRIBUTING.md), or compute them for a batch of embeddings: "
             f"isotrope.decompose({name}(), anchors, positives)"
         )
     if not objective.has_terms:
@@ -128,6 +128,6 @@ def check(objective: Objective) -> None:
         alike = False
     if not alike:
         raise InputError(
-            f"{type(objective).__name__} depends on the places of rows in the batch, but a "
-            "simulation has only angles; measure it on embeddings instead (`objective.terms`)"
+            f"{type(objective).__name__} depends on the order of the rows, but a simulation has "
+            "only angles; measure it on embeddings instead (`objective.terms`)"
         )

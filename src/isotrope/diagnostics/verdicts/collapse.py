@@ -53,9 +53,9 @@ ONLY_PULLED = Verdict(
         Threshold(
             "pulled",
             "pulled together",
-            "labelled pairs that are pulled together, of those with a gradient, where all labels "
-            "of a batch are equal",
-            "nothing to set: with labels of one kind it is 1",
+            "share of labelled pairs with a gradient that are pulled together, in batches with "
+            "equal labels",
+            "no choice: with equal labels the share is 1",
             above=0.99,
             unit="of the pairs",
             measure=lambda case: case.end("pulled"),
@@ -118,7 +118,7 @@ def _diverging(case: RunEvidence) -> Found | None:
         what = "taken the loss far above its start, and above that of guessing"
     elif crosses("lost_rank", rank) and crosses("loss_up_early", early):
         evidence = [("lost_rank", rank), ("loss_up_early", early)]
-        what = "undone at first what the encoder knew, and taken directions away"
+        what = "first destroyed what the encoder knew, and removed directions"
     elif _exploding(case, jump):
         evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
         what = "made the embeddings many times as long, so that their directions hardly turn"
@@ -260,8 +260,8 @@ DIVERGING = Verdict(
         Threshold(
             "loss_explodes",
             "loss at the end",
-            "of scores that are no cosines: loss of the last third over the larger of two, that of "
-            "step 0 and that of a softmax over the negatives that guesses",
+            "for scores other than cosines: loss of the last third, divided by the larger of the "
+            "loss at step 0 and the loss of guessing among the negatives",
             "our choice; a training that fails to learn ends at guessing",
             above=3.0,
             unit="of the start, or of guessing",
@@ -487,7 +487,7 @@ NORMS_TOO_LARGE = Verdict(
     "norms-too-large",
     "the embeddings are so long that their gradient hardly turns them",
     "The embeddings are so long that a step hardly turns them. The gradient of a cosine is divided "
-    "by the length of the embedding, and every step makes it longer.",
+    "by the length of the embedding, and every step makes the embedding longer.",
     "Norms are very large, or large without a weight decay that limits them.",
     "The gradient that reaches an embedding is divided by its norm, and every step makes the norm "
     "larger: directions hardly change any more.",
@@ -495,8 +495,8 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "radial",
             "gradient along the embedding",
-            "above this, neither this verdict nor diverging by norms is reported: the loss is one "
-            "of dot products or distances, and embeddings may be as long as they like",
+            "above this, norms are not judged by this verdict or by diverging: the loss uses dot "
+            "products or distances, so embeddings may have any length",
             "0 for cosines, up to rounding; the value is the tolerance of the components",
             above=0.05,
             unit="of the gradient",

@@ -68,14 +68,14 @@ NEGATIVES_NOT_HARD = Verdict(
     "every negative is pushed alike: the temperature is too high",
     "Every negative is pushed with the same force. The temperature is so high that the softmax "
     "cannot tell near negatives from far ones.",
-    "A softmax at a high temperature is nearly uniform. Losses without a softmax are not judged, "
-    "nor embeddings that are close together, for which every softmax is uniform.",
+    "A softmax at a high temperature is nearly uniform. This verdict skips losses without a "
+    "softmax, and embeddings so close together that every softmax over them is uniform.",
     thresholds=(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "share of the weight on the hardest negative times their number; of fewer than 62 "
-            "negatives, what it is of 62",
+            "share of the weight on the hardest negative times the number of negatives, "
+            "converted to 62 negatives if there are fewer",
             "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value "
             f"{ZOO}",
             below=1.5,
@@ -351,8 +351,9 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "hardest_of_cosines",
             "hardest negative at the first logged step",
-            "for a loss of cosines at a temperature below `temperature_of_cosines`, by itself: "
-            "share of the hardest negative at the first logged step that shows the temperature",
+            "decides alone for a loss of cosines at a temperature below "
+            "`temperature_of_cosines`: share of the hardest negative at the first logged step "
+            "that shows the temperature",
             "two layers of all-MiniLM-L6-v2 have 0.15 to 0.29 at 0.05 and 0.93 at 0.002 (7 to 31 "
             "negatives), a small network from scratch has 0.7 to 0.99 at 0.002",
             above=0.6,
@@ -368,7 +369,7 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "done_by_temperature",
             "done (GD below 0.01) at the first logged step",
-            "for scores that are no cosines: anchors with GD < 0.01 at the first logged step",
+            "for scores other than cosines: anchors with GD < 0.01 at the first logged step",
             "as hardest_at_first: 0.07 to 0.16 at 0.05, 0.6 and more from 0.005 down",
             above=0.3,
             unit="of the anchors",

@@ -361,7 +361,7 @@ SPREADING = Verdict(
             "angle of positives, its change since the first logged step",
             "mean angle of positives at the end minus that at the first logged step, if that of "
             "negatives has risen by more",
-            "our choice; it decides between two words for healthy",
+            "our choice; it only decides whether spreading is printed after healthy",
             above=0.05,
             unit="rad",
         ),
@@ -452,7 +452,7 @@ NOT_ENOUGH_SEEN = Verdict(
             "logged_steps",
             "logged steps",
             "for a training: logged steps",
-            "the course of a training is a first step, a last one, and one between them",
+            "a course needs a first step, a last step, and one between them",
             below=3,
         ),
     ),

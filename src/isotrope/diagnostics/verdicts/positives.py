@@ -238,8 +238,8 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "label_gap",
             "lead of pairs with high labels at the first logged step",
-            "for labelled pairs: mean angle of those below the mean label minus that of the "
-            "others, at the first logged step",
+            "for labelled pairs, at the first logged step: mean angle of pairs with a label "
+            "below the mean, minus that of the others",
             f"two standard errors of 8 pairs on either side; {NEWER}",
             below=-1.0,
             unit="standard deviations",
@@ -247,8 +247,8 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "a negative looks like a positive for",
-            "the verdict is not reported above this, in the first third and at the end: copies "
-            "make negatives as near as positives",
+            "if the share exceeds this in the first third and at the end, the verdict is not "
+            "reported, because copies make negatives as near as positives",
             "1 of four captions in batches of 32, 0 to 0.05 of shuffled captions "
             "(benchmarks/hosts.py)",
             above=0.5,

@@ -1,9 +1,9 @@
-"""Audits pictures as a training begins with them: its crops, its encoder, its heads, its mode.
+"""Audits pictures with the crops, encoder, heads and mode of the first training step.
 
-The embeddings are those of the first step. Each picture is seen once, in batches of the size of
-training and in training mode: where the encoder has batch normalisation, a batch is normalised by
-its own statistics, as in training, not by running ones, which before the first step are those of no
-data or of other data. Nothing is trained, and an encoder that is given stays as it is.
+Each picture is embedded once, in batches of the training's size and in training mode, so batch
+normalisation uses the statistics of the batch, as in training. (Before the first step, running
+statistics are from other data, or from none.) Nothing is trained, and a given encoder is not
+changed.
 """
 
 import copy
@@ -41,13 +41,13 @@ def audit(
 
     Args:
         settings: Settings of the training; optimiser settings are ignored.
-        suspect: reciprocal push from which two pictures are likely false negatives.
-        own_encoder: the user's encoder, None if ``settings.encoder`` names one.
+        suspect: Reciprocal push above which two pictures are likely false negatives.
+        own_encoder: The user's encoder; None if ``settings.encoder`` names one.
         progress: show bars on stderr.
 
     Raises:
-        InputError: anything wrong with the settings, the data or the encoder; an objective without
-            a push between the pictures of a batch.
+        InputError: The settings, the data or the encoder are wrong, or the objective does not push
+            the pictures of a batch apart.
     """
     check_numbers(settings.batch_size, suspect=suspect, seed=settings.seed)
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
@@ -91,7 +91,7 @@ def _first_views(task: ImageTask, *, progress: bool) -> tuple[Embedded, NDArray[
             if not views[-1].in_batch:
                 raise InputError(
                     f"{module.name} pushes against a queue, which holds only noise before the "
-                    "first step; audit with `--method` simclr or mocov3"
+                    "first step; use `--method simclr` or `--method mocov3`"
                 )
             done(len(rows))
     places = torch.from_numpy(np.argsort(order))

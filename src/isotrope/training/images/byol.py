@@ -34,7 +34,7 @@ class BYOLOptions(Options):
 
 
 class BYOL(ImageMethod):
-    r"""A predictor on the online encoder meets the target encoder's projection of the other crop.
+    r"""Predict the target encoder's projection of the other crop from the online encoder's.
 
     Pairs of views: two, (q(g(f(x))), sg[g'(f'(x'))]) and the same with x and x' exchanged: f' and
     g' are moving averages of encoder f and projector g, sg stops the gradient, q is the predictor.

@@ -56,20 +56,20 @@ class DINOMethod(ImageMethod):
 
     Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v: logits
     over K prototypes; t is the moving average of the student s, c the centre, sg stops the
-    gradient. The teacher's logits are divided by its present temperature: the objective's
-    ``teacher_temperature`` is where that ends.
+    gradient. The teacher's logits are divided by its current temperature, whose final value is the
+    objective's ``teacher_temperature``.
 
-    Heads: linear layers d - 2048 - 2048 - 256 with GELU between them, a unit vector, and its cosine
-    with each prototype. The prototypes' gradient is dropped in the first epoch.
+    Heads: linear layers d - 2048 - 2048 - 256 with GELU between them, normalisation, and the cosine
+    with each prototype. The prototypes get no gradient in the first epoch.
 
     Target update: theta' <- m theta' + (1 - m) theta after each step, m from 0.996 to 1 along a
     cosine; c <- 0.9 c + 0.1 mean of t over both large crops of the batch, on all processes; the
     teacher's temperature from 0.04 to 0.07, linearly over the first tenth.
 
     Recipe: Caron et al., section 3.2, appendix and released code: AdamW, learning rate 5e-4 times
-    batch / 256 to 1e-6, 10 epochs of warm-up, weight decay 0.04 to 0.4 along a cosine but on biases
-    and norms, gradients clipped at 3 (theirs tensor by tensor), student's temperature 0.1, 30 of
-    300 epochs of teacher's warm-up.
+    batch / 256 to 1e-6, 10 epochs of warm-up, weight decay 0.04 to 0.4 along a cosine except on
+    biases and norms, gradients clipped at 3 (theirs for each tensor), student's temperature 0.1, 30
+    of 300 epochs of teacher's warm-up.
 
     Ours: 2,048 prototypes, which suits small images (theirs are 65,536), and up to 64 pixels no
     small crops unless ``local_crops`` says how many; both as in lightly's CIFAR benchmark. Crops of

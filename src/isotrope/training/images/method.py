@@ -1,9 +1,9 @@
 """The ImageMethod base class; each method's own file turns crops into Views.
 
-A step: random crops of the batch, the encoder and the heads, one or more ``Views`` of raw
-embeddings, the mean of the objective over them, one update, and what follows it (moving averages,
-queues, centres). All of that state is in buffers and modules of the method, so that a checkpoint is
-exact; randomness is a function of (seed, step) for the whole batch, never of the process.
+In a step, the batch is cropped at random, passes through encoder and heads, and gives one or more
+``Views`` of raw embeddings. Their mean loss leads to one update, and then moving averages, queues
+and centres are updated. All state is in buffers and modules of the method, so checkpoints are
+exact. Randomness depends on (seed, step) for the whole batch, not on the process.
 """
 
 from abc import ABC, abstractmethod
@@ -36,7 +36,7 @@ _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the process
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The options of a method: each method has a subclass, with a ``Hyper`` for each field."""
+    """The options of a method; each method has a subclass with a ``Hyper`` for each field."""
 
     def __post_init__(self) -> None:
         """Check the values."""
@@ -52,8 +52,8 @@ class ImageMethod(nn.Module, ABC):
     normalised.
 
     Args:
-        encoder: trained in place, n x 3 x S x S in [0, 1] to n x d.
-        objective: any registered objective or composition that the method can feed.
+        encoder: Encoder to train in place, n x 3 x S x S in [0, 1] to n x d.
+        objective: Any registered objective or composition that the method can feed.
         plan: Settings of the optimiser, with learning rates as they are used: ``steps``,
             ``steps_per_epoch``, ``learning_rate``, ``weight_decay``, ``optimizer``, ``momentum``,
             ``warmup_steps``, ``last_learning_rate``, ``last_weight_decay`` and ``decay_all``
@@ -62,9 +62,9 @@ class ImageMethod(nn.Module, ABC):
         augments: one for each crop; by default those of its recipe.
         seed: decides heads, queue, crops and dropout.
         log_every: steps between measurements of the embeddings.
-        caching: images that go through the encoder at a time, with the graphs of no more than
-            these; None: the whole batch. Refused with batch normalisation in the encoder.
-        scaled: float16 training, whose gradients are scaled and may overflow now and then.
+        caching: Number of images whose graphs are kept at a time; None for the whole batch. Refused
+            if the encoder has batch normalisation.
+        scaled: Whether float16 gradients are scaled, so that some may overflow.
         backend: How the loss is computed (``isotrope.kernels.choose``).
 
     Attributes:
@@ -72,7 +72,7 @@ class ImageMethod(nn.Module, ABC):
         paper: The paper that describes it.
         recipe: Default settings for training it.
         options_class: the class of its options.
-        measured: numbers of the last step if it was a logged one, else empty.
+        measured: Numbers of the last step if it was logged, otherwise empty.
         seen: the views that the last loss was computed of.
         gradient_norm: the norm in the last step, before clipping.
     """
@@ -128,14 +128,14 @@ class ImageMethod(nn.Module, ABC):
 
     @abstractmethod
     def build(self) -> None:
-        """Make heads, moving averages and queues; torch's random state is the seed's."""
+        """Make heads, moving averages and queues, with torch seeded by ``seed``."""
 
     @abstractmethod
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return the pairs of views whose mean loss a step minimises, as raw embeddings.
 
         Args:
-            crops: one batch of images for each of ``augments``, of the same images.
+            crops: The batch once for each of ``augments``.
         """
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
@@ -179,7 +179,7 @@ class ImageMethod(nn.Module, ABC):
         _cut_heads(self, c, what)
 
     def features(self, crops: Tensor) -> Tensor:
-        """Return the encoder's pooled features, n x d; a forward pass (and batch statistics) each.
+        """Return the encoder's pooled features, n x d, by one forward pass.
 
         With ``caching`` there is the graph of a few images at a time.
         """
@@ -194,7 +194,7 @@ class ImageMethod(nn.Module, ABC):
 
     @torch.no_grad()
     def targets(self, target: Momentum, crops: Tensor) -> Tensor:
-        """Apply a moving average of encoder and head to images, without history.
+        """Apply a moving average of encoder and head to images, without gradients.
 
         With ``caching`` a few images go through the encoder at a time, and all through the head,
         whose batch normalisations need the whole batch.
@@ -216,11 +216,10 @@ class ImageMethod(nn.Module, ABC):
         ]
 
     def forward(self, batch: ImageBatch) -> Tensor:
-        """Return the loss of one batch; every ``log_every`` steps, and in the last, measure it.
+        """Return the loss of one batch; measure it every ``log_every`` steps and in the last.
 
-        The loss is the mean over the pairs of views. Similarities are computed in float32 even when
-        the encoder is not: in half precision they would be divided by the temperature with their
-        rounding.
+        The loss is the mean over the pairs of views. Similarities are computed in float32 even if
+        the encoder is not, because the division by the temperature would magnify rounding errors.
         """
         self.step = batch.step
         torch.manual_seed(step_seed(self.seed, batch.step, rank()))
@@ -239,7 +238,7 @@ class ImageMethod(nn.Module, ABC):
         return loss
 
     def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Set the rates of this step; before the first, warn of a cut that will do harm."""
+        """Set the rates of this step; before the first, warn of a harmful cut."""
         # no step is skipped or repeated, even in a resumed run
         assert step == self.step, f"step {self.step} at {step} updates"
         set_rates(optimizer, self.plan, self.step)
@@ -285,5 +284,5 @@ def _wide(views: Views) -> Views:
 
 
 def at_least_float(x: Tensor) -> Tensor:
-    """Return ``x`` in float32, or as it is if it is wider."""
+    """Return ``x`` in float32 or its own wider dtype."""
     return x.float() if x.dtype.itemsize < 4 else x

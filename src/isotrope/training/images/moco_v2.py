@@ -31,12 +31,12 @@ class MoCoV2Options(Options):
 
 
 class MoCoV2(ImageMethod):
-    r"""Queries meet the keys of a slowly moving encoder; a queue of older keys is what pushes.
+    r"""Queries are compared with keys of a slowly moving encoder; older keys are the negatives.
 
     Pairs of views: (q, sg[k'], Q), and where it is symmetric (q', sg[k], Q): q = g(f(x)) the query,
     k' the key that the moving averages of f and g make of the other crop, Q the rows of the queue.
-    No row of the batch pushes another (``in_batch=False``). The keys of both crops enter the queue
-    after the step, those of all processes in the order of the batch.
+    Rows of the batch do not push each other (``in_batch=False``). The keys of both crops enter the
+    queue after the step, those of all processes in the order of the batch.
 
     Heads: linear, ReLU, linear: d - 512 - 128; ``batch_norm`` puts a normalisation after either
     layer.
@@ -48,12 +48,12 @@ class MoCoV2(ImageMethod):
     with temperature 0.07. Chen et al. have 65,536 keys, m = 0.999, temperature 0.2 and learning
     rate 0.03.
 
-    Ours: queue 4,096, m = 0.99 and the symmetric loss, which Draganov et al. and Manna et al. do
-    not print: those of the benchmark and of MoCo's own CIFAR notebook, where the two terms are
-    added, not averaged, and the notebook's queue takes the keys of both. No shuffled batch
-    normalisation: statistics are those of the whole batch on any number of processes, so there is
-    nothing to shuffle; the benchmark normalises eighths of a batch. The crops are SimCLR's, as
-    there; ``--augment mocov2`` has those of the paper.
+    Ours: queue 4,096, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's own
+    CIFAR notebook, because Draganov et al. and Manna et al. do not print them. (There the two terms
+    are added, not averaged, and the notebook's queue takes the keys of both.) Batch normalisation
+    is not shuffled, because its statistics are those of the whole batch on any number of processes;
+    the benchmark normalises eighths of a batch. The crops are SimCLR's, as there; ``--augment
+    mocov2`` has those of the paper.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """

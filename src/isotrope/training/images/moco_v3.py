@@ -35,12 +35,12 @@ class MoCoV3Options(Options):
 
 
 class MoCoV3(ImageMethod):
-    r"""Predicted queries meet the batch's keys, which a slowly moving encoder makes.
+    r"""Predicted queries are compared with the batch's keys from a slowly moving encoder.
 
     Pairs of views: two, (q(g(f(x))), sg[k']) and the same with x and x' exchanged: k' = g'(f'(x'))
-    are the keys of all processes, f' and g' moving averages of f and g, q the predictor. The other
-    rows' keys push. The mean of both is L / (4 tau) of Chen et al., who multiply their sum by 2
-    tau.
+    are the keys of all processes, f' and g' moving averages of f and g, q the predictor. The keys
+    of other rows are the negatives. The mean of both is L / (4 tau) of Chen et al., who multiply
+    their sum by 2 tau.
 
     Heads: projector d - 1024 - 1024 - 256, predictor 256 - 1024 - 256, linear layers with batch
     normalisation and ReLU between them and a normalisation without scale and shift at the end;
@@ -55,8 +55,8 @@ class MoCoV3(ImageMethod):
     ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay 1.5e-6``, which leaves biases and
     norms alone.
 
-    Ours: narrower heads, 200 epochs with the same share of warm-up, small batches (theirs have 4096
-    images): Draganov et al. train it on ImageNet-100 without saying how.
+    Ours: narrower heads, 200 epochs with the same share of warm-up, and small batches (theirs have
+    4096 images). Draganov et al. train MoCo v3 on ImageNet-100 without printing their settings.
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """

@@ -62,11 +62,11 @@ class ImageSettings(RunSettings):
     image_size: int | None = in_data(
         None,
         ge=4,
-        description="Side of the crops; default: that of the images if all have the same, at "
-        "most 96; otherwise 32, 64, 96, 112 or 224, by the size of most.",
+        description="Side of the crops in pixels. Default: the side of the images if all are equal "
+        "and at most 96; otherwise 32, 64, 96, 112 or 224, by the size of most images.",
     )
     augment: str | None = in_data(
-        None, description="Recipe of the views' augmentation; default: the method's own."
+        None, description="Augmentation of the views; default: the method's own."
     )
     pixels: Literal["imagenet", "none"] = in_data(
         "imagenet",
@@ -83,8 +83,8 @@ class ImageSettings(RunSettings):
     knn_every: int = in_watch(
         1,
         ge=0,
-        description="Epochs between kNN accuracies on the test part (needs labels; 0: only at "
-        "the start and the end).",
+        description="Epochs between kNN scores on the test part (needs labels; 0: only at the "
+        "start and the end).",
     )
     knn_images: int | None = in_watch(
         None,
@@ -97,8 +97,8 @@ class ImageSettings(RunSettings):
     epochs: float = in_steps(200.0, gt=0, description="Passes over the data (or --max-steps).")
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
-        description="Optimiser; default: the method's own. Another one needs --learning-rate "
-        "(lars leaves biases and norms alone).",
+        description="Optimiser; default: the method's own. If you change it, also give "
+        "--learning-rate. lars does not decay biases and norms.",
     )
     learning_rate: float | None = in_steps(
         None,
@@ -120,7 +120,8 @@ class ImageSettings(RunSettings):
     workers: int | None = in_data(
         None,
         ge=0,
-        description="Processes that decode images; default: one a core for files, none for arrays.",
+        description="Number of processes that decode images; default: one for each core for "
+        "files, none for arrays.",
     )
 
     @classmethod

@@ -40,8 +40,8 @@ class SimCLR(ImageMethod):
     MIO. The code of Draganov et al. has temperature 0.5, learning rate 0.6 and weight decay 1e-6 at
     a batch of 256.
 
-    Ours: SGD's momentum 0.9, the benchmark's, which Manna et al. do not print; a learning rate for
-    each step where the benchmark has one for each epoch.
+    Ours: SGD's momentum of 0.9 from the benchmark, which Manna et al. do not print; a learning rate
+    for each step instead of each epoch.
 
     Reference: Chen et al., 2020, algorithm 1.
     """

@@ -34,9 +34,9 @@ class SimSiam(ImageMethod):
     Pairs of views: two, (q(z), sg[z']) and (q(z'), sg[z]), z = g(f(x)): sg stops the gradient, q is
     the predictor. Negative cosines.
 
-    Heads: projector d - 2048 - 2048, batch normalisation after each layer, the last one too but
-    without scale and shift; predictor 2048 - 512 - 2048, normalised inside only. Chen and He have
-    three layers (``layers``) on ImageNet and two on CIFAR-10.
+    Heads: projector d - 2048 - 2048 with batch normalisation after each layer (without scale and
+    shift after the last); predictor 2048 - 512 - 2048 with batch normalisation after the first
+    layer. Chen and He have three layers (``layers``) on ImageNet and two on CIFAR-10.
 
     Target update: none.
 
@@ -45,10 +45,10 @@ class SimSiam(ImageMethod):
     and He have 0.03 at 256 on CIFAR-10 (appendix D), Draganov et al. 0.2 at 1024 in 8 accumulated
     parts.
 
-    Ours: the predictor's learning rate decays too, as in the benchmark; ``constant`` holds it, as
-    Chen and He do on ImageNet (section 4.2). ``predictor_rate`` lets it learn faster than the
-    encoder, which short runs need (Tian et al., 2021, who call it alpha_p). The crops are SimCLR's,
-    as there; ``--augment simsiam`` has those of the paper.
+    Ours: the predictor's learning rate decays too, as in the benchmark; ``constant`` keeps it
+    constant, as Chen and He do on ImageNet (section 4.2). ``predictor_rate`` lets it learn faster
+    than the encoder, which short runs need (Tian et al., 2021, who call it alpha_p). The crops are
+    SimCLR's, as there; ``--augment simsiam`` has those of the paper.
 
     Reference: Chen and He, 2021, algorithm 1.
     """

@@ -74,7 +74,7 @@ def fit_images(
 ) -> Outcome:
     """Train an image encoder; the arguments are the fields of ``ImageSettings``.
 
-    An objective may be a name, a class, or an objective itself, as ``isotrope.fit`` takes it.
+    An objective may be a name, a class or an instance, as in ``isotrope.fit``.
 
     Args:
         data: Folder, .npz file or name.
@@ -138,7 +138,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
 
     Args:
         settings: The run's settings.
-        own_encoder: The user's encoder, None if ``settings.encoder`` names one.
+        own_encoder: The user's encoder; None if ``settings.encoder`` names one.
     """
     for plugin in settings.plugin:
         registry.load_plugin(Path(plugin))

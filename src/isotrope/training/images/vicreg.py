@@ -24,7 +24,7 @@ class VICRegOptions(Options):
 
 
 class VICRegMethod(ImageMethod):
-    r"""No negatives, no moving average: each dimension keeps its variance, pairs of them none.
+    r"""Keep the variance of each dimension and remove covariances, without negatives or a teacher.
 
     Pairs of views: one, (z, z'), z = g(f(x)), both with gradients and not normalised
     (``space="raw"``).
@@ -34,14 +34,14 @@ class VICRegMethod(ImageMethod):
 
     Target update: none.
 
-    Recipe: coefficients 25, 25, 1 as in the code of Bardes et al., where the invariance is a mean
-    over the D dimensions and the variance one over the two views: in this objective's terms
-    sim_coeff = 25 / D and var_coeff = 12.5. Optimiser and lengths are those of the CIFAR setting of
-    Manna et al., 2023, which has no VICReg, with half its learning rate: SGD 0.03 at a batch of
-    128, weight decay 5e-4 on everything, 200 epochs, warm-up of 10. Bardes et al. have LARS, 0.2 at
-    256, weight decay 1e-6 but on biases and norms.
+    Recipe: coefficients 25, 25, 1 as in the code of Bardes et al., which averages the invariance
+    over the D dimensions and the variance over the two views; here this means sim_coeff = 25 / D
+    and var_coeff = 12.5. Optimiser and lengths follow the CIFAR setting of Manna et al., 2023,
+    which has no VICReg, with half its learning rate: SGD 0.03 at a batch of 128, weight decay 5e-4
+    on everything, 200 epochs, warm-up of 10. Bardes et al. use LARS, 0.2 at 256, and weight decay
+    1e-6 except on biases and norms.
 
-    Ours: the learning rate and the warm-up: the loss is not bounded by its normalisation.
+    Ours: the learning rate and the warm-up, because without normalisation the loss is not bounded.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
