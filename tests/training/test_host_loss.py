@@ -1,12 +1,17 @@
 """A loss of sentence-transformers in place of an objective."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from sentence_transformers.sentence_transformer import losses as host_losses
 
-from isotrope.core.errors import SettingError
+import isotrope
+from isotrope.core.errors import InputError, SettingError
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
 from tests.training.conftest import sentences
@@ -50,10 +55,70 @@ def test_a_guide_is_a_model(quick: dict[str, Any]) -> None:
     assert losses(found.output)[0] > 0
 
 
+SCORED = ["CoSENTLoss", "AnglELoss", "CosineSimilarityLoss"]
+NEGATIVES = ["MarginMSELoss", "DistillKLDivLoss"]
+
+
+@pytest.mark.parametrize("margins", [False, True])
+@pytest.mark.parametrize("name", [*SCORED, *NEGATIVES])
+def test_scores_reach_the_losses_that_take_them(
+    quick: dict[str, Any], tmp_path: Path, name: str, margins: bool
+) -> None:
+    """The first loss is that of sentence-transformers itself, on the rows as they are."""
+    if margins and name != "MarginMSELoss":
+        pytest.skip("takes no margins")
+    numbers = np.random.default_rng(0).random((12, 3)).round(3).tolist()
+    texts = [sentences(60, seed=1)[i::12][:4] for i in range(12)]
+    rows: list[dict[str, object]] = []
+    for row, scores in zip(texts, numbers, strict=True):
+        if name in SCORED:
+            rows.append({"sentence1": row[0], "sentence2": row[1], "score": scores[0]})
+        elif margins:
+            named = {
+                "anchor": row[0],
+                "positive": row[1],
+                "negative_1": row[2],
+                "negative_2": row[3],
+            }
+            rows.append({**named, "scores": scores[1:]})
+        else:
+            flag = {"query": row[0], "pos": row[1:2], "neg": row[2:]}
+            rows.append({**flag, "pos_scores": scores[:1], "neg_scores": scores[1:]})
+    file = tmp_path / "scored.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    own = {**quick, "files": [str(file)], "head": "none", "dropout": 0.0, "batch_size": 12}
+    found = losses(fit(**{**own, "output": str(tmp_path / "run"), "epochs": 1}, loss=name).output)
+
+    model = isotrope.load(quick["encoder"], device="cpu").model
+    width = 2 if name in SCORED else 4
+    limit = quick.get("max_length", 32)
+    model.max_seq_length = limit
+    columns = [model.tokenize([row[i] for row in texts]) for i in range(width)]
+    kept = {2: 0, 4: slice(1 if margins else 0, None)}[width]
+    label = torch.tensor([scores[kept] for scores in numbers])
+    with torch.no_grad():
+        theirs = getattr(host_losses, name)(model.eval())(columns, label)
+    assert found[0] == pytest.approx(float(theirs), rel=1e-4)
+
+
+def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "scored.jsonl"
+    rows = [{"query": t, "pos": [t + " b"], "neg": [t + " c"] * (1 + (i == 5))} for i, t in
+            enumerate(sentences(12))]  # fmt: skip
+    scored = [{**row, "pos_scores": [1.0], "neg_scores": [0.5] * len(row["neg"])} for row in rows]
+    file.write_text("".join(json.dumps(row) + "\n" for row in scored))
+    with pytest.raises(InputError, match="record 6 has 4 texts and 3 scores, and the first has 3"):
+        fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows[:5]))
+    with pytest.raises(InputError, match="takes scores, and the data have none"):
+        fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss="MarginMSELoss")
+
+
 @pytest.mark.parametrize(
     ("given", "setting"),
     [
-        ({"loss": "CoSENTLoss"}, "loss"),  # its labels are scores, of which a batch has none
+        ({"loss": "SoftmaxLoss"}, "loss"),  # its labels are classes
+        ({"loss": "CoSENTLoss", "dev": "auto"}, "dev"),
         ({"loss": "GISTEmbedLoss"}, "loss.guide"),
         ({"loss": "GISTEmbedLoss", "loss_settings": {"gide": "x"}}, "loss.gide"),
         ({"loss": "MegaBatchMarginLoss", "objective": "met"}, "objective"),

@@ -257,8 +257,8 @@ class Reading:
                 raise InputError(
                     f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
                     "pairs with a low score are not positives: keep only the pairs with a high "
-                    "score, without the column of scores, or train with a loss for scores in "
-                    f"sentence-transformers' trainer{columns if self.choose > 1 else ''}"
+                    "score, without the column of scores, or take a loss for scores, as in "
+                    f"`isotrope train --loss CoSENTLoss`{columns if self.choose > 1 else ''}"
                 )
             self._forms.setdefault(form, table)
             before = self.records

@@ -14,7 +14,7 @@ from isotrope.data.sources import named_errors
 from isotrope.data.table import check_known, is_hub_name
 from isotrope.encoders.names import resolve
 from isotrope.paradigm.declared import by_dataset, check_declared
-from isotrope.training.settings import RunSettings, TrainSettings
+from isotrope.training.settings import OF_SCORES, RunSettings, TrainSettings
 
 AUTO = "auto"
 """Setting of a temperature that the audit of the data chooses."""
@@ -98,7 +98,8 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
                     if file not in local:
                         check_known(Path(file))
                 if local:
-                    next(iter(read(local, columns=settings.columns, groups=settings.groups)))
+                    columns, scored = settings.columns, settings.loss in OF_SCORES
+                    next(iter(read(local, columns=columns, groups=settings.groups, scored=scored)))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))
         if settings.encoder != "scratch":

@@ -1,6 +1,6 @@
 """Trains with a loss of sentence-transformers, given by name, instead of an objective.
 
-Losses that need scores or labels of pairs are refused, because a batch has none.
+A loss takes pairs, scored pairs, or pairs whose negatives have scores.
 """
 
 import inspect
@@ -12,7 +12,7 @@ from torch import nn
 
 from isotrope.core.errors import SettingError, nearest
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.training.settings import TrainSettings
+from isotrope.training.settings import OF_SCORES, TrainSettings
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -39,12 +39,19 @@ def check_loss(settings: TrainSettings) -> None:
     """Refuse an unknown loss, one that takes no pairs, and settings of objectives."""
     if settings.loss is None:
         return
-    if settings.loss not in OF_PAIRS:
+    if settings.loss not in (known := (*OF_PAIRS, *OF_SCORES)):
         raise SettingError(
-            f"is not a loss that takes pairs{nearest(settings.loss, OF_PAIRS)}",
+            f"is not a loss that takes pairs or scores{nearest(settings.loss, known)}",
             setting="loss",
             value=settings.loss,
-            remedy=f"choose {', '.join(OF_PAIRS)}",
+            remedy=f"choose {', '.join(known)}",
+        )
+    if settings.loss in OF_SCORES and settings.dev == "auto":
+        raise SettingError(
+            "takes held-out pairs for pairs that belong together, whatever their scores",
+            setting="dev",
+            value="auto",
+            remedy="give an STS file or a retrieval folder",
         )
     for name, remedy in _OWN.items():
         value, field = getattr(settings, name), TrainSettings.model_fields[name]
@@ -52,15 +59,15 @@ def check_loss(settings: TrainSettings) -> None:
             raise SettingError(
                 f"has no effect on {settings.loss}", setting=name, value=value, remedy=remedy
             )
-    known = _arguments(settings.loss)
+    arguments = _arguments(settings.loss)
     for name in settings.loss_settings:
-        if name not in known:
+        if name not in arguments:
             raise SettingError(
-                f"{settings.loss} has no argument of this name{nearest(name, known)}",
+                f"{settings.loss} has no argument of this name{nearest(name, arguments)}",
                 setting=f"loss.{name}",
-                remedy=f"it has {', '.join(known)}",
+                remedy=f"it has {', '.join(arguments)}",
             )
-    for name, parameter in known.items():
+    for name, parameter in arguments.items():
         if parameter.default is parameter.empty and name not in settings.loss_settings:
             raise SettingError(f"is missing, and {settings.loss} needs it", setting=f"loss.{name}")
 

@@ -32,6 +32,10 @@ in_run = partial(setting, group="run")
 """Fields by their title in the help."""
 
 
+OF_SCORES = ("CoSENTLoss", "AnglELoss", "CosineSimilarityLoss", "MarginMSELoss", "DistillKLDivLoss")
+"""Losses of sentence-transformers that take scores: of pairs; the last two of each negative."""
+
+
 class RunSettings(Settings, ABC):
     """The settings that trainings on text and on images share.
 
@@ -260,8 +264,8 @@ class TrainSettings(RunSettings):
     loss: str | None = in_objective(
         None,
         description="Loss of sentence-transformers to train with instead of an objective, with "
-        "arguments such as --loss.guide all-MiniLM-L6-v2: GISTEmbedLoss. It takes pairs, and is "
-        "logged without components.",
+        "arguments such as --loss.guide all-MiniLM-L6-v2: GISTEmbedLoss. It takes pairs or, as "
+        "CoSENTLoss or MarginMSELoss, their scores, and is logged without components.",
     )
     loss_settings: dict[str, float | str] = setting(
         {}, description="Arguments of the loss.", python="Mapping[str, float | str]"

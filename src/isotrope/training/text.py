@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, world_size
-from isotrope.core.errors import SettingError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.result import Result
@@ -66,7 +66,7 @@ from isotrope.training.run import (
     try_objective,
     write_config,
 )
-from isotrope.training.settings import TrainSettings
+from isotrope.training.settings import OF_SCORES, TrainSettings
 from isotrope.training.text_data import (
     batch_at,
     batches_of,
@@ -146,6 +146,8 @@ def check(
     for name in settings.datasets:  # read the first record, so that errors in the files show early
         with named_errors(name):
             first = next(iter(records_of(settings, name)))
+            if settings.loss in OF_SCORES and not first.scores:
+                raise InputError(f"{settings.loss} takes scores, and the data have none; add some")
             formed.append(resolve(settings.views, first))
     if {*formed} == {"dropout"} and settings.passage_prompt not in ("", settings.query_prompt):
         warn(

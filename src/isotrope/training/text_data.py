@@ -26,7 +26,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.held_out import MOST_HELD_OUT, Tokens, held_out_losses
 from isotrope.training.progress import warn
 from isotrope.training.run import try_objective
-from isotrope.training.settings import TrainSettings
+from isotrope.training.settings import OF_SCORES, TrainSettings
 from isotrope.training.text_module import TextModule
 
 
@@ -37,6 +37,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
         columns=settings.columns,
         groups=settings.groups,
         streaming=settings.streaming is not None,
+        scored=settings.loss in OF_SCORES,
     )
 
 
@@ -104,6 +105,7 @@ def store_of(
             seed=settings.seed,
             views=settings.views,
             grouped=settings.groups is not None,
+            scored=settings.loss in OF_SCORES,
             held=held_out_of(settings, name),
             progress=done,
         )

@@ -144,8 +144,10 @@ class TextModule(nn.Module):
             for i, column in enumerate(batch.columns)
             for name, values in column._asdict().items()
         }
-        groups = torch.from_numpy(np.ascontiguousarray(batch.groups))
-        return {**columns, "label": groups, "dataset_name": batch.dataset, "number": batch.number}
+        label = torch.from_numpy(np.ascontiguousarray(batch.groups))
+        if batch.scores is not None:
+            label = torch.from_numpy(batch.scores.astype(np.float32)).squeeze(1)
+        return {**columns, "label": label, "dataset_name": batch.dataset, "number": batch.number}
 
     def begin(self, step: int, dataset: str, number: int | None) -> None:
         """Begin a step; ``log_every`` counts the batches of each data set separately."""

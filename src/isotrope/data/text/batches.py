@@ -83,12 +83,15 @@ class Batch:
             texts and the records' groups, so that all processes agree.
         dataset: Name of the data set, if there are several.
         number: Number of the batch within its data set; None for that of the step.
+        scores: Scores of the records, if they are kept. Each place of a hard negative is then a
+            column of n texts.
     """
 
     columns: list[Column]
     groups: NDArray[np.int64]
     dataset: str = ""
     number: int | None = None
+    scores: NDArray[np.float64] | None = None
 
 
 def collate(
@@ -118,7 +121,11 @@ def collate(
     views = [column[part] for column in columns]
     if store.columns == 1:
         views *= 2
-    if store.columns == 3:
+    if scored := store.report.scored:
+        many = len(columns[2]) // len(indices) if store.columns == 3 else 0
+        views = [*views[:2], *(columns[2][place::many][part] for place in range(many))]
+        inputs = inputs[:2]
+    elif store.columns == 3:
         new = unseen(store.groups(indices, 2), groups) & unseen(inputs.pop(), inputs[:2])
         new &= np.isin(store.owners(indices), np.arange(len(indices))[part])
         views[2] = [row for row, wanted in zip(columns[2], new, strict=True) if wanted]
@@ -126,6 +133,7 @@ def collate(
     return Batch(
         columns=[_padded(view, pad_id) for view in views if view],
         groups=joined_groups(np.stack(marks, axis=1))[part],
+        scores=store.scores(indices)[part] if scored else None,
     )
 
 

@@ -123,3 +123,20 @@ def new_groups(grouped: Path, repeated: Path) -> int:
         new += int((twice & ~before & has_group).sum())
     again.unlink()
     return new
+
+
+def have_tokens(
+    offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Return whether every text of each record has tokens; held-out records count as having."""
+    if held.all():
+        return held
+    # records are in the order of their texts, so those of a chunk lie side by side
+    first = rows[:, 0]
+    last = first + rows[:, 3] + 1 if rows.shape[1] == 4 else rows[:, -1]
+    start, end = int(first[~held].min()), int(last[~held].max())
+    lacking = np.diff(read_part(offsets, np.int64, start, end - start + 2)) == 0
+    before = np.concatenate([[0], np.cumsum(lacking)])
+    texts = np.where(held[:, None], start, np.stack([first, last], axis=1)) - start
+    complete: NDArray[np.bool_] = before[texts[:, 1] + 1] == before[texts[:, 0]]
+    return held | complete

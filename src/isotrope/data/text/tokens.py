@@ -10,7 +10,8 @@ folder:
   :func:`isotrope.data.text.repeats.near_identical`);
 - ``rows.bin``: int64 (records x columns), the texts of each training record in file order: one
   text, two, or two with the first hard negative and the number of hard negatives. An adjacent text
-  of two records is stored once. If records have groups, one more column has a hash of the group;
+  of two records is stored once. More columns have the bits of scores, if these are kept, and a
+  hash of the group, if records have groups;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
 - ``holdout-groups.bin``: int64 for each of them, the hash of its group, if records have groups;
 - ``manifest.json``: a description and a digest of each file, written last.
@@ -37,6 +38,7 @@ from isotrope.data.text.repeats import (
     CHUNK,
     group_mark,
     hash64,
+    have_tokens,
     joined_groups,
     mark_repeated,
     near_identical,
@@ -80,6 +82,7 @@ class StoreReport:
         grouped: whether records have groups of their own.
         groups_dropped: Number of dropped repetitions whose group differs from that of the first.
         understood: One line that summarises what was read.
+        scored: Number of scores that are kept of a record.
     """
 
     views: str
@@ -98,6 +101,7 @@ class StoreReport:
     grouped: bool = False
     groups_dropped: int = 0
     understood: str = ""
+    scored: int = 0
 
 
 class TooFewRecords(InputError):
@@ -123,7 +127,7 @@ class TokenStore:
         self._tokens = _mapped(folder / "tokens.bin", dtype, (report.tokens,))
         self._offsets = _mapped(folder / "offsets.bin", "int64", (report.texts + 1,))
         self._groups = _mapped(folder / "groups.bin", "uint64", (report.texts,))
-        width = _WIDTHS[report.columns] + report.grouped
+        width = _WIDTHS[report.columns] + report.scored + report.grouped
         self._rows = _mapped(folder / "rows.bin", "int64", (report.kept, width))
         self._held_out_groups = (
             _mapped(folder / _HELD_GROUPS, "int64", (report.held_out,))
@@ -186,6 +190,11 @@ class TokenStore:
     def labels(self, indices: Indices) -> list[NDArray[np.uint64]]:
         """Return one hash per record, equal for records of a group; none if there are no groups."""
         return [self._rows[indices, -1].view(np.uint64)] if self.report.grouped else []
+
+    def scores(self, indices: Indices) -> NDArray[np.float64]:
+        """Return the scores of each record, n x scores."""
+        bits = self._rows[indices][:, _WIDTHS[self.columns] :][:, : self.report.scored]
+        return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
         """Return one mark per pair, equal for pairs that share a text; none for other records.
@@ -257,6 +266,7 @@ def build(
     seed: int = 0,
     views: ViewsName = "auto",
     grouped: bool = False,
+    scored: bool = False,
     held: NDArray[np.bool_] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
@@ -275,6 +285,7 @@ def build(
             of the same document; ``"pairs"``: the record; ``"auto"``: pairs if the first record is
             a pair, otherwise dropout.
         grouped: whether the records have groups.
+        scored: Whether to keep scores; all records then have as many texts and scores.
         held: Held-out records, instead of a choice by their anchors.
         progress: Function called with the number of records read since the last call.
     """
@@ -291,6 +302,7 @@ def build(
         temporary.mkdir()
         with _Writer(temporary, tokenize, max_length, dtype, prompts, grouped) as writer:
             writer.pairs = former.views == "pairs"
+            writer.shape = (len(first.texts), len(first.scores)) if scored else (0, 0)
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
         report = asdict(_finish(temporary, former, writer, records))
@@ -330,7 +342,7 @@ class _Writer:
         self.tokenize, self.max_length, self.dtype = tokenize, max_length, dtype
         self.prompts = prompts
         self.records = self.texts = self.tokens = self.truncated = self.negatives = 0
-        self.pairs = False
+        self.pairs, self.shape = False, (0, 0)
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
             name: self._open.enter_context((folder / name).open("wb"))
@@ -366,6 +378,13 @@ class _Writer:
             if self.pairs:
                 row = (*row[:2], row[1] + 1, len(row) - 2)
                 self.negatives += len(record.texts) - 2
+        if self.shape[1]:
+            if (shape := (len(record.texts), len(record.scores))) != self.shape:
+                raise InputError(
+                    f"record {self.records} has {shape[0]} texts and {shape[1]} scores, and the "
+                    f"first has {self.shape[0]} and {self.shape[1]}; give each as many"
+                )
+            row += tuple(np.array(record.scores).view(np.int64).tolist())
         if self.grouped:
             row += (group_mark(record.group, record.texts[0]) >> 1,)  # fits into an int64
             grouped = "\0".join((*record.texts, record.group)).encode()
@@ -410,7 +429,7 @@ def _finish(
     hashes, rows, held_all = folder / _HASHES, folder / _ROWS, folder / _HELD
     columns = 1 if former.views == "dropout" else 3 if writer.negatives else 2
     written = 4 if writer.pairs else columns  # of a row of rows.all, without its group
-    repeated_file, width = folder / "repeated.all", written + writer.grouped
+    repeated_file, width = folder / "repeated.all", written + writer.shape[1] + writer.grouped
     chosen = [*range(_WIDTHS[columns]), *range(written, width)]
     reading = records if isinstance(records, Reading) else None
     empty_rows = 0 if reading is None else reading.left.total()
@@ -433,9 +452,10 @@ def _finish(
             # the marks come first: zip must not take a line that belongs to the next chunk
             for again, line in zip(repeated[held], held_lines, strict=False):
                 held_file.write(b"" if again else line)
-            held_groups.write(chunk[held & ~repeated, written:].tobytes())  # none: no column
+            groups = chunk[held & ~repeated, width - writer.grouped :]  # none: no column
+            held_groups.write(groups.tobytes())
             texts = chunk[:, :written]
-            empty = ~repeated & ~_have_tokens(folder / "offsets.bin", texts, held)
+            empty = ~repeated & ~have_tokens(folder / "offsets.bin", texts, held)
             keep = ~repeated & ~held & ~empty
             kept_rows.write(chunk[keep][:, chosen].tobytes())
             kept += int(keep.sum())
@@ -459,6 +479,7 @@ def _finish(
         grouped=writer.grouped,
         groups_dropped=new_groups(folder / _GROUPED, repeated_file) if writer.grouped else 0,
         understood="" if reading is None else str(reading),
+        scored=writer.shape[1],
     )
     _check_enough(report)
     unused = [] if writer.grouped else [folder / _HELD_GROUPS]
@@ -477,20 +498,3 @@ def _check_enough(report: StoreReport) -> None:
         raise TooFewRecords(
             f"{_TOO_FEW}; found {report.kept} (of {report.records}: {found}); {_MORE}", report
         )
-
-
-def _have_tokens(
-    offsets: Path, rows: NDArray[np.int64], held: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
-    """Return whether every text of each record has tokens; held-out records count as having."""
-    if held.all():
-        return held
-    # records are in the order of their texts, so those of a chunk lie side by side
-    first = rows[:, 0]
-    last = first + rows[:, 3] + 1 if rows.shape[1] == 4 else rows[:, -1]
-    start, end = int(first[~held].min()), int(last[~held].max())
-    lacking = np.diff(read_part(offsets, np.int64, start, end - start + 2)) == 0
-    before = np.concatenate([[0], np.cumsum(lacking)])
-    texts = np.where(held[:, None], start, np.stack([first, last], axis=1)) - start
-    complete: NDArray[np.bool_] = before[texts[:, 1] + 1] == before[texts[:, 0]]
-    return held | complete

@@ -31,12 +31,14 @@ class Formed(NamedTuple):
         held: Whether it is held out.
         continues: Whether its anchor is the positive of the previous training record.
         group: Group of the record; empty if it has none.
+        scores: Scores of the record.
     """
 
     texts: tuple[str, ...]
     held: bool
     continues: bool = False
     group: str = ""
+    scores: tuple[float, ...] = ()
 
 
 def resolve(views: ViewsName, first: Record) -> Views:
@@ -128,7 +130,7 @@ class Former:
             return
         for number, record in enumerate(records):
             held = chosen(record.texts[0]) if self.held is None else bool(self.held[number])
-            yield Formed(record.texts, held, group=record.group)
+            yield Formed(record.texts, held, group=record.group, scores=record.scores)
 
     def _adjacent(
         self, records: Iterable[Record], chosen: Callable[[str], bool]
