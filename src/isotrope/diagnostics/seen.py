@@ -11,7 +11,7 @@ from isotrope.core.views import Views
 from isotrope.diagnostics.observe import measure_pairs, measure_unpaired, places_of_false_negatives
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
-from isotrope.paradigm.anatomy import summary
+from isotrope.paradigm.anatomy import hardest_share, summary
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, stacked
 
 _ENOUGH = 24  # pairs that suffice to find the temperature from one batch
@@ -46,10 +46,10 @@ class SeenBatch:
 class _ComparedPairs(EagerPairs):
     """The similarities and negatives of a table, in the interface of an objective."""
 
-    def __init__(self, table: Compared, own: Tensor) -> None:
+    def __init__(self, table: Compared, own: Tensor, scores: Tensor | None = None) -> None:
         unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
         super().__init__(Views(unit[0], unit[1][own]))
-        self._candidates, self._scores = unit[1], None if table.vectors else table.scores
+        self._candidates, self._scores = unit[1], scores if table.vectors else table.scores
         pulled = table.pulled.scatter(1, own[:, None], True)
         self._pushed = table.mask & ~pulled
 
@@ -123,14 +123,14 @@ def measure_compared(
         measured = measure_pairs(pairs, terms, table.anchors)
         numbers = {**measured, **{k: v for k, v in numbers.items() if v is not None}}
         numbers |= _of_labels(table, own, pull > 0, some, mined=kind != "softmax")
+        # texts of tokens are nearest by their scores, not by the means of their tokens
+        numbers["hardest_share"] = hardest_share(terms, _ComparedPairs(table, own, table.scores))
     else:
         numbers |= summary(terms, pairs)
     if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):
         numbers["hardest_share"] = _sharpest(table, pairs.negative(), tau)
-    active = some & (force >= _ONE / 2)
-    numbers["ratio"] = (
-        float((pull / push.sum(dim=1))[active].mean()) if bool(active.any()) else None
-    )
+    ratio = (pull / push.sum(dim=1))[some & (force >= _ONE / 2)]
+    numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
     if times is None:
         numbers |= {"dissipation": None, "dead": None}
     numbers["negatives"] = float(pairs.negative().sum(dim=1).double().mean())

@@ -270,7 +270,8 @@ def _without_repetitions(whole: list[Compared]) -> list[Compared]:
     width = max((t.anchors.shape[1] for t in with_gradient), default=0)
     longest = [t for t in with_gradient if t.anchors.shape[1] == width]
     pulling = [t for t in longest if bool(t.pulled.any())]
-    return pulling or longest
+    lone = not any(bool(t.pushed.any()) for t in pulling)
+    return longest if lone else pulling
 
 
 def stacked(whole: Sequence[Compared]) -> Compared:

@@ -17,6 +17,7 @@ VERDICTS: dict[str, Verdict] = {
     for verdict in (
         HEALTHY,
         *vars(positives).values(),
+        forces.TEMPERATURE_TOO_LOW,
         *vars(collapse).values(),
         *vars(forces).values(),
         *vars(outcome).values(),

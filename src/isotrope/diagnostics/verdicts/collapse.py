@@ -410,6 +410,8 @@ def _dimensional_collapse(case: RunEvidence) -> Found | None:
     if rank is None or not most or not crosses("rank_share", rank / most):
         return None
     began = case.first("effective_rank")
+    if crosses("false_negatives", case.first("false_negatives")):
+        return None  # equal rows span no directions
     if _decayed(case):
         why = "The weight decay has shrunk the weights faster than the loss renews them."
         change = "--weight-decay 5e-4"

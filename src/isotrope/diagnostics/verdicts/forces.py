@@ -274,11 +274,13 @@ def _temperature_too_low(case: RunEvidence) -> Found | None:
     share, dead, gain = first.first("hardest_share"), first.first("dead"), gained(case)
     if tau is None or share is None or (gain is not None and not crosses("gain", gain)):
         return None
-    cosines, low = first.first("uniformity") is not None, crosses("temperature_of_cosines", tau)
+    cosines = case.objective is not None or not crosses("radial", case.end("radial"))
+    cosines = cosines and first.first("uniformity") is not None
+    low = crosses("temperature_of_cosines", tau)
     if (cosines and not low) or (negatives(case) or 0) < (_FEW_OF_COSINES if cosines else _FEW):
         return None
-    if cosines:
-        deciding = _sharp(share)
+    if cosines:  # an encoder from scratch may begin with embeddings that are close together
+        deciding = _sharp(max(share, case.end("hardest_share") or 0.0))
     elif dead is None:
         return None
     else:
@@ -386,6 +388,6 @@ TEMPERATURE_TOO_LOW = Verdict(
         ),
     ),
     change=Change(loop=_warmer),
-    explains=("nothing-left-to-learn", "dissipated-early"),
+    explains=("diverging", "collapsed", "nothing-left-to-learn", "dissipated-early"),
     when=_temperature_too_low,
 )

@@ -13,6 +13,7 @@ from isotrope.diagnostics.readings import (
     learning_rate,
     lower_rate_flag,
     parameters,
+    separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
@@ -383,6 +384,10 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
         reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
         detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "No pair was seen. "
+        return Found((Evidence("logged_steps", len(case.rows)),), detail + _JUDGED_BY)
+    picked = any(loss.get("family") == "other" for loss in case.losses)
+    if picked and not any(separation(row) is not None for row in case.rows):
+        detail = "The loss picks its pairs, which do not show what belongs together. "
         return Found((Evidence("logged_steps", len(case.rows)),), detail + _JUDGED_BY)
     share = case.end("misfit")
     if share is None or not crosses("left_out", share):

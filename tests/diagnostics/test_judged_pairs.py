@@ -1,0 +1,53 @@
+"""What the doctor says of losses that pick their pairs, and of temperatures that are too low."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import isotrope
+
+
+def watched(loss: object, steps: int = 12) -> isotrope.Doctor:
+    torch.manual_seed(0)
+    encoder = torch.nn.Linear(16, 24)
+    optimizer = torch.optim.SGD(encoder.parameters(), lr=0.05)
+    doctor = isotrope.Doctor(every=1, say=None)
+    for _ in range(steps):
+        x = torch.randn(16, 16)
+        value = loss(*(F.normalize(encoder(v), dim=1) for v in (x, x + 0.5 * torch.randn(16, 16))))
+        doctor.observe(value)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+    return doctor
+
+
+def batch_hard(x: Tensor, y: Tensor) -> Tensor:
+    """The farthest row of the same label and the nearest of another; the labels mean nothing."""
+    z, labels = torch.cat([x, y]), torch.randint(0, 6, (32,))
+    apart, same = torch.cdist(z, z), labels[:, None] == labels
+    near = apart.masked_fill(same, 9).amin(dim=1)
+    return F.relu(apart.masked_fill(~same, -1).amax(dim=1) - near + 0.5).mean()
+
+
+def test_nothing_is_said_of_labels_that_were_not_seen() -> None:
+    assert watched(batch_hard).diagnose().verdict == ("not-examined",)
+
+
+def test_the_temperature_is_the_cause_of_what_follows_from_it() -> None:
+    def cold(x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(x @ y.T / 0.0005, torch.randperm(16))
+
+    assert watched(cold).diagnose().verdict[0] in ("temperature-too-low", "unrelated-positives")
+    assert "diverging" not in watched(cold).diagnose().verdict
+
+
+def test_pushes_by_another_path_are_not_forgotten() -> None:
+    """Alignment by rows and uniformity by products: not a loss that only pulls."""
+
+    def loss(x: Tensor, y: Tensor) -> Tensor:
+        z = torch.cat([x, y])
+        rest = (z @ z.T)[~torch.eye(32).bool()].view(32, 31).logsumexp(dim=1)
+        return rest.mean() - (x * y).sum(dim=1).mean()
+
+    assert "only-pulled" not in watched(loss).diagnose().verdict
