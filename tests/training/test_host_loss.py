@@ -101,6 +101,24 @@ def test_scores_reach_the_losses_that_take_them(
     assert found[0] == pytest.approx(float(theirs), rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "scores", "said"),
+    [
+        ("CosineSimilarityLoss", [0, 5], r"reach 5, .* divide the scores by 5"),
+        ("CoSENTLoss", [1, 1], "all scores are 1, so CoSENTLoss has no order to learn"),
+    ],
+)
+def test_scores_that_the_loss_cannot_learn_are_refused(
+    quick: dict[str, Any], tmp_path: Path, name: str, scores: list[float], said: str
+) -> None:
+    file = tmp_path / "scored.csv"
+    rows = [f"{text},{text} b,{scores[i % 2]}\n" for i, text in enumerate(sentences(20))]
+    file.write_text("sentence1,sentence2,score\n" + "".join(rows))
+    with pytest.raises(InputError, match=said):
+        fit(**{**quick, "files": [str(file)], "batch_size": 4}, loss=name)
+    assert not Path(quick["output"]).exists()
+
+
 def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "scored.jsonl"
     rows = [{"query": t, "pos": [t + " b"], "neg": [t + " c"] * (1 + (i == 5))} for i, t in

@@ -7,10 +7,12 @@ import inspect
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 from sentence_transformers.sentence_transformer import losses
 from torch import nn
 
-from isotrope.core.errors import SettingError, nearest
+from isotrope.core.errors import InputError, SettingError, nearest
+from isotrope.data.text.tokens import TokenStore
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.training.settings import OF_SCORES, TrainSettings
 
@@ -70,6 +72,20 @@ def check_loss(settings: TrainSettings) -> None:
     for name, parameter in arguments.items():
         if parameter.default is parameter.empty and name not in settings.loss_settings:
             raise SettingError(f"is missing, and {settings.loss} needs it", setting=f"loss.{name}")
+
+
+def check_scores(loss: str | None, store: TokenStore) -> None:
+    """Refuse scores that no cosine can have, and scores that say nothing."""
+    if not store.report.scored:
+        return
+    scores = store.scores(np.arange(len(store)))
+    if loss == "CosineSimilarityLoss" and (most := float(np.abs(scores).max())) > 1:
+        raise InputError(
+            f"the scores reach {most:g}, and {loss} wants cosines, at most 1: divide the scores "
+            f"by {most:g}, or use `--loss CoSENTLoss`, which only reads their order"
+        )
+    if loss in ("CoSENTLoss", "AnglELoss") and np.ptp(scores) == 0:
+        raise InputError(f"all scores are {scores[0, 0]:g}, so {loss} has no order to learn")
 
 
 def host_loss(

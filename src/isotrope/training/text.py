@@ -49,7 +49,7 @@ from isotrope.training.callbacks import COLUMNS, Dev
 from isotrope.training.card import lora_line, model_card
 from isotrope.training.changes import changed_queries, kept, learnt, next_step, similarities
 from isotrope.training.early_checks import as_begun, check_not_taken
-from isotrope.training.host_loss import check_loss, host_loss
+from isotrope.training.host_loss import check_loss, check_scores, host_loss
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
@@ -176,6 +176,7 @@ def _prepare(settings: TrainSettings, output: Path) -> "TextTask":
         for name, store in stores.items():
             with named_errors(name):
                 check_store(objectives[name], store)
+                check_scores(settings.loss, store)
         plan = plan_of(settings, batches.steps_per_epoch)
     except BaseException:
         if removable:
