@@ -73,6 +73,7 @@ def test_an_interrupted_encoding_continues_after_the_rows_that_are_there(
     assert not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.slow  # each process imports torch and loads the model
 def test_several_processes_give_the_same_rows_in_order(
     model: Path, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
