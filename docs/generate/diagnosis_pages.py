@@ -160,7 +160,7 @@ def _order(word: str) -> list[str]:
     lists = (
         ("When this is found, these are not listed", {*VERDICTS[word].explains} - {word}),
         (
-            "This is not listed when one of these is found",
+            "This verdict is not listed if one of these is found",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )

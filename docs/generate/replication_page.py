@@ -113,25 +113,25 @@ screen. {counts}{waiting}
 
 ## How a verdict is reached
 
-A difference is over n paired seeds and has Student's 90% interval. Claims about text that five
-seeds leave undecided are judged once more, on 15 seeds with the 95% interval, and then no more: a
-number of seeds that "would decide" is a measure of distance, not a plan. Linked tables have the first
-five. Differences are in points out of 100, but for cosines (*positives end closer*) and shares of a
-fall (*rises again*, *stays down*).
+A difference is the mean over n paired seeds, with Student's 90% interval. Claims about text that
+five seeds leave undecided are judged a second and last time, on 15 seeds with the 95% interval: a
+number of seeds that "would decide" says how far a claim is from a decision, and is not a plan. The
+linked tables show the first five seeds. Differences are in points out of 100, except for cosines
+(*positives end closer*) and shares of a fall (*rises again*, *stays down*).
 
-An effect matters from a quarter of the paper's; where the paper prints no number, from the smallest
-effect that was set beforehand, which then takes the quarter's place.
+An effect matters from a quarter of the paper's effect. Where the paper prints no number, the smallest
+effect that was set beforehand replaces the quarter.
 
 - *replicated*: the whole interval is at that effect or above;
-- *same direction, weaker*: it is all above 0, but not all at that effect;
-- *smaller than a quarter*: it is all below that effect, but not all below 0;
-- *opposite*: it is all below 0 (of *not behind*: below minus the margin);
+- *same direction, weaker*: the whole interval is above 0, but not all at that effect;
+- *smaller than a quarter*: the whole interval is below that effect, but not all below 0;
+- *opposite*: the whole interval is below 0 (for *not behind*: below minus the margin);
 - *undecided*: none of these;
 - *not tested*: the treatment was not applied, or not alone; the trainings are shown;
 - *not testable here*: nothing was trained that could decide it.
 
-What was measured is judged, for the papers or against them, however small the training. *Follows*
-marks rows that come of the same trainings as another row; counts leave them out
+Every measured claim is judged, for or against the paper, however small the training. *Follows* marks
+rows that come from the same trainings as another row; counts leave them out
 ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)). Rows about text were
 committed before their trainings; ‡ marks rows that were written after their results.
 """  # noqa: E501 - Markdown

@@ -80,7 +80,11 @@ def test_images_are_scored_by_their_neighbours(tmp_path: Path) -> None:
     ("lines", "settings", "message"),
     [
         ("0,2.5,x,\n10,1,1,1\n", "files: [a]\n", r"metrics.csv, line 2: could not convert.*'x'"),
-        ("0,2.5\n10,1,1,1\n", "files: [a]\n", r"metrics.csv, line 2: 2 cells under 4 columns"),
+        (
+            "0,2.5\n10,1,1,1\n",
+            "files: [a]\n",
+            r"metrics.csv, line 2: 2 cells in a row of 4 columns",
+        ),
         (",2.5,1,\n", "files: [a]\n", r"metrics.csv, line 2: the row has no step"),
         ("0,1,1,1\n", "{", r"config.yaml:1 is not YAML"),
         ("0,1,1,1\n", "- a\n", "config.yaml must hold settings"),
@@ -102,7 +106,7 @@ def test_a_finished_run_is_not_in_the_middle_of_a_line(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     with (run / "metrics.csv").open("a") as handle:
         handle.write("700,0.5")
-    with pytest.raises(InputError, match=r"\d cells under \d+ columns"):
+    with pytest.raises(InputError, match=r"\d cells in a row of \d+ columns"):
         of_run(run)
 
 

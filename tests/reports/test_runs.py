@@ -67,7 +67,11 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
     [
         ("metrics.csv", "", r"metrics\.csv, line 1: the header has no column 'step'"),
         ("metrics.csv", "loss\n1\n", r"metrics\.csv, line 1: the header has no column 'step'"),
-        ("metrics.csv", "step,loss\n1,2\n3", r"metrics\.csv, line 3: 1 cells under 2 columns"),
+        (
+            "metrics.csv",
+            "step,loss\n1,2\n3",
+            r"metrics\.csv, line 3: 1 cells in a row of 2 columns",
+        ),
         (
             "metrics.csv",
             "step,loss\n1,x\n",

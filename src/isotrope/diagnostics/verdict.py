@@ -95,7 +95,7 @@ class Change:
     loop: Text | None = None
 
     def worded(self, case: RunEvidence, train: Text = "") -> str:
-        """Return the change for the trainer of some evidence.
+        """Return the change in the terms of the trainer that the evidence is from.
 
         Args:
             case: Evidence of the training.

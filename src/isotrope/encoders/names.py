@@ -143,8 +143,8 @@ def _check_kernels(file: Path, settings: object) -> None:
         for key, value in settings.items():
             if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
                 raise InputError(
-                    f"{file} sets {key} to {brief(value)}, code from the hub that is not run; "
-                    "remove the entry"
+                    f"remove {key} from {file}: its value {brief(value)} names code from the hub, "
+                    "which is not run"
                 )
             _check_kernels(file, value)
 

@@ -244,8 +244,8 @@ _GATHERED = (
     "or rows of another process are taken for positives"
 )
 _TURNED = (
-    "a larger margin is harder for some pairs and easier for others: a margin proportional to a "
-    "similarity changes its sign where the similarity is negative"
+    "a larger margin is harder for some pairs and easier for others, because a margin that is "
+    "proportional to a similarity changes its sign for negative similarities"
 )
 _UNUSED = (
     "a larger margin changes nothing on this batch, even with all anchors reversed: is it used?"
