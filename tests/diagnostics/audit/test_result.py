@@ -93,7 +93,7 @@ def test_a_file_for_which_too_few_rows_are_left_is_not_written() -> None:
     audit = replace(audit, found=apart, mined=nothing)
     assert list(audit.files()) == ["grouped.jsonl"]
     assert list(audit.unwritten) == ["cleaned.jsonl", "mined.jsonl"]
-    assert "fewer than two rows are left without" in audit.unwritten["cleaned.jsonl"]
+    assert "fewer than two rows are left" in audit.unwritten["cleaned.jsonl"]
     assert "fewer than two hard negatives were found" in audit.unwritten["mined.jsonl"]
 
 
