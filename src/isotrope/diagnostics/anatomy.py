@@ -264,6 +264,7 @@ class Anatomy:
         else:
             numbers = self._compared(joined([t for r in some for t in r.compared]), factor)
             self.settings["encoders"] = max(r.encoders for r in some)
+            self.settings["queue"] = not any(t.both for r in some for t in r.compared)
             self.reason = _TARGETS if self.kind == "targets" else self.reason
             # if there are other terms, the pairs alone do not describe the training
             kept = _LIE if left > _LEFT_OUT else numbers.keys()

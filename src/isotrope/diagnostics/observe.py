@@ -82,7 +82,7 @@ def measure(
     if terms is not None:
         numbers |= _components(terms, pairs, first.anchors)
     numbers["negatives"] = _weighed(terms, pairs)
-    return numbers | _spread(views) | _angles(pairs)
+    return numbers | _spread(views) | angles(pairs)
 
 
 @torch.no_grad()
@@ -95,7 +95,7 @@ def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | 
         raw: Anchors before normalisation, n x d.
     """
     numbers = _components(terms, pairs, raw)
-    return numbers | {"negatives": _weighed(terms, pairs)} | _spread(pairs.views) | _angles(pairs)
+    return numbers | {"negatives": _weighed(terms, pairs)} | _spread(pairs.views) | angles(pairs)
 
 
 def _weighed(terms: Terms | None, pairs: Pairs) -> float:
@@ -199,7 +199,7 @@ def _effective_rank(anchors: Tensor) -> float:
     return float(rank_of_moment(x @ x.T if len(x) < x.shape[1] else x.T @ x))
 
 
-def _angles(pairs: Pairs) -> dict[str, float | None]:
+def angles(pairs: Pairs) -> dict[str, float | None]:
     """Return the angles to positives and negatives, and the measures derived from them."""
     views, negative, similarity = pairs.views, pairs.negative(), pairs.similarity()
     distance = torch.linalg.vector_norm(views.anchors - views.own, dim=1)

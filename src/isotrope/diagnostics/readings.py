@@ -39,7 +39,12 @@ def collapsed_at_start(case: RunEvidence) -> bool:
 
 
 def separation(row: Row | None) -> float | None:
-    """Return the difference of mean angles of negatives and positives over the larger deviation."""
+    """Return the difference of mean angles of negatives and positives over the larger deviation.
+
+    Where labels are seen instead of positives, it is the gap of the labels.
+    """
+    if row is not None and row.get("label_gap") is not None:
+        return row["label_gap"]
     near, far, *spreads = (
         None if row is None else row.get(name)
         for name in ("positive_mean", "negative_mean", "positive_std", "negative_std")

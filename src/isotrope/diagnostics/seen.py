@@ -1,6 +1,6 @@
 """Measures a batch by the pairs that its loss compared."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -8,7 +8,12 @@ from torch import Tensor
 
 from isotrope.core.terms import Against, Terms
 from isotrope.core.views import Views
-from isotrope.diagnostics.observe import measure_pairs, measure_unpaired, places_of_false_negatives
+from isotrope.diagnostics.observe import (
+    angles,
+    measure_pairs,
+    measure_unpaired,
+    places_of_false_negatives,
+)
 from isotrope.kernels.eager import EagerPairs
 from isotrope.measures.norms import mean_norm
 from isotrope.paradigm.anatomy import hardest_share, summary
@@ -17,9 +22,13 @@ from isotrope.paradigm.compared import Compared, SoftmaxEvidence, stacked
 _ENOUGH = 24  # pairs that suffice to find the temperature from one batch
 _EQUAL = 0.05  # difference allowed between the dissipation of a softmax and that of InfoNCE
 _ALIKE, _FAR = 0.1, 1.5  # deviation of equal dissipations; a factor of one that is near 1
+_TEACHER = 0.5  # of the variation of the pushes that no temperature explains
 _ONE = 0.02  # a factor of the loss closer to 1 counts as 1
 _COPY = 0.01  # of the mean distance of a pushed row; a nearer one is a copy
 _MOST_ROWS = 256
+_SAME = 1e-5  # 1 - cosine of a row with itself
+_FOLLOWS = 0.95  # rank correlation
+_INVERTED = -1.0  # deviations by which pulled pairs are farther apart than pushed ones
 _LEAST_PAIRS = 8  # pairs on either side for measuring the gap between pulled and pushed pairs
 
 
@@ -95,6 +104,9 @@ def measure_compared(
     kind = _kind(table, push, live, known=(tau or stated) is not None)
     if kind in ("softmax", "nothing"):
         tau = tau or stated
+    sure = enough.pairs >= _ENOUGH and not table.rounded
+    if kind == "softmax" and enough.temperature is None and sure and enough.misfit > _TEACHER:
+        return SeenBatch("scores", numbers, evidence)  # another softmax is its aim
     if kind in ("pairs", "targets"):
         return SeenBatch(kind, numbers | _of_pairs(table, pull, push, live), evidence)
     own = torch.where(
@@ -111,9 +123,6 @@ def measure_compared(
     force = unit * push.sum(dim=1)
     if kind == "softmax" and tau is not None:
         force, times = _of_infonce(table, own, pairs.negative(), tau, force)
-        # the exponent is a rounded cosine divided by tau
-        near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.rounded else 0.0)
-        times = 1.0 if times is not None and abs(times - 1) < near else times
     some = push.sum(dim=1) > 0
     # W of InfoNCE sums to 1 / temperature
     weight = push / (unit * push.sum(dim=1, keepdim=True)).where(some[:, None], 1.0)
@@ -122,14 +131,14 @@ def measure_compared(
     if table.vectors:
         measured = measure_pairs(pairs, terms, table.anchors)
         numbers = {**measured, **{k: v for k, v in numbers.items() if v is not None}}
-        numbers |= _of_labels(table, own, pull > 0, some, mined=kind != "softmax")
-        # texts of tokens are nearest by their scores, not by the means of their tokens
-        numbers["hardest_share"] = hardest_share(terms, _ComparedPairs(table, own, table.scores))
+        numbers |= _of_vectors(table, own, terms, pull > 0, mined=kind != "softmax")
     else:
-        numbers |= summary(terms, pairs)
+        ahead = _lead(table.scores.gather(1, own[:, None]), table.scores[pairs.negative()])
+        numbers |= {**summary(terms, pairs), "label_gap": ahead}
     if numbers.get("hardest_share") is None and tau is not None and bool(pairs.negative().any()):
         numbers["hardest_share"] = _sharpest(table, pairs.negative(), tau)
-    ratio = (pull / push.sum(dim=1))[some & (force >= _ONE / 2)]
+    active = some & (force >= _ONE / 2)
+    ratio = (pull / push.sum(dim=1))[active]
     numbers["ratio"] = float(ratio.mean()) if len(ratio) else None
     if times is None:
         numbers |= {"dissipation": None, "dead": None}
@@ -138,6 +147,17 @@ def measure_compared(
     shown = bool(numbers.get("false_negatives")) and table.rows == len(table.anchors)
     places = places_of_false_negatives(pairs, len(tables[0].anchors)) if shown else ()
     return SeenBatch(kind, numbers, evidence, times, places)
+
+
+def _of_vectors(
+    table: Compared, own: Tensor, terms: Terms, pulled: Tensor, *, mined: bool
+) -> dict[str, float | None]:
+    """Return measurements that replace those of vectors alone."""
+    numbers = _of_labels(table, own, pulled, terms.mass > 0, mined=mined)
+    numbers |= {} if table.both else _as_new(table, own)
+    # texts of tokens are nearest by their scores, not by the means of their tokens
+    by_scores = _ComparedPairs(table, own, table.scores)
+    return numbers | {"hardest_share": hardest_share(terms, by_scores)}
 
 
 def _kind(table: Compared, push: Tensor, live: Tensor, *, known: bool) -> str:
@@ -165,11 +185,17 @@ def _of_labels(
     numbers: dict[str, float | None] = {}
     if several:
         unit = F.normalize(table.anchors, dim=1) @ F.normalize(table.columns, dim=1).T
-        angles = unit.clamp(-1, 1).arccos()[table.pulled]
+        near = unit.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
+        # the nearest of several may be another view of the anchor, whatever the labels are
+        more = table.pulled.sum(dim=1) > 1
+        angles = near.scatter(1, near.argmin(dim=1, keepdim=True), torch.inf)[more]
+        angles = angles[angles < torch.inf]
         numbers["positive_mean"] = float(angles.mean())
         numbers["positive_std"] = float(angles.std(correction=0))
     if chosen:
         numbers |= {"positive_mean": None, "positive_std": None, "alignment": None}
+    if mined and (several or chosen):
+        numbers["label_gap"] = _by_labels(table)
     if several and mined:  # negatives that the loss picks are not typical
         numbers |= dict.fromkeys(("false_negatives", "negative_mean", "negative_std"))
     elif several:
@@ -177,6 +203,51 @@ def _of_labels(
     elif chosen or bool((pushed & ~pulled).any()):
         numbers["false_negatives"] = None
     return numbers
+
+
+def _as_new(table: Compared, own: Tensor) -> dict[str, float | None]:
+    """Return the angles to negatives as new as the positives, unlike those of a queue.
+
+    These are the positives of the other anchors.
+    """
+    columns = table.columns[own]
+    apart = ~torch.eye(len(own), dtype=torch.bool, device=own.device)
+    scores = table.anchors @ columns.T
+    pulled = -(~apart).to(scores)
+    batch = replace(table, columns=columns, scores=scores, gradient=pulled, mask=apart)
+    pairs = _ComparedPairs(batch, torch.arange(len(own), device=own.device))
+    names = ("negative_mean", "negative_std", "false_negatives")
+    return {name: angles(pairs)[name] for name in names} if bool(pairs.negative().any()) else {}
+
+
+def _lead(near: Tensor, far: Tensor, *, least: int = 2) -> float | None:
+    """Return how much larger the scores that belong together are, in standard deviations."""
+    if min(near.numel(), far.numel()) < least:
+        return None
+    spread = max(float(side.std(correction=0)) for side in (near, far))
+    return float(near.mean() - far.mean()) / spread if spread else None
+
+
+def _by_labels(table: Compared) -> float | None:
+    """Return how much nearer rows of one label are, in standard deviations; None if unknown.
+
+    A loss that picks its pairs shows labels: rows that it pulls together have the same one, rows
+    that it pushes apart have not, and other pairs, which it did not pick, follow from these.
+    """
+    cosine = F.normalize(table.anchors, dim=1) @ F.normalize(table.columns, dim=1).T
+    itself = torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)
+    if cosine.shape != itself.shape or not bool((cosine[itself] > 1 - _SAME).all()):
+        return None
+    pulled, pushed = (((x | x.T) & ~itself).float() for x in (table.pulled, table.pushed))
+    same = pulled + itself
+    for _ in range(len(cosine).bit_length()):
+        same = ((same @ same) > 0).float()
+    apart = same @ pushed @ same > 0
+    near, far = (same > 0) & ~itself, apart
+    if bool((near & far).any()):
+        return None
+    angle = cosine.clamp(-1, 1).arccos()
+    return _lead(-angle[near], -angle[far])
 
 
 def _copies_apart(table: Compared) -> float | None:
@@ -250,7 +321,9 @@ def _of_infonce(
     apart = float(torch.linalg.vector_norm(shown - multiple * expected))
     fits = apart < _EQUAL * float(torch.linalg.vector_norm(shown))
     if fits:
-        return expected.to(force), multiple
+        # the exponent is a rounded cosine divided by tau
+        near = _EQUAL + (torch.finfo(torch.bfloat16).eps / tau if table.rounded else 0.0)
+        return expected.to(force), 1.0 if abs(multiple - 1) < near else multiple
     mean = float(force.mean())
     alike = float(force.std(correction=0)) < _ALIKE * mean
     return (force / mean, None) if alike and not 1 / _FAR < mean < _FAR else (force, 1.0)
@@ -302,7 +375,20 @@ def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict
             "positive_mean": float(near.mean()),
             "positive_std": float(near.std(correction=0)),
         }
-    if min(len(near), len(far)) >= _LEAST_PAIRS:
-        spread = max(float(side.std(correction=0)) for side in (near, far))
-        numbers["label_gap"] = float(far.mean() - near.mean()) / spread if spread else None
+    gap = _lead(-near, -far, least=_LEAST_PAIRS)
+    if gap is not None and _of_two_labels(angle, pull, pull > 0):
+        done = ~(pull > 0) & ~pushed & (angle >= far.max())  # beyond the margin
+        numbers["label_gap"] = _lead(-near, -angle[pushed | done])
+    elif gap is not None and gap < _INVERTED:  # labels that are numbers show no more than this
+        numbers["label_gap"] = gap
     return numbers
+
+
+def _of_two_labels(angle: Tensor, pull: Tensor, pulled: Tensor) -> bool:
+    """Whether the pull of a pair follows from its angle, so that labels are 0 and 1 alone."""
+    x, y = angle[pulled].double(), pull[pulled].double()
+    x, y = x.argsort().argsort().double(), y / y.amax()
+    if float(y.std(correction=0)) < _EQUAL:
+        return True
+    both = torch.stack([x, y.argsort().argsort().double()])
+    return abs(float(torch.corrcoef(both)[0, 1])) > _FOLLOWS

@@ -4,7 +4,7 @@
 are pulled together and which are pushed apart; here tables are merged that belong together.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,6 +16,7 @@ _SLIGHT = 0.1  # of the largest pull of a row
 _ROUNDING = 1e-6  # of the largest gradient of a row; smaller gradients have no sign
 _LEAST_PAIRS = 4
 _SURE = 0.1
+_EQUAL = 1e-4  # distance of two rows that count as one, of unit length or so
 
 
 @dataclass(frozen=True)
@@ -134,37 +135,47 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
         else:
             group = [*group, table]
     directions, left = _both_directions(left + group)
+    placed = [
+        t for one in left for o in left if o is not one and (t := _placed(one, o)) is not None
+    ]
+    whole += [t for t in placed if t.balanced]
     # tables out of balance beside balanced tables are additional terms, such as a penalty
     return _rows_together(_without_repetitions(whole + directions or _of_one_anchor(left)))
 
 
+def _grouped(
+    tables: Sequence[Compared], together: Callable[[list[Compared], Compared], bool]
+) -> list[list[Compared]]:
+    """Return the tables in groups; a table joins the first group that it fits together with."""
+    groups: list[list[Compared]] = []
+    for table in tables:
+        group = next((g for g in groups if together(g, table)), None)
+        if group is None:
+            groups.append([table])
+        else:
+            group.append(table)
+    return groups
+
+
 def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:
     """Return the tables, with those merged whose scores the loss itself puts side by side."""
-    groups: list[list[Compared]] = []
-    for table in compared:
-        for group in groups:
-            fits = _fit(group[0], table) and table.beside is group[0].beside is not None
-            if fits and _beside([*group, table]).balanced:
-                group.append(table)
-                break
-        else:
-            groups.append([table])
-    return [_beside(group) if len(group) > 1 else group[0] for group in groups]
+
+    def together(group: list[Compared], table: Compared) -> bool:
+        fits = _fit(group[0], table) and table.beside is group[0].beside is not None
+        return fits and _beside([*group, table]).balanced
+
+    return [_beside(group) for group in _grouped(compared, together)]
 
 
 def _rows_together(tables: list[Compared]) -> list[Compared]:
     """Return the tables, with those merged whose anchors have the same candidates."""
-    groups: list[list[Compared]] = []
-    for table in tables:
-        for group in groups:
-            first = group[0]
-            same = first.roots[1] == table.roots[1] and first.columns.shape == table.columns.shape
-            if same and first.distance == table.distance and first.columns.equal(table.columns):
-                group.append(table)
-                break
-        else:
-            groups.append([table])
-    return [_below(group) if len(group) > 1 else group[0] for group in groups]
+
+    def together(group: list[Compared], table: Compared) -> bool:
+        first = group[0]
+        same = first.roots[1] == table.roots[1] and first.columns.shape == table.columns.shape
+        return same and first.distance == table.distance and first.columns.equal(table.columns)
+
+    return [_below(group) if len(group) > 1 else group[0] for group in _grouped(tables, together)]
 
 
 def _below(group: list[Compared]) -> Compared:
@@ -201,18 +212,40 @@ def _both_directions(
         if not bool((alone & (excess < 0)).all()):
             continue
         moved = torch.where(one.pulled, excess, 0)
+        half = replace(one, gradient=moved, mask=one.pulled)
         for other in tables:
-            for turned in (other, _swapped(other)):
-                if other is one or turned.gradient.shape != one.gradient.shape:
-                    continue
-                rest = replace(turned, gradient=turned.gradient + moved)
-                turned_rest = _swapped(rest)
-                fitting = next((t for t in (rest, turned_rest) if t.balanced), None)
-                if fitting is not None and _held(one, left) and _held(other, left):
-                    first = replace(one, gradient=one.gradient - moved)
-                    directions += [first, replace(fitting, mask=fitting.mask | fitting.pulled)]
-                    left = [t for t in left if t is not one and t is not other]
+            rest = None if other is one else _placed(half, other)
+            turned = () if rest is None else (rest, _swapped(rest))
+            fitting = next((t for t in turned if t.balanced), None)
+            if fitting is not None and _held(one, left) and _held(other, left):
+                directions += [replace(one, gradient=one.gradient - moved), fitting]
+                left = [t for t in left if t is not one and t is not other]
     return directions, left
+
+
+def _placed(one: Compared, other: Compared) -> Compared | None:
+    """Return a table with the pairs of another one at their places; None if it lacks any.
+
+    A loss may take its positives by rows, and all other pairs from one product.
+    """
+    if one.distance != other.distance or one.anchors.shape[1] != other.anchors.shape[1]:
+        return None
+    if not one.single or other.single or not one.vectors:
+        return None
+    i, j = one.mask.nonzero(as_tuple=True)
+    ends = one.anchors[i], one.columns[j]
+    exact = "donot_use_mm_for_euclid_dist"
+    sides = [
+        [(torch.cdist(rows, end, compute_mode=exact) <= _EQUAL).to(rows) for end in ends]
+        for rows in (other.anchors, other.columns)
+    ]
+    ways = (sides[0][0], sides[1][1]), (sides[0][1], sides[1][0])
+    places = torch.stack([a.sum(dim=0) * b.sum(dim=0) for a, b in ways]).sum(dim=0)
+    if not bool(places.all()):
+        return None
+    share = one.gradient[i, j] / places
+    moved = torch.stack([(a * share) @ b.T for a, b in ways]).sum(dim=0)
+    return replace(other, gradient=other.gradient + moved, mask=other.mask | (moved != 0))
 
 
 def _held(table: Compared, tables: list[Compared]) -> bool:
@@ -236,15 +269,12 @@ def _swapped(table: Compared) -> Compared:
 
 def _of_one_anchor(tables: list[Compared]) -> list[Compared]:
     """Return unbalanced tables, with those of the same anchors merged side by side."""
-    groups: list[list[Compared]] = []
-    for table in tables:
-        for group in groups:
-            if _fit(group[0], table) and group[0].roots[0] == table.roots[0] and table.roots[0]:
-                group.append(table)
-                break
-        else:
-            groups.append([table])
-    return [_beside(group) if len(group) > 1 else group[0] for group in groups]
+
+    def together(group: list[Compared], table: Compared) -> bool:
+        roots = table.roots[0]
+        return _fit(group[0], table) and bool(roots) and group[0].roots[0] == roots
+
+    return [_beside(group) for group in _grouped(tables, together)]
 
 
 def _fit(one: Compared, other: Compared) -> bool:
@@ -253,6 +283,8 @@ def _fit(one: Compared, other: Compared) -> bool:
 
 
 def _beside(group: list[Compared]) -> Compared:
+    if len(group) == 1:
+        return group[0]
     scores, gradient, mask = (
         torch.cat([getattr(t, name) for t in group], dim=1)
         for name in ("scores", "gradient", "mask")

@@ -30,6 +30,7 @@ _RESHAPES = {"View", "UnsafeView", "ReshapeAlias", "Unsqueeze", "Squeeze", "Alia
 _RESHAPES |= {"ToCopy", "ViewCopy", "Detach"}
 MOVES = _RESHAPES | {"T", "Transpose", "Permute", "Expand", "Slice", "Select", "Split", "Unbind"}
 MOVES |= {"Cat", "Stack", "Index", "IndexSelect", "SplitWithSizes", "Narrow", "Flip", "AsStrided"}
+MOVES |= {"Roll"}
 MOVES |= {"torch::autograd::CopySlices"}  # of tensors changed in place, such as by a mask
 SCALES = {"Div", "Mul", "Neg"}
 _NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
@@ -52,11 +53,17 @@ class Similarity:
     gradient: Tensor | None = None
     parts: dict[tuple[Node, int], Tensor] = field(default_factory=dict)
     tokens: bool = False
+    squared: bool = False
     lengths: tuple[Tensor | None, Tensor | None] = (None, None)
     roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
     scale: float | None = None
     beside: Node | None = None
     cosine: bool = False
+
+    @property
+    def top(self) -> Node:
+        """The node of the scores: that of the squares if distances are squared."""
+        return self.hook if self.squared else self.node
 
 
 def operation_of(node: Node) -> str:
@@ -256,6 +263,9 @@ def _moved(node: Node, index: int, operation: str, parts: list[Tensor]) -> Tenso
         at = [slice(None)] * x.ndim
         at[signed(saved_of(node, "dim"))] = slice(start, end, step)
         return x[tuple(at)]
+    if operation == "Roll":
+        shifts, dims = ([signed(k) for k in saved_of(node, name)] for name in ("shifts", "dims"))
+        return x.roll(shifts, dims)
     if operation == "Select":
         return x.select(signed(saved_of(node, "dim")), signed(saved_of(node, "index")))
     return None

@@ -26,6 +26,7 @@ class Operands:
         parts: The same gradient, split by the uses of the result or of a multiple of it.
         value: The result, if autograd kept it.
         distance: Whether a smaller result is a larger similarity.
+        squared: Whether a distance is squared.
         both: Whether the gradient reaches both sides.
         lengths: Norms of the embeddings before normalisation, in any order; None if they were not
             normalised.
@@ -43,6 +44,7 @@ class Operands:
     parts: tuple[Tensor, ...]
     value: Tensor | None
     distance: bool
+    squared: bool
     both: bool
     lengths: tuple[Tensor | None, Tensor | None]
     roots: tuple[frozenset[Any], frozenset[Any]]
@@ -210,15 +212,19 @@ def _table(
         candidates = candidates[some] if own else candidates
     if scores is None:
         scores = _scores(anchors, candidates, given)
-    scale = given.scale
+    elif given.squared and given.operation != "Sum":
+        scores = -scores.square()
+    scale, distance = given.scale, given.distance
     if given.cosine:
         sizes = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
         lengths, size = sizes[0], sizes[0][:, None] * sizes[1]
         scores, gradient = scores / size.clamp_min(1e-30), gradient * size
         anchors, candidates = (F.normalize(x, dim=-1) for x in (anchors, candidates))
-    elif even(anchors) and even(candidates) and not given.distance:  # in units of cosines
+    elif even(anchors) and even(candidates) and (given.squared or not distance):  # as cosines
         sizes = [torch.linalg.vector_norm(x, dim=-1).mean() for x in (anchors, candidates)]
         one = float(sizes[0] * sizes[1]) or 1.0
+        if distance:  # of |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
+            scores, one, distance = scores + sizes[0] ** 2 + sizes[1] ** 2, 2 * one, False
         scores, gradient = scores / one, gradient * one
         scale = None if scale is None else scale * one
         anchors, candidates = (
@@ -238,7 +244,7 @@ def _table(
         candidates = candidates.flatten(0, 1)
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
-        *(given.both, given.distance, lengths, roots, given.gradient.dtype.itemsize < 4),
+        *(given.both, distance, lengths, roots, given.gradient.dtype.itemsize < 4),
         *(scale, given.beside),
     )
     return replace(table, mask=mask & ~_left_out(table))
@@ -253,7 +259,7 @@ def _scores(anchors: Tensor, candidates: Tensor, given: Operands) -> Tensor:
         distance = torch.cdist(anchors, candidates)
     else:
         distance = torch.linalg.vector_norm(anchors[:, None] - candidates, dim=2)
-    return -distance.square() if given.operation == "Sum" else -distance
+    return -distance.square() if given.squared else -distance
 
 
 def _left_out(table: Compared) -> Tensor:

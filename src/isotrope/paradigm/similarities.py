@@ -342,7 +342,13 @@ class _Graph:
         return found
 
     def _climb(self, seen: Similarity) -> None:
-        """Hook token similarities where they are texts by texts by tokens by tokens."""
+        """Hook squares of distances, and token similarities of texts by texts, by their tokens."""
+        users = self.users[seen.node, 0]
+        while len(users) == 1 and operation_of(users[0][0]) == "View":
+            users = self.users[users[0][0], 0]
+        if seen.kind == "distance" and len(users) == 1 and operation_of(users[0][0]) == "Pow":
+            seen.squared = number_of(saved_of(users[0][0], "exponent")) == 2
+            seen.hook = users[0][0] if seen.squared else seen.node
         if operation_of(seen.node) not in ("Bmm", "Baddbmm"):
             return
         node, top, reduced = seen.node, seen.node, False
@@ -363,7 +369,7 @@ class _Graph:
         """Return the users of a similarity if it has several, as by rows and by columns."""
         if seen.tokens:
             return []
-        node = seen.node
+        node = seen.top
         while True:
             users = self.users[node, 0]
             if len(users) != 1 or operation_of(users[0][0]) not in SCALES:
@@ -378,7 +384,7 @@ class _Graph:
 
     def scale(self, seen: Similarity) -> float | None:
         """Return the number that a similarity is multiplied by before it is exponentiated."""
-        stack, found, been = [(seen.node, 1.0)], list[float](), {seen.node}
+        stack, found, been = [(seen.top, 1.0)], list[float](), {seen.top}
         while stack and len(been) < _MOST_STEPS:
             node, factor = stack.pop()
             for user, slot in self._users(node):
@@ -401,7 +407,7 @@ class _Graph:
 
     def beside(self, seen: Similarity) -> Node | None:
         """Return the operation that puts the scores of an anchor beside those of others."""
-        node, together, steps = seen.node, None, 0
+        node, together, steps = seen.top, None, 0
         while steps < _MOST_STEPS:
             users = self._users(node)
             if len(users) != 1 or operation_of(users[0][0]) not in _SHIFTS | SCALES:
@@ -483,6 +489,7 @@ def _operands(seen: Similarity) -> Operands:
         parts=tuple(seen.parts.values()),
         value=None if seen.value is None else seen.value.detach(),
         distance=seen.kind == "distance",
+        squared=seen.squared or operation == "Sum",
         both=all(edge is not None for edge in seen.edges),
         lengths=seen.lengths,
         roots=seen.roots,

@@ -191,8 +191,12 @@ def _early_loss(case: RunEvidence) -> float | None:
 
 
 def _rise(case: RunEvidence) -> float | None:
-    """Return the final loss divided by that of step 0; None if the latter is not positive."""
-    first, end = case.first("loss"), case.end("loss")
+    """Return the final loss divided by that of step 0; None if the latter is not positive.
+
+    A queue holds random vectors at first, so that only later losses compare embeddings.
+    """
+    first = case.early("loss") if case.setting("queue") else case.first("loss")
+    end = case.end("loss")
     return end / first if first is not None and first > 0 and end is not None else None
 
 

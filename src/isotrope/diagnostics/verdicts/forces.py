@@ -32,11 +32,11 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
     if case.losses and case.end("temperature") is None:
         return None  # no softmax
     spread = case.end("uniformity")
-    # scores without embeddings have no known distances
-    if crosses("spread", spread) or (spread is None and case.losses):
-        return None
     cosines = not crosses("radial", case.end("radial"))
     high = cosines and crosses("high_temperature", tau or case.end("temperature"))
+    # scores without embeddings have no known distances
+    if (crosses("spread", spread) and not high) or (spread is None and case.losses):
+        return None
     if not crosses("hardest_at_high_temperature" if high else "hardest_times_uniform", over_even):
         return None
     usual = 0.1 if case.kind == "images" else 0.05
@@ -109,9 +109,14 @@ def _copies(case: RunEvidence) -> float | None:
 
 
 def _false_negatives(case: RunEvidence) -> float | None:
-    """Share that is present from the start: only a destroyed encoder adds copies later."""
-    early, end = case.early("false_negatives"), case.end("false_negatives")
-    return end if early is None or end is None else min(early, end)
+    """Share that is present from the start: only a destroyed encoder adds copies later.
+
+    Before training, most anchors have one only where there are copies, which training may separate.
+    """
+    first, early, end = (f("false_negatives") for f in (case.first, case.early, case.end))
+    if crosses("copies_apart", first) or early is None or end is None:
+        return end if first is None or end is None else max(first, end)
+    return min(early, end)
 
 
 def _copies_apart(case: RunEvidence) -> str:

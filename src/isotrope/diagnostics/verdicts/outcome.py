@@ -16,6 +16,7 @@ from isotrope.diagnostics.readings import (
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
+from isotrope.diagnostics.verdicts.positives import perhaps_by_heart
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
 _LOGGED_STEPS = 3  # the median of fewer is not judged
@@ -390,12 +391,33 @@ def _not_examined(case: RunEvidence) -> Found | None:
         detail = "The loss picks its pairs, which do not show what belongs together. "
         return Found((Evidence("logged_steps", len(case.rows)),), detail + _JUDGED_BY)
     share = case.end("misfit")
-    if share is None or not crosses("left_out", share):
+    if share is not None and crosses("left_out", share):
+        detail = "Other terms of the loss act on the embeddings beside the pairs that it compares. "
+        return Found((compared("left_out", share),), detail + _JUDGED_BY)
+    if not _relation_unknown(case):
         return None
-    detail = "Other terms of the loss act on the embeddings beside the pairs that it compares. "
-    return Found((compared("left_out", share),), detail + _JUDGED_BY)
+    evidence = (Evidence("logged_steps", len(case.rows)), *further_evidence(case, "loss"))
+    return Found(evidence, f"{_RELATION} {_JUDGED_BY}")
 
 
+def _relation_unknown(case: RunEvidence) -> bool:
+    """Whether nothing shows that pairs belong together which the loss pulls together."""
+    gain = gained(case)
+    if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
+        return False
+    seen = any(separation(row) is not None for row in case.rows)
+    if seen or case.kind == "images":
+        return perhaps_by_heart(case)
+    first, end = case.first("loss"), case.end("loss")
+    falls = bool(first) and end is not None and end < _FALLS * (first or 0)
+    return not (falls and all(loss.get("family") == "pairs" for loss in case.losses))
+
+
+_FALLS = 0.9  # of the loss at the start
+_RELATION = (
+    "At first the pairs that the loss pulls together were no nearer than others, or it does not "
+    "show which others there are. Pairs that do not belong together are learnt by heart, too."
+)
 _JUDGED_BY = (
     "It is not known whether this training is healthy: that is judged by the pairs that a loss "
     "pulls together and pushes apart."
@@ -404,13 +426,23 @@ _OF_A_TERM = (
     "doctor.observe(term) on the term of the loss that compares pairs, before its backward()"
 )
 
+
+def _examined(case: RunEvidence) -> str:
+    unread = any(loss.get("family") in _UNREAD for loss in case.losses)
+    if unread or crosses("left_out", case.end("misfit")) or not _relation_unknown(case):
+        return _OF_A_TERM
+    return "Doctor(dev=NAME), with a score on held-out data"
+
+
 NOT_EXAMINED = Verdict(
     "not-examined",
-    "nothing is known: the pairs that the loss compares were not seen",
+    "nothing is known: too little was seen of the pairs that the loss compares",
     "The doctor judges a training by the pairs of embeddings that its loss compares. It has seen "
-    "no pairs, or other terms of the loss act on the embeddings as well. It cannot say whether the "
-    "training is healthy.",
-    "The loss compares no pairs that can be read, or other terms act on the embeddings too.",
+    "no pairs, or other terms of the loss act on the embeddings as well, or nothing shows that the "
+    "pairs belong together. It cannot say whether the training is healthy.",
+    "The loss compares no pairs that can be read, or other terms act on the embeddings too. Or "
+    "positives were no nearer than negatives at first and were learnt later, perhaps by heart; a "
+    "dev score that rises settles this.",
     _JUDGED_BY,
     (
         Threshold(
@@ -424,7 +456,7 @@ NOT_EXAMINED = Verdict(
             unit="of the gradient",
         ),
     ),
-    Change(_OF_A_TERM, _OF_A_TERM),
+    Change(_OF_A_TERM, _examined),
     when=_not_examined,
     only_if_healthy=True,
 )

@@ -1,13 +1,13 @@
 """Verdicts on the pairs of a batch: no negatives, identical views, unrelated pairs."""
 
 import statistics
+from collections.abc import Sequence
 
 from isotrope.diagnostics.advice import larger_batch
-from isotrope.diagnostics.evidence import RunEvidence
+from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import collapsed_at_start, further_evidence, pushing, separation
 from isotrope.diagnostics.verdict import (
-    THRESHOLDS,
     Change,
     Found,
     Threshold,
@@ -18,6 +18,7 @@ from isotrope.diagnostics.verdict import (
 from isotrope.diagnostics.verdicts.sources import NEWER, ZOO
 
 _MANY = 9  # logged steps
+_CLEAR = 0.3  # lead of positives, in standard deviations
 _FALLEN = 0.75  # share of the loss at the start
 
 
@@ -137,31 +138,35 @@ def _unrelated_positives(case: RunEvidence) -> Found | None:
             "labels look inverted: are they distances, or does 1 mean 'different'?",
             "--columns ANCHOR,POSITIVE (labels that are larger for pairs that belong together)",
         )
-    at_first = separation(case.rows[0] if case.rows else None)
-    sampled = separation(case.start if case.start is not None else case.probe)
-    decided = sampled if sampled is not None else _early_separation(case, at_first)
+    decided = _decided(case)
     if decided is None or not crosses("separation", decided) or collapsed_at_start(case):
         return None
-    if sampled is None and _something_else(case):
+    sampled = case.start is not None or case.probe is not None
+    if not sampled and (_something_else(case) or _learnt(case)):
         return None
     # one batch is a small sample, so only a clear separation overrules the finding
-    clear = 2 * THRESHOLDS["separation"].value
-    if (at_first or 0) > clear or (sampled is None and _learnt(case, clear)):
+    if (separation(case.rows[0] if case.rows else None) or 0) > _CLEAR:
         return None
     columns = ("positive_mean", "negative_mean", "loss")
     return Found((compared("separation", decided), *further_evidence(case, *columns)))
 
 
-def _early_separation(case: RunEvidence, at_first: float | None) -> float | None:
-    """Return the separation of the first step, or the median of the first third of many steps.
+def _decided(case: RunEvidence) -> float | None:
+    """Return the separation in a sample of the data, or in the first third of many steps.
 
     One batch is a small sample. An encoder from scratch separates no pairs at its first step, but
     learns within a few steps to separate pairs that belong together.
     """
-    if len(case.rows) < _MANY:
-        return at_first
-    early = [separation(row) for row in case.rows[: len(case.rows) // 3]]
-    known = [x for x in early if x is not None]
+    sampled = separation(case.start if case.start is not None else case.probe)
+    if sampled is not None or not case.rows:
+        return sampled
+    if len(case.rows) < _MANY:  # labels show too little in one batch
+        return None if case.series("label_gap") else separation(case.rows[0])
+    return _median(case.rows[: len(case.rows) // 3])
+
+
+def _median(rows: Sequence[Row]) -> float | None:
+    known = [x for row in rows if (x := separation(row)) is not None]
     return statistics.median(known) if known else None
 
 
@@ -179,14 +184,13 @@ def _something_else(case: RunEvidence) -> bool:
     return copies or cold or (two and crosses("collapse_uniformity", case.end("uniformity")))
 
 
-def _learnt(case: RunEvidence, clear: float) -> bool:
-    """Whether an encoder from scratch has learnt the pairs, so that they belong together."""
+def _learnt(case: RunEvidence) -> bool:
+    """Whether an encoder from scratch has learnt the pairs, perhaps by heart."""
     first, end = case.first("loss"), case.end("loss")
-    late = [separation(row) for row in case.rows[-max(1, len(case.rows) // 3) :]]
-    known = [x for x in late if x is not None]
-    if not first or end is None or not known or len(case.rows) < _MANY or _by_heart(case):
+    late = _median(case.rows[-max(1, len(case.rows) // 3) :])
+    if not first or end is None or late is None or len(case.rows) < _MANY or _by_heart(case):
         return False
-    return statistics.median(known) > clear and end < _FALLEN * first
+    return late > _CLEAR and end < _FALLEN * first
 
 
 def _by_heart(case: RunEvidence) -> bool:
@@ -194,19 +198,25 @@ def _by_heart(case: RunEvidence) -> bool:
 
     Pairs that belong together are learnt step by step, also those that were not seen yet.
     """
-    epochs: tuple[list[float], list[float]] = ([], [])
-    for row in case.rows:
-        gap, epoch = separation(row), int(row.get("epoch") or 0)
-        if gap is not None and epoch < 2:
-            epochs[epoch].append(gap)
+    epochs = [[r for r in case.rows if int(r.get("epoch") or 0) == epoch] for epoch in (0, 1)]
     if min(map(len, epochs)) < _MANY:
         return False
-    (_, before), (after, later) = (
-        [statistics.median(half) for half in (gaps[: len(gaps) // 2], gaps[len(gaps) // 2 :])]
-        for gaps in epochs
-    )
-    clear = 2 * THRESHOLDS["separation"].value
-    return before < clear / 2 and after - before > max(clear, 2 * (later - after))
+    halves = (half for e in epochs for half in (e[: len(e) // 2], e[len(e) // 2 :]))
+    _, before, after, later = (_median(half) or 0.0 for half in halves)
+    return before < _CLEAR / 2 and after - before > max(_CLEAR, 2 * (later - after))
+
+
+def perhaps_by_heart(case: RunEvidence) -> bool:
+    """Whether pairs that were not separated at first were learnt later, perhaps by heart.
+
+    Pairs that do not belong together are learnt, too, if they are seen again and again. Those of
+    the first epoch were not seen before.
+    """
+    at_first = _median(case.rows[:3]) if len(case.rows) >= _MANY else None
+    if case.kind == "images" or not crosses("separation", at_first):
+        return False
+    fresh = [r for r in case.rows if (epoch := r.get("epoch")) is not None and epoch < 1]
+    return (_median(fresh[-max(1, len(fresh) // 3) :]) or 0.0) <= _CLEAR
 
 
 def _belonging(case: RunEvidence) -> str:
