@@ -1,0 +1,48 @@
+"""Loops of benchmarks/loops.py whose losses are put together in ways of their own."""
+
+import pytest
+
+from benchmarks.loops import CELLS, LOOPS, RIGHT, diagnosis, exists
+
+UNKNOWN = {"not-examined"}
+
+
+@pytest.mark.parametrize(
+    ("loop", "cell", "verdicts"),
+    [
+        # positives by rows, all other pairs from one product
+        ("simclr-batch-norm", "healthy", RIGHT["healthy"]),
+        # rows that autograd does not keep
+        ("triplet-fused", "healthy", RIGHT["healthy"]),
+        ("triplet-fused", "shuffled-positives", UNKNOWN),
+        # squared distances of unit rows are cosines
+        ("euclidean-softmax", "temperature-too-high", RIGHT["temperature-too-high"]),
+        # a queue is older than the positives
+        ("moco", "healthy", RIGHT["healthy"]),
+        ("moco", "shuffled-positives", RIGHT["shuffled-positives"]),
+        ("moco", "duplicates", RIGHT["duplicates"]),
+        # labels that follow from the pairs that a loss picks
+        ("batch-hard", "healthy", RIGHT["healthy"]),
+        ("batch-hard", "shuffled-positives", RIGHT["shuffled-positives"]),
+        ("hinge-of-pairs", "healthy", RIGHT["healthy"]),
+        ("hinge-of-pairs", "shuffled-positives", RIGHT["shuffled-positives"]),
+        # the other view of a row is near, whatever the labels are
+        ("supcon-two-views", "shuffled-positives", RIGHT["shuffled-positives"]),
+        # a teacher's softmax has no positives
+        ("similarities-distilled", "healthy", UNKNOWN),
+        # pairs that are learnt by heart
+        ("words-infonce", "shuffled-positives", UNKNOWN),
+        # the cause before its effects
+        ("supcon", "temperature-too-low", RIGHT["temperature-too-low"]),
+    ],
+)
+def test_a_loop_is_read_whatever_its_style(loop: str, cell: str, verdicts: set[str]) -> None:
+    found, doctor = diagnosis(LOOPS[loop], CELLS[cell])
+    assert found.verdict[0] in verdicts, f"{found}\n{doctor.rows[-1]}"
+
+
+def test_every_loop_has_a_sound_training_and_a_fault() -> None:
+    for name, how in LOOPS.items():
+        assert exists(how, "healthy"), name
+        assert sum(exists(how, cell) for cell in RIGHT) > 1, name
+    assert {how.judged for how in LOOPS.values()} == {True, False}
