@@ -2,10 +2,11 @@
 
     OMP_NUM_THREADS=1 python benchmarks/loops.py [--part tuning] [--only LOOP] [--cell CELL]
 
-The rules of the Doctor were set with the loops of the part ``tuning``; those of ``judged`` confirm
-them. Right is the planted fault or ``not-examined``, and for a sound loop ``healthy`` or
-``not-examined``. Views of images and the encoder are those of benchmarks/hosts_trainings.py; texts
-are docstrings of Python's own library, and their encoder a mean of word vectors, from scratch.
+The rules of the Doctor were set with the loops of the part ``tuning``. Those of ``judged`` were
+tried afterwards, and some rules were changed for them, so no part is held out. Right is the planted
+fault or ``not-examined``, and for a sound loop ``healthy`` or ``not-examined``. Views of images and
+the encoder are those of benchmarks/hosts_trainings.py; texts are docstrings of Python's own
+library, and their encoder a mean of word vectors, from scratch.
 """
 
 import argparse
@@ -54,7 +55,7 @@ class Loop:
         lacks: Faults that it cannot have: copies with a label are not pushed apart, few of the
             drawn negatives of a triplet are copies, and lengths make up for a temperature of dot
             products, as a slope does for one of a sigmoid (accuracies are those of a sound loop).
-        judged: Whether the rules were not set with it.
+        judged: Whether it was tried after the first rules were set.
     """
 
     build: Callable[[Plan], tuple[nn.Module, Callable[[int, int], Tensor]]]
@@ -352,7 +353,7 @@ def autocast_scaled(plan: Plan) -> Any:
     return model, loss
 
 
-# --- loops that confirm them -------------------------------------------------------------------
+# --- loops that were tried afterwards -----------------------------------------------------------
 
 
 @loop(judged=True)
