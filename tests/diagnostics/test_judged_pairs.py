@@ -30,8 +30,10 @@ def batch_hard(x: Tensor, y: Tensor) -> Tensor:
     return F.relu(apart.masked_fill(~same, -1).amax(dim=1) - near + 0.5).mean()
 
 
-def test_nothing_is_said_of_labels_that_were_not_seen() -> None:
-    assert watched(batch_hard).diagnose().verdict == ("not-examined",)
+def test_labels_that_mean_nothing_are_seen_by_the_pairs_that_a_loss_picks() -> None:
+    diagnosis = watched(batch_hard).diagnose()
+    assert diagnosis.verdict == ("unrelated-positives",)
+    assert "labels" in diagnosis.findings[0].change
 
 
 def test_the_temperature_is_the_cause_of_what_follows_from_it() -> None:

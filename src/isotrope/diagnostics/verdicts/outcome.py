@@ -382,22 +382,21 @@ _UNREAD = {"unseen", "targets", "broken"}
 def _not_examined(case: RunEvidence) -> Found | None:
     if case.objective is not None or not case.losses:
         return None
+    steps = (Evidence("logged_steps", len(case.rows)),)
     if left := [loss for loss in case.losses if loss.get("family") in _UNREAD]:
         reason = next((str(loss["reason"]) for loss in left if loss.get("reason")), "")
         detail = f"{reason[:1].upper()}{reason[1:]}. " if reason else "No pair was seen. "
-        return Found((Evidence("logged_steps", len(case.rows)),), detail + _JUDGED_BY)
+        return Found(steps, detail + _JUDGED_BY)
     picked = any(loss.get("family") == "other" for loss in case.losses)
     if picked and not any(separation(row) is not None for row in case.rows):
         detail = "The loss picks its pairs, which do not show what belongs together. "
-        return Found((Evidence("logged_steps", len(case.rows)),), detail + _JUDGED_BY)
-    share = case.end("misfit")
-    if share is not None and crosses("left_out", share):
+        return Found(steps, detail + _JUDGED_BY)
+    if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Other terms of the loss act on the embeddings beside the pairs that it compares. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
     if not _relation_unknown(case):
         return None
-    evidence = (Evidence("logged_steps", len(case.rows)), *further_evidence(case, "loss"))
-    return Found(evidence, f"{_RELATION} {_JUDGED_BY}")
+    return Found((*steps, *further_evidence(case, "loss")), f"{_RELATION} {_JUDGED_BY}")
 
 
 def _relation_unknown(case: RunEvidence) -> bool:
@@ -408,8 +407,8 @@ def _relation_unknown(case: RunEvidence) -> bool:
     seen = any(separation(row) is not None for row in case.rows)
     if seen or case.kind == "images":
         return perhaps_by_heart(case)
-    first, end = case.first("loss"), case.end("loss")
-    falls = bool(first) and end is not None and end < _FALLS * (first or 0)
+    end = case.end("loss")
+    falls = end is not None and end < _FALLS * (case.first("loss") or 0)
     return not (falls and all(loss.get("family") == "pairs" for loss in case.losses))
 
 
@@ -429,9 +428,8 @@ _OF_A_TERM = (
 
 def _examined(case: RunEvidence) -> str:
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)
-    if unread or crosses("left_out", case.end("misfit")) or not _relation_unknown(case):
-        return _OF_A_TERM
-    return "Doctor(dev=NAME), with a score on held-out data"
+    term = unread or crosses("left_out", case.end("misfit")) or not _relation_unknown(case)
+    return _OF_A_TERM if term else "Doctor(dev=NAME), with a score on held-out data"
 
 
 NOT_EXAMINED = Verdict(

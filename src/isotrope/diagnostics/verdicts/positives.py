@@ -220,9 +220,12 @@ def perhaps_by_heart(case: RunEvidence) -> bool:
 
 
 def _belonging(case: RunEvidence) -> str:
-    if case.first("label_gap") is not None:
+    gap = case.first("label_gap")
+    if gap is None:
+        return case.words.related
+    if crosses("label_gap", gap):
         return "1 - label: labels that are larger for pairs that belong together"
-    return case.words.related
+    return "labels that are equal for rows that belong together, and only for these"
 
 
 UNRELATED_POSITIVES = Verdict(
