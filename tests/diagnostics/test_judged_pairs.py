@@ -5,6 +5,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import isotrope
+from isotrope.diagnostics.findings import Diagnosis
 
 
 def watched(loss: object, steps: int = 12) -> isotrope.Doctor:
@@ -53,3 +54,33 @@ def test_pushes_by_another_path_are_not_forgotten() -> None:
         return rest.mean() - (x * y).sum(dim=1).mean()
 
     assert "only-pulled" not in watched(loss).diagnose().verdict
+
+
+def test_two_towers_from_scratch_are_judged_by_the_dev_score_that_is_asked_for() -> None:
+    def trained(*, dev: bool) -> Diagnosis:
+        torch.manual_seed(1)
+        relation, held = torch.randn(16, 12), torch.randn(200, 16)
+        x = torch.randn(1024, 16)
+        towers = torch.nn.Linear(16, 24), torch.nn.Linear(12, 24)
+        optimizer = torch.optim.Adam([p for tower in towers for p in tower.parameters()], lr=3e-3)
+        doctor = isotrope.Doctor(every=1, say=None)
+
+        def cosines(rows: Tensor) -> Tensor:
+            a, b = towers[0](rows), towers[1](rows @ relation)
+            return F.normalize(a, dim=1) @ F.normalize(b, dim=1).T
+
+        for step in range(80):
+            loss = F.cross_entropy(cosines(x[torch.randperm(1024)[:64]]) / 0.07, torch.arange(64))
+            doctor.observe(loss)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            if dev and step % 20 == 0:
+                found = cosines(held).argmax(dim=1) == torch.arange(200)
+                doctor.anatomy.note(dev=100 * float(found.float().mean()))
+        return doctor.diagnose(batch_size=64)
+
+    alone = trained(dev=False)
+    assert alone.verdict == ("not-examined",)
+    assert "doctor.anatomy.note(dev=SCORE)" in alone.findings[0].change
+    assert trained(dev=True).verdict == ("healthy",)

@@ -16,7 +16,7 @@ from isotrope.diagnostics.readings import (
     separation,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
-from isotrope.diagnostics.verdicts.positives import perhaps_by_heart
+from isotrope.diagnostics.verdicts.positives import relation_unknown
 from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
 _LOGGED_STEPS = 3  # the median of fewer is not judged
@@ -394,25 +394,11 @@ def _not_examined(case: RunEvidence) -> Found | None:
     if (share := case.end("misfit")) is not None and crosses("left_out", share):
         detail = "Other terms of the loss act on the embeddings beside the pairs that it compares. "
         return Found((compared("left_out", share),), detail + _JUDGED_BY)
-    if not _relation_unknown(case):
+    if not relation_unknown(case):
         return None
     return Found((*steps, *further_evidence(case, "loss")), f"{_RELATION} {_JUDGED_BY}")
 
 
-def _relation_unknown(case: RunEvidence) -> bool:
-    """Whether nothing shows that pairs belong together which the loss pulls together."""
-    gain = gained(case)
-    if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
-        return False
-    seen = any(separation(row) is not None for row in case.rows)
-    if seen or case.kind == "images":
-        return perhaps_by_heart(case)
-    end = case.end("loss")
-    falls = end is not None and end < _FALLS * (case.first("loss") or 0)
-    return not (falls and all(loss.get("family") == "pairs" for loss in case.losses))
-
-
-_FALLS = 0.9  # of the loss at the start
 _RELATION = (
     "At first the pairs that the loss pulls together were no nearer than others, or it does not "
     "show which others there are. Pairs that do not belong together are learnt by heart, too."
@@ -424,12 +410,14 @@ _JUDGED_BY = (
 _OF_A_TERM = (
     "doctor.observe(term) on the term of the loss that compares pairs, before its backward()"
 )
+_OF_A_LOOP = "doctor.anatomy.note(dev=SCORE) with each score on held-out data, larger is better"
 
 
 def _examined(case: RunEvidence) -> str:
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)
-    term = unread or crosses("left_out", case.end("misfit")) or not _relation_unknown(case)
-    return _OF_A_TERM if term else "Doctor(dev=NAME), with a score on held-out data"
+    term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
+    loop = case.setting("trainer") == "loop"
+    return _OF_A_TERM if term else _OF_A_LOOP if loop else "Doctor(dev=NAME): a held-out score"
 
 
 NOT_EXAMINED = Verdict(

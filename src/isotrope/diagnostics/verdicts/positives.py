@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from isotrope.diagnostics.advice import larger_batch
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.findings import Evidence
-from isotrope.diagnostics.readings import collapsed_at_start, further_evidence, pushing, separation
+from isotrope.diagnostics.readings import (
+    collapsed_at_start,
+    further_evidence,
+    gained,
+    pushing,
+    separation,
+)
 from isotrope.diagnostics.verdict import (
     Change,
     Found,
@@ -20,6 +26,7 @@ from isotrope.diagnostics.verdicts.sources import NEWER, ZOO
 _MANY = 9  # logged steps
 _CLEAR = 0.3  # lead of positives, in standard deviations
 _FALLEN = 0.75  # share of the loss at the start
+_FALLS = 0.9  # of it, for pairs that only labels relate
 
 
 def _no_negatives(case: RunEvidence) -> Found | None:
@@ -206,7 +213,7 @@ def _by_heart(case: RunEvidence) -> bool:
     return before < _CLEAR / 2 and after - before > max(_CLEAR, 2 * (later - after))
 
 
-def perhaps_by_heart(case: RunEvidence) -> bool:
+def _perhaps_by_heart(case: RunEvidence) -> bool:
     """Whether pairs that were not separated at first were learnt later, perhaps by heart.
 
     Pairs that do not belong together are learnt, too, if they are seen again and again. Those of
@@ -217,6 +224,19 @@ def perhaps_by_heart(case: RunEvidence) -> bool:
         return False
     fresh = [r for r in case.rows if (epoch := r.get("epoch")) is not None and epoch < 1]
     return (_median(fresh[-max(1, len(fresh) // 3) :]) or 0.0) <= _CLEAR
+
+
+def relation_unknown(case: RunEvidence) -> bool:
+    """Whether nothing shows that pairs belong together which the loss pulls together."""
+    gain = gained(case)
+    if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
+        return False
+    seen = any(separation(row) is not None for row in case.rows)
+    if seen or case.kind == "images":
+        return _perhaps_by_heart(case)
+    end = case.end("loss")
+    falls = end is not None and end < _FALLS * (case.first("loss") or 0)
+    return not (falls and all(loss.get("family") == "pairs" for loss in case.losses))
 
 
 def _belonging(case: RunEvidence) -> str:
