@@ -77,7 +77,7 @@ CASES = [  # what is typed, what is proposed, and what is typed then
     (f"train one.jsonl --groups one {TRAIN}", "a column of --groups with several", "{} --groups n"),
     (f"train texts.txt --views pairs {TRAIN}", "--views dropout", "{} {advice}"),
     (f"train pairs.tsv --views adjacent {TRAIN}", "--views pairs", "{} {advice}"),
-    (f"train texts.txt --patience 2 {TRAIN}", "--dev is missing", "{} --dev pairs.csv"),
+    (f"train texts.txt --patience 2 {TRAIN}", "add --dev", "{} --dev pairs.csv"),
     (f"train texts.txt --max-length 400 {TRAIN}", "--max-length 32", "{} {advice}"),
     (f"train texts.txt --matryoshka 4 {TRAIN}", "--head none", "{} {advice}"),
     (

@@ -517,7 +517,7 @@ def test_the_result_names_the_data_of_its_dev_score(quick: dict, tmp_path: Path)
         ),
         (
             {"objective": "dino", "objective_settings": {"part": "repulsion"}},
-            "objective dino: DINO has no gradient components: .* as 'logits'",
+            "objective dino: DINO has no gradient components: .* 'logits'",
         ),
         ({"encoder": "./no/such/model"}, "no/such/model"),
         ({"encoder": "nobody/nothing-here"}, "nobody/nothing-here"),
