@@ -91,6 +91,8 @@ def test_what_is_refused(model, folder, tmp_path):
         pictures_below(tmp_path / "empty")
     with pytest.raises(InputError, match="columns and pooling are for text; leave them out"):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
+    with pytest.raises(InputError, match="jobs are for text"):
+        encode_file(model, folder, tmp_path / "x.npy", jobs=2)
     with pytest.raises(InputError, match=r"none\.png: no such file"):
         search(model, folder, "none.png", device="cpu")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["empty", "pictures"]

@@ -100,8 +100,8 @@ def encode_file(
         from isotrope.evaluation.image_files import encode_pictures
 
         _check_no_text(model, columns, pooling)
-        if prompt is not None:
-            raise InputError(f"{model} takes images: a prompt is for text; leave it out")
+        if prompt is not None or jobs != 1:
+            raise InputError(f"{model} takes images: prompt and jobs are for text; leave them out")
         return encode_pictures(
             model, file, output, normalize=normalize, device=device, progress=progress
         )
