@@ -20,8 +20,8 @@ from isotrope.objectives import InfoNCE, ModifiedMHE, NTXent, Paradigm, SimCLRGr
 from isotrope.paradigm import registry
 from isotrope.paradigm.compose import part
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Weight, products
 from isotrope.paradigm.surrogate import Surrogate
-from isotrope.paradigm.weight import Weight, products
 from tests.paradigm.batches import batch
 
 BYS = ("cross", "anchors", "positives", "both")

@@ -23,8 +23,7 @@ from isotrope.objectives import (
 from isotrope.paradigm import proof, registry
 from isotrope.paradigm.assemble import tangent
 from isotrope.paradigm.authors_code import WithinViewMargin
-from isotrope.paradigm.dissipation import Margin
-from isotrope.paradigm.weight import Energy, Softmax
+from isotrope.paradigm.parts import Energy, Margin, Softmax
 from tests.paradigm.batches import batch
 
 TAU, R = 0.1, 1.5

@@ -107,7 +107,7 @@ def test_infonce_keeps_its_derivatives_far_from_the_boundary() -> None:
 def test_a_detached_look_first_does_not_cut_the_gradient() -> None:
     from isotrope.core.views import Views
     from isotrope.kernels.choose import pairs
-    from isotrope.paradigm.dissipation import Fraction
+    from isotrope.paradigm.parts import Fraction
 
     a, b = batch("random", 5, 4)
     stats = pairs(Views(a.requires_grad_(), b).unit())
@@ -137,7 +137,7 @@ def test_anatomy_of_gathered_keys_and_half_precision() -> None:
 def test_positives_similarity_of_gathered_keys() -> None:
     from isotrope.core.views import Views
     from isotrope.kernels.choose import pairs
-    from isotrope.paradigm.weight import Softmax
+    from isotrope.paradigm.parts import Softmax
 
     a, b = (unit(x) for x in batch("random", 9, 4))
     groups = torch.arange(9)

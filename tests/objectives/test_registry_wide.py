@@ -20,11 +20,9 @@ from isotrope.core.errors import InputError, NoPerAnchor, NoTerms
 from isotrope.core.hyper import hypers
 from isotrope.core.views import Views
 from isotrope.paradigm import proof, registry
-from isotrope.paradigm.dissipation import Dissipation
 from isotrope.paradigm.objective import INVARIANCES, Objective
+from isotrope.paradigm.parts import Dissipation, Ratio, Weight
 from isotrope.paradigm.proof import BATCHES, DEGENERATE, DTYPES, EXACT, SHAPES, batch
-from isotrope.paradigm.ratio import Ratio
-from isotrope.paradigm.weight import Weight
 
 
 def spelled(settings: dict[str, Any]) -> str:

@@ -14,10 +14,21 @@ from isotrope.objectives import DCL, BarlowTwins, DCLPlus, InfoNCE, NegativeCosi
 from isotrope.paradigm import anatomy, compose
 from isotrope.paradigm.assemble import assemble, tangent
 from isotrope.paradigm.authors_code import WithinViewMargin
-from isotrope.paradigm.dissipation import Dissipation, Fraction, Margin
 from isotrope.paradigm.metric import CLOSE, angle, dissimilarity, shifted, slope
-from isotrope.paradigm.ratio import ArcRatio, MetricRatio, Ratio
-from isotrope.paradigm.weight import Energy, Hardest, Power, Softmax, Uniform, Weight
+from isotrope.paradigm.parts import (
+    ArcRatio,
+    Dissipation,
+    Energy,
+    Fraction,
+    Hardest,
+    Margin,
+    MetricRatio,
+    Power,
+    Ratio,
+    Softmax,
+    Uniform,
+    Weight,
+)
 from tests.paradigm.batches import batch
 
 METRICS = ["dot", "distance", "angle"]
@@ -235,10 +246,10 @@ def test_a_composition_learns_no_temperature() -> None:
 @pytest.mark.parametrize("kind", [Dissipation, Weight, Ratio])
 def test_the_short_form_names_the_part(kind: type) -> None:
     for cls in kind.by_name.values():
-        again = compose.part(kind, compose.short(cls()))
+        again = compose.part(kind, cls().short())
         assert type(again) is cls
-        assert compose.short(again) == compose.short(cls())
-    assert compose.short(Margin(margin=0.25, metric="angle")) == "margin:0.25:angle"
+        assert again.short() == cls().short()
+    assert Margin(margin=0.25, metric="angle").short() == "margin:0.25:angle"
 
 
 def test_a_composition_reports_what_was_given() -> None:

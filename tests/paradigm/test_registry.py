@@ -9,10 +9,23 @@ from isotrope.core.errors import InputError
 from isotrope.objectives import InfoNCE, ModifiedBarlowTwins, Paradigm
 from isotrope.paradigm import registry
 from isotrope.paradigm.compose import part
-from isotrope.paradigm.dissipation import Always, Dissipation, Fraction, Margin
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.ratio import ArcRatio, MetricRatio, Ratio, Static
-from isotrope.paradigm.weight import Energy, Hardest, Power, Softmax, Uniform, Weight
+from isotrope.paradigm.parts import (
+    Always,
+    ArcRatio,
+    Dissipation,
+    Energy,
+    Fraction,
+    Hardest,
+    Margin,
+    MetricRatio,
+    Power,
+    Ratio,
+    Softmax,
+    Static,
+    Uniform,
+    Weight,
+)
 from tests.paradigm.batches import batch
 
 

@@ -8,7 +8,7 @@ import torch
 from isotrope.core.views import unit
 from isotrope.objectives import BarlowTwins, InfoNCE, Paradigm
 from isotrope.paradigm.assemble import tangent
-from isotrope.paradigm.dissipation import Margin
+from isotrope.paradigm.parts import Margin
 from papers.li2024.lemma import angles, lemma1
 from tests.paradigm.batches import batch
 from tests.theorems.lemma import lemma1_of, satisfied

@@ -128,11 +128,9 @@ def _card(name: str) -> int:
 def _parts() -> list[list[str]]:
     """The named dissipations, weights and ratios with their defaults."""
     from isotrope.core.hyper import hypers
-    from isotrope.paradigm.dissipation import Dissipation
+    from isotrope.paradigm.parts import Dissipation, Ratio, Weight
     from isotrope.paradigm.portrait import shown
-    from isotrope.paradigm.ratio import Ratio
     from isotrope.paradigm.registry import FORMS
-    from isotrope.paradigm.weight import Weight
 
     rows = []
     for kind in (Dissipation, Weight, Ratio):

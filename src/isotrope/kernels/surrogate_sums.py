@@ -371,7 +371,7 @@ class SurrogatePairs(Pairs):
         """Return weights proportional to e^exponent that sum to 1 for each anchor.
 
         Args:
-            by: Similarity, see ``isotrope.paradigm.weight.Weight``.
+            by: Similarity, see ``isotrope.paradigm.parts.Weight``.
             exponent: Exponent of the weights.
             whole: Whether the weights sum to 1 over the whole batch instead.
         """

@@ -11,7 +11,7 @@ from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import CLOSE
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Softmax
+from isotrope.paradigm.parts import Softmax
 
 _TABLE = "Nie et al., 2023, table 2, tuned with their code (pairs=within)"
 

@@ -9,11 +9,9 @@ from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.dissipation import Fraction
 from isotrope.paradigm.metric import shifted
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.ratio import ArcRatio
-from isotrope.paradigm.weight import Softmax
+from isotrope.paradigm.parts import ArcRatio, Fraction, Softmax
 
 
 class ArcCon(

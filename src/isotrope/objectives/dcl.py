@@ -11,9 +11,8 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import received
-from isotrope.paradigm.dissipation import active
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Softmax
+from isotrope.paradigm.parts import Softmax, active
 
 Negatives = Literal["cross", "both"]
 

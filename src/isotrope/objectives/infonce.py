@@ -11,9 +11,8 @@ from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.dissipation import Fraction
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Softmax
+from isotrope.paradigm.parts import Fraction, Softmax
 
 _TABLE = "Nie et al., 2023, table 2"
 

@@ -10,7 +10,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.align_uniform import InverseTemperature, log_mean_energy
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Energy
+from isotrope.paradigm.parts import Energy
 
 _SCRIPTS = "Li et al., 2024, table 3, released scripts"
 

@@ -12,7 +12,7 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.metric import dissimilarity, slope
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Hardest
+from isotrope.paradigm.parts import Hardest
 
 _SCRIPTS = "Li et al., 2024, table 3, released scripts"
 

@@ -23,8 +23,8 @@ from isotrope.paradigm.ablation import (
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Energy
 from isotrope.paradigm.surrogate import constant_components
-from isotrope.paradigm.weight import Energy
 
 _ORIGINAL = 10.0  # the nu that MHE was trained with
 

@@ -10,8 +10,8 @@ from isotrope.paradigm.ablation import Gap, Modified, Pull, Step, exchange_compo
 from isotrope.paradigm.authors_code import Variant
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Softmax
 from isotrope.paradigm.surrogate import Surrogate
-from isotrope.paradigm.weight import Softmax
 
 
 class ModifiedVICReg(

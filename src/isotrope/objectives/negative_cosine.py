@@ -7,7 +7,7 @@ from isotrope.core.hyper import Paper
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import nothing
+from isotrope.paradigm.parts import nothing
 
 
 class NegativeCosine(

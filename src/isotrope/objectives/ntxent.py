@@ -11,7 +11,7 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged, received
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Softmax
+from isotrope.paradigm.parts import Softmax
 
 
 class NTXent(

@@ -11,10 +11,9 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant
-from isotrope.paradigm.dissipation import Margin, active
 from isotrope.paradigm.metric import Metric, dissimilarity, slope
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Hardest
+from isotrope.paradigm.parts import Hardest, Margin, active
 
 _TITLE = (
     "On the Inadequacy of Optimizing Alignment and Uniformity in Contrastive Learning of "

@@ -9,8 +9,8 @@ from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.barlow_twins import BarlowTwins
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Softmax, products
 from isotrope.paradigm.surrogate import Surrogate
-from isotrope.paradigm.weight import Softmax, products
 
 _TITLE = (
     "Exploring the Equivalence of Siamese Self-Supervised Learning via A Unified Gradient Framework"

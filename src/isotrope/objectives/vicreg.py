@@ -12,7 +12,7 @@ from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import products
+from isotrope.paradigm.parts import products
 
 
 class VICReg(

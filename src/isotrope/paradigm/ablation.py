@@ -12,10 +12,9 @@ from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant, WithinViewMargin
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Margin, Weight
 from isotrope.paradigm.surrogate import Surrogate, constant_components
-from isotrope.paradigm.weight import Weight
 
 Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
 

@@ -15,7 +15,7 @@ from isotrope.core.hyper import Hyper
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.dissipation import Dissipation, active
+from isotrope.paradigm.parts import Dissipation, active
 
 Variant = Annotated[
     Literal["paper", "released"],

@@ -5,7 +5,7 @@ Here the gradient is the definition, and the loss is a surrogate with that gradi
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, TypeVar, cast
 
 import torch
@@ -17,13 +17,11 @@ from isotrope.core.views import Views
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.authors_code import Variant, rows_masked, vectors_masked
-from isotrope.paradigm.dissipation import Always, Dissipation
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.ratio import Ratio, Static
+from isotrope.paradigm.parts import Always, Component, Dissipation, Ratio, Softmax, Static, Weight
 from isotrope.paradigm.surrogate import Surrogate
-from isotrope.paradigm.weight import Softmax, Weight
 
-_Part = TypeVar("_Part", Dissipation, Weight, Ratio)
+_Part = TypeVar("_Part", bound=Component)
 
 
 class Paradigm(
@@ -53,7 +51,7 @@ class Paradigm(
 
     Example:
         >>> from isotrope.paradigm.compose import Paradigm
-        >>> from isotrope.paradigm.dissipation import Margin
+        >>> from isotrope.paradigm.parts import Margin
         >>> Paradigm(dissipation=Margin(margin=0.3), ratio=1.5).ratio
         Static(ratio=1.5)
     """
@@ -72,16 +70,17 @@ class Paradigm(
                 requires a gradient and gets none.
         """
         super().__post_init__()
-        complete = self.parent is None
-        for name, component in (
-            (
-                "dissipation",
-                _optional(Dissipation, self.dissipation, Always() if complete else None),
-            ),
-            ("weight", _optional(Weight, self.weight, Softmax() if complete else None)),
-            ("ratio", _optional(Ratio, self.ratio, Static() if complete else None)),
-        ):
-            object.__setattr__(self, name, component)
+        usual = {
+            "dissipation": (Dissipation, Always()),
+            "weight": (Weight, Softmax()),
+            "ratio": (Ratio, Static()),
+        }
+        for name, (kind, default) in usual.items():
+            given = getattr(self, name)
+            if given is not None:
+                object.__setattr__(self, name, part(kind, given))
+            elif self.parent is None:
+                object.__setattr__(self, name, default)
         for source in (self.parent, self.dissipation, self.weight, self.ratio):
             if source is not None:
                 check(source, constant=True)
@@ -127,8 +126,7 @@ class Paradigm(
     def hyperparameters(self) -> dict[str, Any]:
         """Return the exchanged parts in their short form, without the parent's parts."""
         values = {name: value for name, value in super().hyperparameters().items() if value}
-        kinds = (Dissipation, Weight, Ratio)
-        return {name: short(v) if isinstance(v, kinds) else v for name, v in values.items()}
+        return {name: v.short() if isinstance(v, Component) else v for name, v in values.items()}
 
     def components(self, pairs: Pairs) -> Terms:
         first = self._direction(pairs)
@@ -227,17 +225,6 @@ def _noise_terms(objective: Objective) -> Terms:
     return objective.terms(noise[0], noise[1], noise[2] if objective.takes_negatives else None)
 
 
-def short(part: Dissipation | Weight | Ratio) -> str:
-    """Return the short form of a part, ``"margin:0.3:dot"``, numbers to six digits."""
-    (name,) = (name for name, cls in part.by_name.items() if cls is type(part))
-    values = (getattr(part, field) for field in hypers(type(part)))
-    return ":".join([name, *(v if isinstance(v, str) else f"{v:g}" for v in values)])
-
-
-def _optional(kind: type[_Part], component: object, default: _Part | None) -> _Part | None:
-    return default if component is None else part(kind, component)
-
-
 def part(kind: type[_Part], component: object) -> _Part:
     """Return a part, given as itself, ``"name"``, ``"name:value:value"`` or a number (ratios).
 
@@ -248,7 +235,7 @@ def part(kind: type[_Part], component: object) -> _Part:
         return component
     if kind is Ratio and isinstance(component, (int, float)):
         return cast("_Part", Static(ratio=component))
-    known = cast("Mapping[str, type[_Part]]", kind.by_name)
+    known = cast("Mapping[str, Callable[..., _Part]]", kind.by_name)
     what = kind.__name__.lower()
     if not isinstance(component, str):
         raise ValueError(f"a {what} is one of {', '.join(sorted(known))}; found {component!r}")
@@ -259,7 +246,7 @@ def part(kind: type[_Part], component: object) -> _Part:
         raise ValueError(
             f"unknown {what} {name!r}{nearest(name, known)}; known: {', '.join(sorted(known))}"
         )
-    fields = hypers(known[name])
+    fields = hypers(kind.by_name[name])
     if len(values) > len(fields):
         takes = f"takes {':'.join(fields)}" if fields else "takes no value"
         raise ValueError(f"{what} {name!r} {takes}; found {':'.join(values)!r}")

@@ -1,12 +1,22 @@
-"""Collects the named parts of a gradient: dissipations, weights and ratios.
+"""The named parts of a gradient: dissipations, ratios and weights (Li et al. 2024, tables 1 and 2).
 
 An author writes ``parts.Hardest(metric="dot")(pairs)`` in ``components``, and
 ``objective.modify(weight=parts.Softmax(temperature=0.05))`` exchanges a part.
 """
 
-from isotrope.paradigm.dissipation import Always, Dissipation, Fraction, Margin
-from isotrope.paradigm.ratio import ArcRatio, MetricRatio, Ratio, Static
-from isotrope.paradigm.weight import Energy, Hardest, Power, Softmax, Uniform, Weight
+import math
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper, Temperature, check, hypers
+from isotrope.core.terms import AGAINST, Against, By
+from isotrope.kernels.coupling import Coupling
+from isotrope.kernels.pairs import Pairs
+from isotrope.kernels.surrogate_sums import FLOOR, Exponent, SurrogatePairs
+from isotrope.paradigm.metric import CLOSE, Metric, angle, dissimilarity, shifted, slope
 
 __all__ = [
     "Always",
@@ -24,3 +34,316 @@ __all__ = [
     "Uniform",
     "Weight",
 ]
+
+
+def active(gap: Tensor, margin: float | Tensor) -> Tensor:
+    """Return 1 where ``gap`` is below ``margin``, else 0, and NaN where it is NaN."""
+    return (gap < margin).to(gap.dtype).masked_fill(gap.isnan(), torch.nan)
+
+
+class Component:
+    """A function of the row statistics of the anchors; subclasses of a kind register by name.
+
+    Attributes:
+        by_name: The components of one kind by name.
+    """
+
+    by_name: ClassVar[dict[str, type["Component"]]]
+
+    def __init_subclass__(cls, *, name: str | None = None) -> None:
+        if Component in cls.__bases__:
+            cls.by_name = {}
+        else:
+            cls.by_name[name or cls.__name__.lower()] = cls
+
+    def __post_init__(self) -> None:
+        check(self)
+
+    @property
+    def coupling(self) -> Coupling:
+        """Coupling as of an objective: ``none`` if no other anchor counts, not even in a sum."""
+        return "batch"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        """Return n values in the dtype of the views; weights are n x c, see :class:`Weight`."""
+        raise TypeError(f"{type(self).__name__} computes nothing")
+
+    def short(self, *, exact: bool = False) -> str:
+        """Return the short form, ``"margin:0.3:dot"``, with numbers to six digits or exact."""
+        name = next((name for name, cls in self.by_name.items() if cls is type(self)), "")
+        values = [getattr(self, field) for field in hypers(type(self))]
+        written = [
+            v if isinstance(v, str) else str(float(v)) if exact else f"{v:g}" for v in values
+        ]
+        return ":".join([name, *written])
+
+
+@dataclass(frozen=True)
+class Dissipation(Component):
+    """GD_i as a function of the row statistics of anchor i."""
+
+
+@dataclass(frozen=True)
+class Always(Dissipation, name="none"):
+    """GD = 1: the gradient never dissipates, as in the ineffective objectives (table 2)."""
+
+    coupling = "none"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        return torch.ones_like(pairs.positive)
+
+
+@dataclass(frozen=True)
+class Margin(Dissipation):
+    """GD = 1 until the hardest negative is farther than the positive by the margin, then 0.
+
+    With ``dot`` 1[s_ii' - max_k s_ik' < m] (MPT and all modified losses), with ``distance``
+    1[min_k d_ik' - d_ii' < m] (MET), with ``angle`` 1[min_k theta_ik' - theta_ii' < m] (MAT).
+    """
+
+    coupling = "none"
+    margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
+    metric: Annotated[Metric, Hyper("", "measure of the gap")] = "dot"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        near = dissimilarity(pairs.positive, self.metric)
+        return active(dissimilarity(pairs.hardest(), self.metric) - near, self.margin)
+
+
+@dataclass(frozen=True)
+class Fraction(Dissipation):
+    """GD = 1 / (1 + e^{cos(theta_ii' + u)/tau} / sum_k e^{s_ik'/tau}) (InfoNCE; ArcCon: u > 0)."""
+
+    coupling = "none"
+    temperature: Temperature = 0.05
+    margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = 0.0
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        positive = shifted(pairs.positive, self.margin)
+        return torch.sigmoid(pairs.logsumexp(self.temperature) - positive / self.temperature)
+
+
+@dataclass(frozen=True)
+class Ratio(Component):
+    """R_i as a function of the positive and the hardest similarity of anchor i."""
+
+
+@dataclass(frozen=True)
+class Static(Ratio):
+    """R = r everywhere (InfoNCE and MPT have r = 1; the modified losses tune it)."""
+
+    coupling = "none"
+    ratio: Annotated[
+        float, Hyper("r", "pull of the positive per push of the negatives", at_least=0)
+    ] = 1.0
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        return torch.full_like(pairs.positive, self.ratio)
+
+
+@dataclass(frozen=True)
+class ArcRatio(Ratio, name="arccon"):
+    """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
+
+    R is 0 where the angle is clamped (closer than .01 to the positive or to its antipode) and for
+    theta + u >= pi; it is 1 everywhere for u = 0, which is InfoNCE.
+    """
+
+    coupling = "none"
+    margin: Annotated[float, Hyper("u", "angle added to the positive's", at_least=0)] = math.pi / 18
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        if self.margin == 0:
+            return torch.ones_like(pairs.positive)
+        theta = angle(pairs.positive)
+        inside = (pairs.positive.abs() <= 1 - CLOSE) & (theta + self.margin <= torch.pi)
+        return torch.sin(theta + self.margin) / torch.sin(theta) * inside
+
+
+@dataclass(frozen=True)
+class MetricRatio(Ratio, name="met"):
+    """R = d_n / d_p (MET; Li et al. 2024, table 1), or sin theta_n / sin theta_p (MAT).
+
+    n is the hardest negative. R is 0 if the positive or the negative is clamped.
+    """
+
+    coupling = "none"
+    metric: Annotated[Metric, Hyper("", "measure of the margin")] = "distance"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        push = slope(pairs.hardest(), self.metric)
+        return slope(pairs.positive, self.metric) / push.where(push > 0, torch.inf)
+
+
+_BY = Hyper(
+    "", "similarity that the weight depends on: h_i.h'_j, h_i.h_j, h'_i.h'_j, the first two"
+)
+
+
+@dataclass(frozen=True)
+class Weight(Component):
+    """W_ij as a function of a similarity and one statistic of its row or batch.
+
+    A call returns n x c weights, 0 at excluded entries. ``SurrogatePairs`` give a lazy product
+    (``kernels.surrogate_sums.LazyWeights``).
+
+    Attributes:
+        by: Similarity: ``cross`` h_i.h'_j, ``anchors`` h_i.h_j, ``positives`` h'_i.h'_j,
+            ``both`` h_i.h'_j and h_i.h_j (SimCLR's 2N - 2).
+        against: View of the negatives, see ``Terms.against``: h'_j for ``cross``, both for
+            ``both``, else h_j.
+        batch_wide: Whether the batch has one normaliser, so that the weights include the 1/n.
+    """
+
+    @property
+    def against(self) -> Against:
+        return AGAINST[getattr(self, "by", "cross")]
+
+    @property
+    def batch_wide(self) -> bool:
+        return False
+
+    @property
+    def coupling(self) -> Coupling:
+        uncoupled = getattr(self, "by", None) == "cross" and not self.batch_wide
+        return "none" if uncoupled else "batch"
+
+
+@dataclass(frozen=True)
+class Softmax(Weight):
+    """W_ij proportional to e^{s_ij / tau} over the negatives.
+
+    Attributes:
+        normaliser: ``row`` (each anchor's weights sum to 1; Li et al. 2024, eq. 5) or ``batch``
+            (the sum over all ordered pairs k != l; Li et al. 2024, eq. 18, 19).
+    """
+
+    temperature: Temperature = 0.05
+    by: Annotated[By, _BY] = "cross"
+    normaliser: Annotated[
+        Literal["row", "batch"], Hyper("", "each anchor's weights sum to 1, or the whole batch's")
+    ] = "row"
+
+    @property
+    def batch_wide(self) -> bool:
+        return self.normaliser == "batch"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, SurrogatePairs):
+            exponent = Exponent(temperature=float(self.temperature))
+            return pairs.shares(self.by, exponent, whole=self.batch_wide)
+        similarity, negative = _compared(pairs, self.by)
+        logits = (similarity / self.temperature).masked_fill(~negative, -torch.inf)
+        top = logits.amax(dim=1, keepdim=True)
+        if self.normaliser == "batch":
+            top = top.amax()
+        # without negatives the maximum is -inf and all weights are 0
+        mass = (logits - top.masked_fill(top == -torch.inf, 0.0)).exp()
+        total = mass.sum() if self.normaliser == "batch" else mass.sum(dim=1, keepdim=True)
+        return mass / total.where(total != 0, 1.0)
+
+
+@dataclass(frozen=True)
+class Energy(Weight):
+    """W_ij = e^{s_ij/tau} / (tau sum_{k<l} e^{s_kl/tau}): the weight of log-energy (MHE, table 2).
+
+    It is the derivative of log sum_{k<l} e^{s_kl/tau}, with one normaliser for the batch, by
+    default within the anchors' view.
+    """
+
+    temperature: Temperature = 0.05
+    by: Annotated[By, _BY] = "anchors"
+
+    @property
+    def batch_wide(self) -> bool:
+        return True
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        shares = Softmax(temperature=self.temperature, by=self.by, normaliser="batch")(pairs)
+        return 2 / self.temperature * shares  # unordered pairs are half of the ordered ones
+
+
+@dataclass(frozen=True)
+class Power(Weight):
+    """W_ij proportional to max(s_ij, 1e-4)^p over the negatives; each row sums to 1."""
+
+    power: Annotated[float, Hyper("p", "exponent of the similarity", at_least=0)] = 2.0
+    by: Annotated[By, _BY] = "cross"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, SurrogatePairs):
+            return pairs.shares(self.by, Exponent(power=self.power))
+        similarity, negative = _compared(pairs, self.by)
+        # in logarithms, because a high power of a small similarity underflows
+        logits = self.power * similarity.clamp_min(FLOOR).log()
+        logits = logits.masked_fill(~negative, -torch.inf)
+        some = negative.any(dim=1, keepdim=True)
+        return logits.masked_fill(~some, 0.0).softmax(dim=1) * negative
+
+
+@dataclass(frozen=True)
+class Uniform(Weight):
+    """W_ij = 1 / the number of negatives: hard and easy negatives have the same weight."""
+
+    by: Annotated[By, _BY] = "cross"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, SurrogatePairs):
+            return pairs.shares(self.by, Exponent(power=0.0))
+        similarity, negative = _compared(pairs, self.by)
+        mass = negative.to(similarity.dtype)
+        return mass / mass.sum(dim=1, keepdim=True).clamp_min(1)
+
+
+@dataclass(frozen=True)
+class Hardest(Weight):
+    """W_ij = 1 at the hardest negative (first index at ties), else 0 (MPT).
+
+    With the metric ``distance`` it is 1/d_n (MET, MHS), with ``angle`` 1/sin theta_n (MAT), and 0
+    where the negative is closer than .01.
+    """
+
+    metric: Annotated[
+        Metric,
+        Hyper("", "measure of the push: dot product, distance or angle"),
+    ] = "dot"
+    by: Annotated[By, _BY] = "cross"
+
+    def __call__(self, pairs: Pairs) -> Tensor:
+        if isinstance(pairs, SurrogatePairs):
+            at, nearest = pairs.first(self.by)
+            return pairs.single(self.by, at, slope(nearest, self.metric))
+        similarity, negative = _compared(pairs, self.by)
+        top = similarity.masked_fill(~negative, -torch.inf).argmax(dim=1, keepdim=True)
+        steep = slope(similarity.gather(1, top), self.metric)
+        return torch.zeros_like(similarity).scatter_(1, top, steep) * negative
+
+
+def nothing(pairs: Pairs) -> Tensor:
+    """Return zero weights on the other view, for objectives without a push."""
+    views, none = pairs.views, torch.zeros_like(pairs.positive)
+    if isinstance(pairs, SurrogatePairs):
+        return pairs.single("cross", none.long(), none)
+    return none.new_zeros(len(none), len(views.positives))
+
+
+def products(pairs: Pairs, rows: Tensor, *compared: Tensor, against: Against) -> Tensor:
+    """Return the n x c weights of second moments: rows_i.x_j, 0 for j = i.
+
+    Args:
+        pairs: Square pairs without additional negatives.
+        rows: n x d.
+        compared: The x of each view among the columns, n x d.
+        against: Views that the columns come from.
+    """
+    if isinstance(pairs, SurrogatePairs) and len(rows) > rows.shape[1]:
+        return pairs.products(against, rows, *compared)
+    parts = [(rows @ x.T).fill_diagonal_(0) for x in compared]
+    return torch.cat(parts, dim=1) if len(parts) > 1 else parts[0]
+
+
+def _compared(pairs: Pairs, by: By) -> tuple[Tensor, Tensor]:
+    """The similarities that a weight depends on, and the mask of the negatives."""
+    if by == "positives":
+        pairs = pairs.of(pairs.views.among_positives())
+    return pairs.similarity(AGAINST[by]), pairs.negative(AGAINST[by])

@@ -14,6 +14,7 @@ from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.core.spelling import brief
 from isotrope.paradigm.declared import PARTS
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Component
 
 _plugin_files: set[Path] = set()  # files passed to load_plugin
 
@@ -118,8 +119,8 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
     if isinstance(base, Symmetric):
         settings["symmetric"], base = "true", base.objective
     if isinstance(base, Paradigm):
-        parts = {name: getattr(base, name) for name in PARTS}
-        settings |= {name: _written(part) for name, part in parts.items() if part is not None}
+        parts: dict[str, Component | None] = {name: getattr(base, name) for name in PARTS}
+        settings |= {name: part.short(exact=True) for name, part in parts.items() if part}
         base = base if base.parent is None else base.parent
     for field in hypers(type(base)):
         if field not in settings:
@@ -132,13 +133,6 @@ def as_settings(objective: Objective) -> tuple[str, dict[str, float | str]]:
         "(modify), then take both directions (symmetric), then one of the parts; anything else "
         "needs a class of its own: class MyLoss(Objective, paper=...)"
     )
-
-
-def _written(part: Any) -> str:  # noqa: ANN401 - a dissipation, a weight or a ratio
-    """Return a part in its short form, with all digits of its numbers."""
-    name = next((name for name, cls in part.by_name.items() if cls is type(part)), "")
-    values = (_plain(getattr(part, field)) for field in hypers(type(part)))
-    return ":".join([name, *map(str, values)])
 
 
 def _plain(value: float | str) -> float | str:

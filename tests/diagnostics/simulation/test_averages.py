@@ -13,8 +13,8 @@ from isotrope.diagnostics import Angles, dissipation, hardest_share
 from isotrope.diagnostics.simulation import angle_draws
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import MAT, MET, MPT, ArcCon, BarlowTwins, InfoNCE, Paradigm
-from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Margin
 
 INFONCE = InfoNCE(temperature=0.05)
 FOUR = (INFONCE, ArcCon(margin=math.pi / 18, temperature=0.05), MPT(margin=0.23), MET(margin=0.45))

@@ -25,9 +25,8 @@ from isotrope.objectives import (
     InfoNCE,
     Paradigm,
 )
-from isotrope.paradigm.dissipation import Margin
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.weight import Softmax
+from isotrope.paradigm.parts import Margin, Softmax
 
 U, TAU = math.pi / 18, 0.05
 ARCCON, MET_, MPT_ = ArcCon(margin=U, temperature=TAU), MET(margin=0.45), MPT(margin=0.23)

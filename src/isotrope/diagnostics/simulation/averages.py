@@ -20,8 +20,8 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.ablation import Modified
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compose import Paradigm
-from isotrope.paradigm.dissipation import Dissipation
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Dissipation
 
 
 def dissipation(

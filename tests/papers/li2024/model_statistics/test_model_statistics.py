@@ -11,7 +11,7 @@ from isotrope import Views
 from isotrope.core import InputError, unit
 from isotrope.encoders import SentenceEncoder
 from isotrope.objectives import MET, BarlowTwins, InfoNCE
-from isotrope.paradigm.ratio import MetricRatio
+from isotrope.paradigm.parts import MetricRatio
 from papers.li2024.model_statistics import (
     angle_statistics,
     densities,
