@@ -20,31 +20,28 @@ KINDS = {
 
 _INTRODUCTION = {
     "result": "The printed form does not have the claimed property.",
-    "misprint": "For readers who implement from the text: the right form is on the same page, in a "
-    "proof or in the released code.",
-    "code": "No errors: the paper and the code of its authors are two procedures, and the "
-    "published numbers belong to the second. Both can be trained (`variant`).",
-    "withdrawn": "These entries were wrong. Their numbers stay, because they may have been cited.",
+    "misprint": "The right form is on the same page, in a proof or in the released code.",
+    "code": "These are not errors. The published numbers belong to the released code. Both forms "
+    "can be trained (`variant`).",
+    "withdrawn": "These entries were wrong. Their numbers stay, because they may be cited.",
 }
 
 _PAGE = """# Errata of the papers
 
-Look here before you implement a formula from one of the papers behind this library. The library
-implements the corrected forms. Whether the papers' *experiments* replicate is
-[another question](replication.md).
+Look here before you implement a formula from one of the four papers. isotrope implements the right
+forms. Whether the *experiments* replicate is [another question](replication.md).
 
 | entries | count |
 |---|---|
 | the printed form changes a formula, a bound or a statement | {result} |
 | misprints | {misprint} |
-| differences between a paper and its released code, which are not errors | {code} |
+| differences between a paper and its released code | {code} |
 | withdrawn | {withdrawn} |
 
-Cite *isotrope, erratum E23*, with a link to its heading; the numbers do not change.
-[A test](../tests/papers/test_errata.py) computes both forms of a formula, as quoted under
-*Computed*, and compares the quotations with the texts.
+Cite *isotrope, erratum E23*; numbers do not change. To check an entry, run
+`pytest tests/papers/test_errata.py -k E23`: the printed formula must fail, the right one must fit.
 
-What was read:
+Texts used:
 
 {versions}
 
@@ -104,16 +101,14 @@ def _entry(row: Erratum) -> str:
         return "\n".join([*lines, f"- Withdrawn: {row.proof}"])
     lines += [
         f"- {'Code' if row.kind == 'code' else 'Right'}: {row.right}.",
-        f"- Proof: {row.proof}",
+        f"- Why: {row.proof}",
     ]
-    if row.formula:
-        lines.append(f"- Computed: `{row.formula['printed']}`, right `{row.formula['right']}`")
     file, _, test = row.shown_by.partition("::")
     shown = [f"[`{test}`](../{file})"] if test else []
     if row.artifact:
         page = row.artifact.replace(" ", "/")
         shown.append(f"[`python -m papers {row.artifact}`](results/reproduce/{page}.md)")
-    return "\n".join([*lines, *([f"- Shown by: {', '.join(shown)}"] if shown else [])])
+    return "\n".join([*lines, *([f"- Check: {', '.join(shown)}"] if shown else [])])
 
 
 def write_errata_page(folder: Path) -> None:
