@@ -64,22 +64,22 @@ def choose(text: str) -> str:
     """Return the page on choosing an objective with its tables as files and registry have them."""
     text = filled(text, "gains", grid(["objective", "gain in MRR@10"], _gain_lines()))
     text = filled(text, "images", _images())
+    text = filled(text, "printed", _printed())
     return filled(text, "uses", _uses())
 
 
 def columns_of(text: str) -> str:
     """Return the page on the numbers of a training with the table of all columns."""
     logs = {"text": "text", "images": "images", "doctor": "`isotrope.Doctor`"}
-    rows = [
-        [
-            f"`{metric.column}`" + (f", {metric.symbol}" if metric.symbol else ""),
-            metric.definition + (f" ({metric.unit})" if metric.unit else ""),
-            "all" if len(metric.logs) == len(logs) else ", ".join(logs[log] for log in metric.logs),
-        ]
-        for metric in METRICS
-        if metric.logs
-    ]
-    return filled(text, "columns", grid(["column", "what it is", "in logs of"], rows))
+    rows = []
+    for metric in METRICS:
+        column = f"`{metric.column}`" + (f", {metric.symbol}" if metric.symbol else "")
+        meaning = metric.definition + (f" ({metric.unit})" if metric.unit else "")
+        if 0 < len(metric.logs) < len(logs):
+            meaning += "; only " + ", ".join(logs[log] for log in metric.logs)
+        if metric.logs:
+            rows.append([column, meaning])
+    return filled(text, "columns", grid(["column", "what it is"], rows))
 
 
 def skill(text: str) -> str:
@@ -138,45 +138,42 @@ def _gain_lines() -> list[list[str]]:
 
 
 def _images() -> str:
-    knn, linear, norm = (accuracies(column) for column in ("knn", "linear", "norm"))
-    lines = [
-        [
-            name,
-            str(len(knn[name][8])),
-            *(_spread(knn[name][epoch], 1) for epoch in (2, 4, 8)),
-            _spread(linear[name][8], 1),
-            _spread(norm[name][8], 1),
-        ]
-        for name in METHOD_CELLS
-    ]
-    epochs = ("2 epochs", "4 epochs", "8 epochs")
-    return grid(["method", "seeds", *epochs, "linear probe", "norm"], lines)
+    knn, linear = accuracies("knn"), accuracies("linear")
+    lines = [[name, _spread(knn[name][8], 1), _spread(linear[name][8], 1)] for name in METHOD_CELLS]
+    return grid(["method", "nearest neighbours", "linear probe"], lines)
 
 
 def _uses() -> str:
-    """The inputs that each objective supports, and what its papers print of it."""
-    averages = {
-        "Li et al. 2024": (printed("unified-gradient", "table3"), "Avg"),
-        "Nie et al. 2023": (printed("align-uniform", "table1"), "STS"),
-    }
+    """The objectives by the inputs that they support."""
+    alike = defaultdict(list)
+    for name in ours():
+        objective = registry.build(name)
+        takes = (
+            "yes" if objective.takes_negatives else "-",
+            "inputs" if objective.pairwise else "coordinates, or pulls only",
+            ", ".join(objective.presets) or "-",
+        )
+        alike[takes].append(f"[`{name}`](../objectives/{name}.md)")
+    lines = [[", ".join(names), *takes] for takes, names in sorted(alike.items(), reverse=True)]
+    return grid(["objectives", "hard negatives", "compares", "presets"], lines)
+
+
+def _printed() -> str:
+    """The average of seven STS tasks that two papers print of each objective."""
+    tables = (
+        (printed("unified-gradient", "table3"), "Avg"),
+        (printed("align-uniform", "table1"), "STS"),
+    )
     lines = []
     for name in ours():
-        objective, row = registry.build(name), f"bert-base/{name}"
+        row = f"bert-base/{name}"
         values = [
-            f"{table.rows[row][table.columns.index(column)]:.2f} ({paper})"
-            for paper, (table, column) in averages.items()
-            if row in table.rows
+            f"{table.rows[row][table.columns.index(column)]:.2f}" if row in table.rows else "-"
+            for table, column in tables
         ]
-        lines.append(
-            [
-                f"[`{name}`](../objectives/{name}.md)",
-                "yes" if objective.takes_negatives else "-",
-                "inputs" if objective.pairwise else "coordinates, or pulls only",
-                ", ".join(objective.presets) or "-",
-                ", ".join(values) or "-",
-            ]
-        )
-    return grid(["objective", "hard negatives", "compares", "presets", "STS as printed"], lines)
+        if set(values) != {"-"}:
+            lines.append([f"`{name}`", *values])
+    return grid(["objective", "Li et al. 2024", "Nie et al. 2023"], lines)
 
 
 def picture() -> bytes:
