@@ -86,14 +86,15 @@ def errata_page(rows: list[Erratum]) -> str:
         counts[kind] = len(of_kind)
         sections += [f"## {title}", _INTRODUCTION[kind]]
         for paper in versions:
-            sections += [_entry(row) for row in of_kind if row.paper == paper]
+            entries = [_entry(row) for row in of_kind if row.paper == paper]
+            sections += [f"### {paper}", *entries] if entries else []
     said = "\n".join(f"- **{paper}**: {version}." for paper, version in versions.items())
     return _PAGE.format(**counts, versions=said, sections="\n\n".join(sections))
 
 
 def _entry(row: Erratum) -> str:
     lines = [
-        f'### <a id="{row.number}"></a>{row.number}: {row.paper}, {row.where}',
+        f'#### <a id="{row.number}"></a>{row.number}: {row.where}',
         "",
         f"- {'It said' if row.kind == 'withdrawn' else 'Printed'}: {row.printed}.",
     ]
@@ -103,8 +104,7 @@ def _entry(row: Erratum) -> str:
         f"- {'Code' if row.kind == 'code' else 'Right'}: {row.right}.",
         f"- Why: {row.proof}",
     ]
-    file, _, test = row.shown_by.partition("::")
-    shown = [f"[`{test}`](../{file})"] if test else []
+    shown = [f"[test](../{row.shown_by.partition('::')[0]})"] if row.shown_by else []
     if row.artifact:
         page = row.artifact.replace(" ", "/")
         shown.append(f"[`python -m papers {row.artifact}`](results/reproduce/{page}.md)")
