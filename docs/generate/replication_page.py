@@ -65,44 +65,35 @@ _SHORT: dict[str, str] = {
 }
 _PAGE = """# Do the papers replicate?
 
-In part. Large printed effects (10 points of STS and more) have the same direction on all three encoders
-here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts
-change with the encoder. {counts}
+In part. Large printed effects (10 points of STS and more) have the same direction on all three encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts change with the encoder.
+
+{counts}
 
 {short}
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
+The claims that the papers are read for, in points out of 100; a positive number speaks for the paper. A difference is the mean over n paired seeds, with Student's 90% interval (95% if n is 15). An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)). † marks images; the other rows are of the encoder `{encoder}`. ‡ marks rows that were written after their results.
+
 {headline}
-
-Rows on text are of `{encoder}`, † rows of images. A difference is the mean over n paired seeds, in points out of 100, with Student's
-90% interval (95% if n is 15). An effect matters if it is at least a quarter of the paper's
-([rule](results/claims.md#how-a-verdict-is-reached)).{waiting}
-
+{waiting}
 ## What the results depend on
 
 - **The encoder.** {encoders}
 - **How good the encoder is before training.** {starts}
 - **The weight nu.** {held}
-- **The learning rate.** Cut weights gain at a thirtieth of the recipe's rate (SimSiam not clearly) and
-  lose at the recipe's own: {cuts}, without the warm-up of the paper's code{warm}.
+- **The learning rate.** Cut weights gain at a thirtieth of the recipe's rate (SimSiam not clearly) and lose at the recipe's own: {cuts}. This is without the warm-up of the paper's code{warm}.
 
 ## What the intervals leave out
 
-Intervals cover training seeds only. The choice of rate and hyperparameters (one seed, 250 steps, scores
-that vary by 1 to 3.5 points) and the encoder add more: the gains of MHE on the three encoders lie further
-apart than its interval. The rows share trainings and are not corrected for their number, so some of the
-90% intervals miss. `{encoder}` replaced an earlier encoder after results were known; this changed verdicts
-about MHS, MET and "not behind". Every training here lowers transfer (65.6 before it); in the papers it
-changes by -1.0 to +3.3. Rows on images, except those with a warm-up, were written after their results.
+- Intervals cover training seeds only. The choice of rate and hyperparameters (one seed, 250 steps, scores that vary by 1 to 3.5 points) and the encoder add more: the gains of MHE on the three encoders lie further apart than its interval.
+- The rows share trainings and are not corrected for their number, so some of the 90% intervals miss.
+- `{encoder}` replaced an earlier encoder after results were known; this changed verdicts about MHS, MET and "not behind".
+- Every training here lowers transfer (65.6 before it); in the papers it changes by -1.0 to +3.3.
 
-**Measured on** BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500
-steps; {whitening}) and ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
+**Measured on** BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}) and ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 
-- [All {total} claims](results/claims.md); [errata](errata.md): {errata} places in the papers, not counted here.
-- [Tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md);
-  [tables and figures of the papers](results/reproduce/verdicts.md): formulas, simulations, small trainings.
-- `python -m papers bench my_loss.py`: a loss of your own beside those of the papers.
+**More**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md), which are not counted here. `python -m papers bench my_loss.py` trains a loss of your own beside these.
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
@@ -183,7 +174,7 @@ def replication_page(judged: Judged) -> str:
     by_id = {claim.id: judgement for claim, judgement in judged}
     return _PAGE.format(
         total=len(judged),
-        counts=_counts(judged),
+        counts=_by_paper(judged),
         headline=_headline([row for row in judged if row[0].headline], others),
         encoder=reference_encoder(),
         errata=sum(row.kind in ("result", "misprint") for row in errata()),
@@ -192,7 +183,7 @@ def replication_page(judged: Judged) -> str:
         held=_held(by_id),
         short=_short(judged),
         cuts=_cuts(by_id),
-        waiting=missing_trainings(_TEXT),
+        waiting=f"{left}\n" if (left := missing_trainings(_TEXT)) else "",
         warm=_warm(by_id),
         whitening=_whitening(),
     )
@@ -203,8 +194,7 @@ def _short(judged: Judged) -> str:
     numbers = {claim.id: f"{j.change.mean:+.1f}" for claim, j in judged if j.change is not None}
     lines = []
     for paper, says in _SHORT.items():
-        of = [(claim, judgement) for claim, judgement in judged if claim.paper == paper]
-        lines.append(f"- **{paper}** ({_words(of)}): {says.format(**numbers)}")
+        lines.append(f"- **{paper}**: {says.format(**numbers)}")
     return "\n".join(lines)
 
 
@@ -310,6 +300,23 @@ def _counts(judged: Judged) -> str:
     return f"Among {len(once)} claims, each fact counted once: {counted}{more}."
 
 
+def _by_paper(judged: Judged) -> str:
+    """A table of how many claims of each paper have each verdict, each fact counted once."""
+    once = [(claim, judgement) for claim, judgement in judged if not claim.follows]
+    papers = list(dict.fromkeys(claim.paper for claim, _ in once))
+    count = Counter((judgement.word, claim.paper) for claim, judgement in once)
+    open_ = Counter(claim.paper for claim, j in once if _why(claim, j) == _UNMEASURED)
+    lines = []
+    for word in get_args(Word):
+        of = [count[word, paper] for paper in papers]
+        if any(of):
+            lines.append([word, *map(str, of), str(sum(of))])
+    if open_:
+        of = [open_[paper] for paper in papers]
+        lines.append([f"(undecided because {_UNMEASURED})", *map(str, of), str(sum(of))])
+    return grid(["claims, each fact counted once", *papers, "all"], lines).rstrip()
+
+
 def _words(judged: Judged) -> str:
     words = Counter(judgement.word for claim, judgement in judged if not claim.follows)
     return ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
@@ -319,11 +326,11 @@ def _headline(judged: Judged, others: Mapping[str, Mapping[str, ClaimJudgement]]
     header = ["claim", "paper", "ours (interval)", "ours/paper", "n", "verdict", "other encoders"]
     rows = []
     for claim, judgement in judged:
-        said, where, paper, ours, count, word, _ = _row(claim, judgement, "")
+        _, where, paper, ours, count, word, _ = _row(claim, judgement, "")
         ratio = "-"
         if claim.printed and claim.effect and judgement.change is not None:
             ratio = f"{judgement.change.mean / claim.effect:.2f}"
-        said = f"{said} ({where})"
+        said = f"{claim.headline}{' †' * (claim.on == 'images')}{' ‡' * claim.after} ({where})"
         rows.append([said, paper, ours, ratio, count, word, _elsewhere(claim, others)])
     return grid(header, rows).rstrip()
 
