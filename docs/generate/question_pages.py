@@ -10,36 +10,36 @@ from pathlib import Path
 
 from docs.generate.objective_pages import grid
 from isotrope.core.files import atomic_replace
+from isotrope.diagnostics.findings import HEALTHY
 from isotrope.diagnostics.verdicts import VERDICTS
 
 _PAGE = """# Is this normal?
 
 Look up a question like yours. We rebuilt {count} public questions about training embedding models
-as small trainings. [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) watched each of
-them, and we then made the change that its verdict proposes.
-
-To check your own training, add one argument, `callbacks=[isotrope.Doctor()]`.
-[Each verdict](diagnosis.md) has a page.
+as small trainings. [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) watched each, and
+we made the change that its verdict proposes. To check your own training, add
+`callbacks=[isotrope.Doctor()]`.
 
 ## {count} questions
 
-The column MRR@10 (out of 100) has the score before training, after the training in question and,
-if something was changed, after the changed training.
+MRR@10 (out of 100) is the score before training, after the training in question and after the
+changed training. A change that left a verdict other than healthy names it.
 
 {questions}
 
 ## How the answers were judged
 
-The expected verdict of each question was committed before its training was run. An answer counts as
-right if that verdict comes first and does not return after the change: {right} of {count} are
-right. The score need not rise: some changed trainings end below the encoder they started from.
+An answer is right if the expected verdict, committed before the training was run, comes first and
+does not return after the change. The score need not rise: some changed trainings end below the
+encoder they started from.
 
-{seen} questions led to a change of a rule or of their own training (column `judges` of the
-[table](results/questions.csv)), so they do not count as a test. Among the other {judging}, {judged}
-are right. Two earlier misses are not in the table
-([log](LOG.md#public-questions-that-left-the-table)).
+| questions | right |
+| --- | --- |
+| all | {right} of {count} |
+| without the {seen} that led to a change of a rule or of their own training | {judged} of {judging} |
 
-{misses}
+Two earlier misses are not in the [table](results/questions.csv)
+([log](LOG.md#public-questions-that-left-the-table)). {misses}
 
 | setting | value |
 | --- | --- |
@@ -52,9 +52,9 @@ are right. Two earlier misses are not in the table
 
 ## Symptoms and numbers
 
-sentence-transformers has a [list of 23 symptoms]({list}) of failed trainings. {visible} of them
-show in the embeddings and their gradient, and isotrope can help with three more. The others are
-about machines, files, accounts and other kinds of model.
+sentence-transformers lists [23 symptoms]({list}) of failed trainings. {visible} show in the
+embeddings and their gradient, and isotrope can help with three more. The others are about
+machines, files, accounts and other kinds of model.
 
 {table}
 """
@@ -167,29 +167,37 @@ def question_page(results: Path) -> str:
 
 
 def _questions(rows: Sequence[Mapping[str, str]]) -> str:
-    header = ["question", "setting", "verdict", "change made", "then", "MRR@10", "right"]
+    header = ["question", "setting", "verdict", "change made", "MRR@10"]
     return grid(
         header,
         [
             [
                 f"{row['asks']} ({_links(row)})",
                 row["setting"],
-                _verdicts(row["verdict"]),
-                row["changed"] or "none",
-                _verdicts(row["verdict_after"]) if row["verdict_after"] else "-",
+                _verdicts(row["verdict"]) + " (wrong)" * (row["right"] != "yes"),
+                _change(row),
                 _scores(row),
-                row["right"],
             ]
             for row in rows
         ],
     )
 
 
+def _change(row: Mapping[str, str]) -> str:
+    """Return what was changed, with the verdict after it if that is not healthy."""
+    after = row["verdict_after"]
+    left = f" (then {_verdicts(after)})" if after not in ("", HEALTHY) else ""
+    return (row["changed"] or "-") + left
+
+
 def _links(row: Mapping[str, str]) -> str:
     """Return links to the question, and to others about the same situation."""
-    further = row["also"].split(" | ") if row["also"] else []
-    links = [f"[{_name(url)}]({url})" for url in further]
-    return f"[{row['id']}]({row['url']})" + (f"; also {', '.join(links)}" if links else "")
+    links, before = [f"[{row['id']}]({row['url']})"], row["id"].rpartition(" ")[0]
+    for url in filter(None, row["also"].split(" | ")):
+        repository, _, number = _name(url).rpartition(" ")
+        links.append(f"[{number if repository == before else f'{repository} {number}'}]({url})")
+        before = repository
+    return ", ".join(links)
 
 
 def _name(url: str) -> str:
@@ -219,7 +227,7 @@ def _misses(rows: Sequence[Mapping[str, str]]) -> str:
         + (f", and {row['verdict_after']} after the change." if row["verdict_after"] else ".")
         for row in rows
     ]
-    return "\n".join(["The misses in the table:", "", *said])
+    return "\n".join(["The misses:", "", *said])
 
 
 def _symptoms() -> str:
