@@ -36,7 +36,7 @@ encoder they started from.
 | questions | right |
 | --- | --- |
 | all | {right} of {count} |
-| without the {seen} that led to a change of a rule or of their own training | {judged} of {judging} |
+| without the {seen} that led to a change of a rule or of their training | {judged} of {judging} |
 
 Two earlier misses are not in the [table](results/questions.csv)
 ([log](LOG.md#public-questions-that-left-the-table)). {misses}
