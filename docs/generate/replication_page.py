@@ -29,7 +29,7 @@ _TABLES = {
     "Manna et al. 2023, table 2": "results/reproduce/mio/table2.md",
 }
 _REASONS: dict[str, str] = {
-    "undecided": "the interval holds both no effect and one that matters",
+    "undecided": "the interval includes both no effect and one that matters",
     "opposite": "the whole interval is on the other side of 0",
     "smaller than a quarter": "all of the interval is below {least}",
     "same direction, weaker": "less than {least} is within the interval",
@@ -97,34 +97,27 @@ The claims that the papers are read for, in points out of 100; a positive number
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
-Written by `make docs`; [the claims that the papers are read for](../replication.md) are on one
-screen. {counts}{waiting}
+Look up a claim of the four papers, the number that they print, and ours. [The main claims](../replication.md) are on one screen. `make docs` writes this page. {counts}{waiting}
 
 {every}
 
+‡ marks rows that were written after their results; the other rows about text were committed before their trainings. *Follows* marks rows from the same trainings as another row; counts leave them out. Every measured claim is judged, for or against the paper, however small the training.
+
 ## How a verdict is reached
 
-A difference is the mean over n paired seeds, with Student's 90% interval. Claims about text that
-five seeds leave undecided are judged a second and last time, on 15 seeds with the 95% interval: a
-number of seeds that "would decide" says how far a claim is from a decision, and is not a plan. The
-linked tables show the first five seeds. Differences are in points out of 100, except for cosines
-(*positives end closer*) and shares of a fall (*rises again*, *stays down*).
+A difference is the mean over n paired seeds, with Student's 90% interval, in points out of 100 (except for cosines, *positives end closer*, and shares of a fall, *rises again*, *stays down*). It matters if it is at least a quarter of the paper's effect, or, where the paper prints no number, at least the smallest effect that was set beforehand.
 
-An effect matters from a quarter of the paper's effect. Where the paper prints no number, the smallest
-effect that was set beforehand replaces the quarter.
+| verdict | the whole interval is |
+|---|---|
+| *replicated* | at an effect that matters, or above |
+| *same direction, weaker* | above 0, but not all at an effect that matters |
+| *smaller than a quarter* | below an effect that matters, but not all below 0 |
+| *opposite* | below 0 (for *not behind*: below minus the margin) |
+| *undecided* | none of these |
+| *not tested* | not judged: the treatment was not applied, or not alone; the trainings are shown |
+| *not testable here* | not measured: nothing was trained that could decide it |
 
-- *replicated*: the whole interval is at that effect or above;
-- *same direction, weaker*: the whole interval is above 0, but not all at that effect;
-- *smaller than a quarter*: the whole interval is below that effect, but not all below 0;
-- *opposite*: the whole interval is below 0 (for *not behind*: below minus the margin);
-- *undecided*: none of these;
-- *not tested*: the treatment was not applied, or not alone; the trainings are shown;
-- *not testable here*: nothing was trained that could decide it.
-
-Every measured claim is judged, for or against the paper, however small the training. *Follows* marks
-rows that come from the same trainings as another row; counts leave them out
-([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)). Rows about text were
-committed before their trainings; ‡ marks rows that were written after their results.
+Claims about text that five seeds leave undecided are judged a second and last time, on 15 seeds with the 95% interval; the linked tables show the first five. The number of seeds that "would decide" a claim says how far it is from a decision, and is not a plan ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
 """  # noqa: E501 - Markdown
 
 Judged = Sequence[tuple[Claim, ClaimJudgement]]
