@@ -54,9 +54,10 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     ]
     return (
         "# Methods on images\n\n"
-        "A method turns random crops of a batch into views, on which any objective that it can "
-        "feed is a loss. Its recipe sets whatever you do not set: objective and temperature, "
-        "optimiser, learning rate, weight decay, warm-up and crops.\n\n" + grid(header, lines)
+        "Choose one with `isotrope train-images IMAGES --method NAME`. Its recipe sets whatever "
+        "you do not set: objective and temperature, optimiser, learning rate, weight decay, "
+        "warm-up and crops. A method makes views from random crops of a batch; any objective that "
+        "compares such views can be its loss.\n\n" + grid(header, lines)
     )
 
 

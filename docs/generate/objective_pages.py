@@ -7,6 +7,7 @@ ranges, the presets and what the class declares.
 
 import doctest
 import inspect
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,13 +74,19 @@ def index(names: Sequence[str]) -> str:
         for name, cells in rows(names).items()
         for cls in [Objective.registered[name]]
     ]
+    values = [
+        ["dissipation", "1: never ends; 1 or 0: ends at a margin; 1 to 0: fades"],
+        ["weight", "on the hardest negative, on all, or signed: some negatives are pulled"],
+        ["ratio", "a number; dynamic; matrix: one for each coordinate; or only the positive pulls"],
+    ]
     return (
         "# Objectives\n\n"
-        "The gradient on an anchor is GD · Σ_j W_ij (x_j − R_ij h'_i) "
-        "([notation](../notation.md)). GD is 1 (never ends), 1 or 0 (a margin) or 1 to 0 (a "
-        "fraction); W is on the hardest negative alone, on all, or signed (some negatives are "
-        "pulled); R is a number, dynamic, one for each coordinate (matrix), or there is only the "
-        "pull of the positive.\n\n" + grid(header, lines)
+        "Find a loss by its gradient. [Choose an objective](../guide/choose.md) says what was "
+        "measured. The gradient on an anchor is GD · Σ_j W_ij (x_j − R_ij h'_i) "
+        "([notation](../notation.md)), with dissipation GD, weight W and ratio R:\n\n"
+        + grid(["component", "values"], values)
+        + "\n"
+        + grid(header, lines)
     )
 
 
@@ -136,11 +143,19 @@ def _example(cls: type[Objective], text: str) -> list[str]:
 
 
 def paragraph(text: str) -> str:
-    """Return a paragraph of the card; one that starts with a word and a colon gets it in bold."""
+    """Return a paragraph of the card; one that starts with a word and a colon gets it in bold.
+
+    The formulas of a gradient, which semicolons separate, become a list.
+    """
     head, colon, rest = text.partition(":")
-    if colon and head.split("(")[0].strip() in _HEADS:
-        return f"**{escaped(' '.join(head.split()))}.** {escaped(' '.join(rest.split()))}"
-    return escaped(" ".join(text.split()))
+    if not colon or head.split("(")[0].strip() not in _HEADS:
+        return escaped(" ".join(text.split()))
+    title, body = f"**{escaped(' '.join(head.split()))}.**", escaped(" ".join(rest.split()))
+    formulas, *more = re.split(r"(?<=\.) (?=[A-Z])", body, maxsplit=1)
+    if head != "Gradient" or "; " not in formulas:
+        return f"{title} {body}"
+    items = "\n".join(f"- {one}" for one in formulas.removesuffix(".").split("; "))
+    return "\n\n".join([title, items, *more])
 
 
 def escaped(text: str) -> str:
