@@ -154,4 +154,4 @@ def test_sweep(outcome: Any, tmp_path: Path) -> None:
     with refused_setting("temprature"):
         isotrope.sweep(texts, vary={"temprature": [1]}, **options)
     with refused_setting("vary"):
-        isotrope.sweep(texts, vary=[], **options)
+        isotrope.sweep(texts, vary={}, **options)

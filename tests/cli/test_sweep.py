@@ -49,7 +49,7 @@ def test_text_from_the_command_to_the_best(run, texts: Path) -> None:
     assert [row["objective.temperature"] for row in rows] == ["0.05", "0.1"]
     assert (Path("out") / rows[0]["folder"] / "model").is_dir()
     assert {file.name for file in Path("out").glob("sweep.*")} == {
-        f"sweep.{suffix}" for suffix in ("csv", "md", "svg", "json")
+        f"sweep.{suffix}" for suffix in ("csv", "svg", "json")
     }
     result = json.loads((Path("out") / rows[0]["folder"] / "result.json").read_text())
     assert set(METRICS["text"]) == set(result["metrics"])
@@ -99,20 +99,15 @@ def test_a_configuration_may_hold_what_all_runs_share(run, monkeypatch: pytest.M
 def test_a_dry_run_says_what_would_be_trained(run, monkeypatch: pytest.MonkeyPatch) -> None:
     made = pretend(monkeypatch)
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", "--dry-run")
-    stages = ("--vary", "learning-rate=1e-5,1e-4", "--then", "--vary", "objective=infonce,met,mpt")
-    found = run(*command, *stages, "--seeds", 0, 1)
+    found = run(*command, "--vary", "learning-rate=1e-5,1e-4", "--seeds", 0, 1)
     assert found.out.splitlines() == [
-        "stage 1: 2 trials, 4 runs, 1 at a time",
+        "2 trials, 4 runs, 1 at a time",
         "  learning-rate=1e-5",
         "  learning-rate=1e-4",
-        "stage 2: 3 trials, 6 runs, 1 at a time",
-        "  objective=infonce",
-        "  objective=met",
-        "  objective=mpt",
     ]
     found = run(*command, "--vary", "learning-rate=1e-5..1e-4", "--sampler", "tpe", "--jobs", 3)
     assert found.out.splitlines() == [
-        "stage 1: 20 trials, 60 runs, 3 at a time",
+        "20 trials, 60 runs, 3 at a time",
         "  learning-rate 1e-05 .. 0.0001",
     ]
     assert made == []
@@ -126,29 +121,9 @@ def test_ranges_are_drawn_from_unless_it_is_said_otherwise(
     command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out")
     assert run(*command, "--vary", "learning-rate=1e-5..1e-4", "--trials", 3).code == 0
     assert len(made) == 9
-    assert "seeds 0, 1, 2" in Path("out/sweep.md").read_text()
-    assert "settings: drawn" in Path("out/sweep.md").read_text()
-
-
-def test_a_best_whose_model_was_removed_says_so(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was not the best of the first seed, so --keep best has removed the model of that."""
-    rises = {1e-5: (5.0, 1.0, 1.0), 1e-4: (4.0, 9.0, 9.0)}
-    pretend(monkeypatch, lambda s: rises[s.learning_rate][s.seed])  # type: ignore[attr-defined]
-    command = ("sweep", "train", "texts.txt", "--dev", "d", "--output", "out", "--keep", "best")
-    command += ("--vary", "learning-rate=1e-5,1e-4", "--seeds", 0)
-    assert "removed models" not in run(*command).out
-    assert "removed models" not in Path("out/sweep.md").read_text()
-    found = run(*command, 1, 2)
-    assert found.code == 0
-    best, said = found.out.split("the best:\n")[1].split("\n\n")[:2]
-    assert said == (
-        "To train the removed models of the best setting again, run its command with --seed 0 "
-        "(--keep best removes models while another setting is the best)."
-    )
-    assert "--learning-rate 0.0001" in best
-    assert "--seed 0" in best
-    assert f"```\n\n{said}\n" in Path("out/sweep.md").read_text()
-    assert json.loads(Path("out/sweep.json").read_text())["details"]["removed_models"] == said
+    details = json.loads(Path("out/sweep.json").read_text())["details"]
+    assert details["seeds"] == [0, 1, 2]
+    assert details["sampler"] == "random"
 
 
 def test_what_there_is_can_be_looked_at(run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +145,7 @@ def test_a_failure_is_one_line_after_the_table(run, monkeypatch: pytest.MonkeyPa
     assert last == "isotrope: error: 2 runs failed (others are kept); first: no such luck"
     pretend(monkeypatch, lambda s: float("inf"))
     found = run("sweep", "train", "t.txt", "--dev", "d", "--output", "other", *VARIED)
-    assert found.err.splitlines()[-1] == "isotrope: error: no trial of stage 1 has a score"
+    assert found.err.splitlines()[-1] == "isotrope: error: no trial has a score"
 
 
 @pytest.mark.parametrize("rewritten", ["texts.txt", "dev.tsv"])
@@ -225,10 +200,6 @@ def test_pictures_that_have_changed_are_not_ranked(run) -> None:
     found = run(*command, "--vary", "cut=1,3")
     assert found.code == 2
     assert "pictures changed between out/runs/cut=3,seed=0 and" in found.err
-    found = run(*command, "--vary", "cut=1", "--then", "--vary", "learning_rate=0.1")
-    assert found.code == 2
-    assert "pictures changed between" in found.err
-    assert "and out/runs/cut=1,seed=0," in found.err
 
 
 def test_digits_are_others_for_each_seed(run) -> None:
@@ -241,7 +212,7 @@ def test_digits_are_others_for_each_seed(run) -> None:
 def test_without_a_package_nothing_is_written(
     run, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
-    for name in ("sweeps.study", "sweeps.plan", "sweeps.sweep", "sweeps.tables"):
+    for name in ("sweeps.study", "sweeps.sweep", "sweeps.tables"):
         monkeypatch.delitem(sys.modules, f"isotrope.{name}", raising=False)
     monkeypatch.delitem(sys.modules, "isotrope.reports.scores", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
@@ -262,7 +233,6 @@ def test_without_a_package_nothing_is_written(
         (["train", "t.txt", *VARIED], "--output is missing"),
         (["train", *VARIED, "--output", "o"], "FILE is missing"),
         (["train", "t.txt", *VARIED, *VARIED, "--output", "o"], "is given twice"),
-        (["train", "t.txt", *VARIED, "--then", "--output", "o"], "after every --then too"),
         (["train", "t.txt", "--vary", "a=1", "--output", "o"], "--vary: a: unknown setting"),
         (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),
         (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "'random' or 'tpe'"),
@@ -296,7 +266,7 @@ def test_without_a_package_nothing_is_written(
             "cannot be ranked; give a file instead of auto, or choose another --metric",
         ),
         (
-            [*("train", "t.txt", "--dev", "auto", "--output", "o", *VARIED), "--then", *VIEWS],
+            ["train", "t.txt", "--dev", "auto", "--output", "o", *VIEWS],
             "--vary views changes the data of --dev",
         ),
         (

@@ -149,7 +149,6 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("sweep", ["--output", "o", "--vary", "cut=1..2:999999999"], ""),
     ("sweep", ["--output", "o", "--vary", "cut=0..2:log"], "begins above 0"),
     ("sweep", ["--output", "o", "--vary", "cut=1,2", "--vary", "cut=3"], "is given twice"),
-    ("sweep", ["--output", "o", "--vary", "cut=1,2", "--then"], "nothing to vary"),
     ("sweep", ["--output", "o", "--vary", "cut=0,2"], "cut"),
     ("sweep", ["--output", "o", "--vary", "objective=nonsense,infonce"], "unknown objective"),
     ("sweep", ["--output", "o", "--vary", "cut=1,2", "--seeds", -1], "seed"),

@@ -5,7 +5,6 @@ import io
 import math
 import shlex
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +15,20 @@ from isotrope.cli.main import main
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import tables
-from isotrope.sweeps.search_space import read_varied
-from isotrope.sweeps.spec import Sweep
-from isotrope.sweeps.sweep import sweep
-from isotrope.sweeps.tables import command, picture
+from isotrope.sweeps.spec import Sweep, SweepSettings, plan
+from isotrope.sweeps.sweep import existing, sweep
+from isotrope.sweeps.tables import command
 from isotrope.sweeps.trials import Trial, best_of, ranked
 from isotrope.training.settings import TrainSettings
 from tests.refused import refused_setting
 from tests.sweeps.pretended import pretend, score
 
+BASE = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7"}
 
-def spec(tmp_path: Path, *stages: list[str], **more: Any) -> Sweep:
-    own = {"seeds": (0, 1), "base": {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7"}}
-    return Sweep(
-        settings=TrainSettings,
-        stages=[[read_varied(text, TrainSettings) for text in texts] for texts in stages],
-        output=tmp_path / "sweep",
-        **{**own, **more},
-    )
+
+def spec(tmp_path: Path, texts: list[str], base: dict[str, Any] = BASE, **more: Any) -> Sweep:
+    own = {"seeds": [0, 1], "vary": texts, "output": tmp_path / "sweep", **more}
+    return plan(TrainSettings, base, SweepSettings.read(own))
 
 
 RATES = ["learning-rate=1e-5,3e-5,1e-4"]
@@ -44,16 +39,16 @@ def test_every_setting_is_trained_with_every_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, lines = pretend(monkeypatch), list[str]()
-    (stage,) = sweep(spec(tmp_path, BOTH), lines.append)
+    trials = sweep(spec(tmp_path, BOTH), lines.append)
     assert len(made) == 12
     assert made[0].name == "learning-rate=1e-5,objective.temperature=0.03,seed=0"
-    assert [trial.number for trial in stage.trials] == [1, 2, 3, 4, 5, 6]
-    best = best_of(stage.trials, highest=True)
+    assert len(trials) == 6
+    best = best_of(trials, highest=True)
     assert best is not None
     assert best.values == {"learning-rate": "3e-5", "objective.temperature": "0.05"}
     assert best.score == pytest.approx(70.005)
     assert best.deviation == pytest.approx(0.01 / 2**0.5)
-    assert lines[0] == ("stage 1 of 1: 6 trials of learning-rate, objective.temperature, 12 runs")
+    assert lines[0] == "6 trials of learning-rate, objective.temperature, 12 runs"
     assert lines[-1].startswith(
         "[12/12] learning-rate=1e-4 objective.temperature=0.05 seed=1: dev_best 69.74 ("
     )
@@ -66,7 +61,7 @@ def test_the_same_again_trains_nothing_and_more_trains_the_rest(
     first = sweep(spec(tmp_path, RATES))
     assert sweep(spec(tmp_path, RATES)) == first
     assert len(made) == 6
-    sweep(spec(tmp_path, ["learning-rate=1e-5,3e-5,1e-4,3e-4"], seeds=(0, 1, 2)))
+    sweep(spec(tmp_path, ["learning-rate=1e-5,3e-5,1e-4,3e-4"], seeds=[0, 1, 2]))
     assert len(made) == 12
     shutil.rmtree(made[0])
     (made[1] / "result.json").unlink()  # stopped in the middle
@@ -80,27 +75,23 @@ def test_nothing_is_trained_where_only_a_look_is_asked_for(
 ) -> None:
     made = pretend(monkeypatch)
     sweep(spec(tmp_path, RATES))
-    (stage,) = sweep(spec(tmp_path, ["learning-rate=1e-5,7e-5"]), measure=False)
-    assert [trial.score is None for trial in stage.trials] == [False, True]
+    trials = existing(spec(tmp_path, ["learning-rate=1e-5,7e-5"]))
+    assert [trial.score is None for trial in trials] == [False, True]
     assert len(made) == 6
 
 
-def test_a_stage_begins_at_the_best_of_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made = pretend(monkeypatch)
-    one = spec(tmp_path, RATES, ["objective.temperature=0.03,0.05,0.1"])
-    first, second = sweep(one)
-    assert second.fixed == {"learning-rate": "3e-5"}
-    assert len(made) == 12
-    best = best_of(second.trials, highest=True)
-    assert best is not None
-    assert best.values == {"learning-rate": "3e-5", "objective.temperature": "0.05"}
-    again = tables.best_command(one, [first, second], "files")
-    assert again == (
+def test_the_best_is_a_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pretend(monkeypatch)
+    one = spec(tmp_path, BOTH)
+    assert tables.best_command(one, sweep(one)) == (
         "isotrope train texts.txt --dev dev.tsv --output "
         f"{tmp_path / 'sweep' / 'best'} --objective.temperature 0.05 --max-steps 7 --seed 0"
     )  # the best learning rate is the default
+    assert tables.again(one) == (
+        "isotrope sweep train texts.txt --dev dev.tsv --max-steps 7 "
+        "--vary learning-rate=1e-5,3e-5,1e-4 --vary objective.temperature=0.03,0.05 "
+        f"--output {tmp_path / 'sweep'} --seeds 0 --seeds 1"
+    )
 
 
 @pytest.mark.parametrize("sampler", ["random", "tpe"])
@@ -109,29 +100,28 @@ def test_values_may_be_drawn_and_the_draws_are_kept(
 ) -> None:
     made = pretend(monkeypatch)
     ranges = ["learning-rate=1e-6..1e-3", "objective=infonce,met"]
-    few = spec(tmp_path, ranges, sampler=sampler, trials=5)
-    (first,) = sweep(few)
-    assert len(first.trials) == 5
+    few, many = (spec(tmp_path, ranges, sampler=sampler, trials=count) for count in (5, 8))
+    first = sweep(few)
+    assert len(first) == 5
     assert len(made) == 10
-    assert [t.values for t in sweep(few)[0].trials] == [t.values for t in first.trials]
+    assert [t.values for t in sweep(few)] == [t.values for t in first]
     assert len(made) == 10
     shutil.rmtree(made[9])  # the fifth was not finished
-    (more,) = sweep(replace(few, trials=8))
+    more = sweep(many)
     assert len(made) == 10 + 1 + 6
-    assert {str(t.values) for t in first.trials} < {str(t.values) for t in more.trials}
-    (look,) = sweep(replace(few, trials=8), measure=False)
-    assert {str(t.values) for t in look.trials} == {str(t.values) for t in more.trials}
+    assert {str(t.values) for t in first} < {str(t.values) for t in more}
+    assert {str(t.values) for t in existing(many)} == {str(t.values) for t in more}
 
 
 def test_tpe_tries_all_where_there_are_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch)
-    (stage,) = sweep(spec(tmp_path, RATES, sampler="tpe", trials=3))
-    assert len(stage.trials) == 3
+    trials = sweep(spec(tmp_path, RATES, sampler="tpe", trials=3))
+    assert len(trials) == 3
     assert len(made) == 6
-    (stage,) = sweep(spec(tmp_path, BOTH, sampler="tpe", trials=5))  # chooses some twice
-    assert 1 < len(stage.trials) <= 5
+    trials = sweep(spec(tmp_path, BOTH, sampler="tpe", trials=5))  # chooses some twice
+    assert 1 < len(trials) <= 5
 
 
 def test_what_diverges_is_no_error_and_is_not_tried_again(
@@ -143,15 +133,15 @@ def test_what_diverges_is_no_error_and_is_not_tried_again(
 
     made = pretend(monkeypatch, diverging)
     one = spec(tmp_path, RATES)
-    (stage,) = sweep(one)
-    trial = stage.trials[2]
+    trials = sweep(one)
+    trial = trials[2]
     assert trial.score is None  # one seed of two says nothing
     assert trial.notes == {1: "training diverged: the loss is not finite at step 3"}
     assert trial.failures == []
     assert len(made) == 6
     sweep(one)
     assert len(made) == 6
-    _, rows = tables.table(one, stage)
+    _, rows = tables.table(one, trials)
     assert rows[-1] == ["3", "1e-4", trial.notes[1], "1 of 2"]
 
 
@@ -159,17 +149,17 @@ def test_what_fails_leaves_the_others_and_is_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = pretend(monkeypatch, lambda s: -1.0 if s.learning_rate > 9e-5 else score(s))  # type: ignore[attr-defined]
-    (stage,) = sweep(spec(tmp_path, RATES))
-    assert stage.trials[2].failures == ["no such luck"] * 2
-    assert best_of(stage.trials, highest=True) is stage.trials[1]
+    trials = sweep(spec(tmp_path, RATES))
+    assert trials[2].failures == ["no such luck"] * 2
+    assert best_of(trials, highest=True) is trials[1]
     sweep(spec(tmp_path, RATES))
     assert len(made) == 6 + 2
 
 
 def test_the_lowest_may_be_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    (stage,) = sweep(spec(tmp_path, RATES, metric="loss", highest=False))
-    best = best_of(stage.trials, highest=False)
+    trials = sweep(spec(tmp_path, RATES, metric="loss"))
+    best = best_of(trials, highest=False)
     assert best is not None
     assert best.values == {"learning-rate": "3e-5"}
     assert best.score == pytest.approx(-70.005)
@@ -192,16 +182,15 @@ def test_a_folder_with_a_sweep_of_other_runs_is_refused(
 ) -> None:
     made = pretend(monkeypatch)
     sweep(spec(tmp_path, RATES))
-    other = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "8"}
+    other = {**BASE, "max_steps": "8"}
     with refused_setting("max_steps", value=8):
         sweep(spec(tmp_path, RATES, base=other))
     assert len(made) == 6
-    given = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7", "learning_rate": "1"}
+    given = {**BASE, "learning_rate": "1"}
     sweep(spec(tmp_path, RATES, base=given))  # what is varied does not count
-    hot = {"files": ["texts.txt"], "dev": "dev.tsv", "max_steps": "7"}
     with refused_setting("objective_settings"):
-        sweep(spec(tmp_path, RATES, base={**hot, "objective.temperature": "0.1"}))
-    sweep(spec(tmp_path, BOTH, base={**hot, "objective.temperature": "0.1"}))
+        sweep(spec(tmp_path, RATES, base={**BASE, "objective.temperature": "0.1"}))
+    sweep(spec(tmp_path, BOTH, base={**BASE, "objective.temperature": "0.1"}))
 
 
 @pytest.mark.parametrize(
@@ -218,11 +207,8 @@ def test_what_cannot_be_is_refused_before_anything_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str], said: str
 ) -> None:
     made = pretend(monkeypatch)
-    sampler: Any = "random" if ".." in texts[0] else "grid"
     with pytest.raises(InputError, match=said):
-        sweep(spec(tmp_path, texts, sampler=sampler))
-    with pytest.raises(InputError, match=said):
-        sweep(spec(tmp_path, ["epochs=1,2"], texts, sampler=sampler))
+        sweep(spec(tmp_path, texts))
     assert made == []
     assert not (tmp_path / "sweep").exists()
 
@@ -245,7 +231,7 @@ def test_folders_have_names_that_any_system_takes(tmp_path: Path) -> None:
 
 
 def test_a_trial_without_numbers_has_no_score() -> None:
-    trial = Trial(1, {}, "dev_best")
+    trial = Trial({}, "dev_best")
     assert trial.score is None
     trial.results[0] = Result("train", "x", {"dev_best": None})
     assert trial.score is None
@@ -259,7 +245,7 @@ def test_a_trial_without_numbers_has_no_score() -> None:
 
 def test_a_trial_with_fewer_seeds_is_not_the_best_by_luck() -> None:
     """As in a sweep that was interrupted, or in one whose run ended in NaN."""
-    lucky, complete, worse = (Trial(number, {}, "dev_best") for number in (1, 2, 3))
+    lucky, complete, worse = (Trial({}, "dev_best") for _ in range(3))
     lucky.take(0, Result("train", "x", {"dev_best": 9.0}))
     for seed, value in enumerate((5.0, 3.0)):
         complete.take(seed, Result("train", "x", {"dev_best": value}))
@@ -272,46 +258,37 @@ def test_a_trial_with_fewer_seeds_is_not_the_best_by_luck() -> None:
 
 def test_one_table_says_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch)
-    one = spec(tmp_path, RATES, ["objective=infonce,met"])
-    stages = sweep(one)
-    rows = list(csv.DictReader(io.StringIO(tables.as_csv(one, stages))))
-    assert len(rows) == 5
-    assert rows[0]["stage"] == "1"
-    assert rows[0]["objective"] == ""
-    assert rows[3]["learning-rate"] == "3e-5"
-    assert float(rows[3]["dev_best"]) == pytest.approx(70.005)
-    assert float(rows[3]["seed 1"]) == pytest.approx(70.01)
-    assert (one.output / rows[3]["folder"] / "result.json").is_file()
-    best = tables.best_command(one, stages, "files")
-    page = tables.as_markdown(one, stages, "isotrope sweep ...", best)
-    assert "**Stage 2**, with learning-rate = 3e-5" in page
-    assert "| 1 | 3e-5 | 70.005 ± 0.0071 | 2 |" in page
-    assert "- settings: every combination; seeds 0, 1" in page
-    assert "![scores by setting](sweep.svg)" in page
-    record = tables.as_result(one, stages, "isotrope sweep ...", best)
+    one = spec(tmp_path, RATES)
+    trials = sweep(one)
+    rows = list(csv.DictReader(io.StringIO(tables.as_csv(one, trials))))
+    assert len(rows) == 3
+    assert rows[1]["learning-rate"] == "3e-5"
+    assert float(rows[1]["dev_best"]) == pytest.approx(70.005)
+    assert float(rows[1]["seed 1"]) == pytest.approx(70.01)
+    assert (one.chosen.output / rows[1]["folder"] / "result.json").is_file()
+    _, (best, *_) = tables.table(one, trials)
+    assert best == ["1", "3e-5", "70.005 ± 0.0071", "2"]
+    record = tables.as_result(one, trials)
     assert record.metrics["dev_best"] == pytest.approx(70.005)
-    assert record.metrics["trials"] == 5
-    assert record.metrics["runs"] == 10
-    assert record.details["best"] == {"learning-rate": "3e-5", "objective": "infonce"}
+    assert record.metrics["trials"] == 3
+    assert record.metrics["runs"] == 6
+    assert record.details["best"] == {"learning-rate": "3e-5"}
 
 
 @pytest.mark.slow
-def test_pictures_of_grids_draws_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("texts", [BOTH, ["weight-decay=0..1"], ["objective=infonce,met"]])
+def test_pictures_of_grids_draws_and_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, texts: list[str]
+) -> None:
     pretend(monkeypatch)
-    many = ["learning-rate=1e-5..1e-4:3", "weight-decay=0..1:3", "batch-size=8..64:3"]
-    every = [
-        spec(tmp_path, BOTH),
-        spec(tmp_path / "many", many),
-        spec(tmp_path / "names", ["objective=infonce,met"], ["pooling=mean,cls"]),
-        spec(tmp_path / "drawn", [*RATES, "weight-decay=0..1"], sampler="random", trials=4),
-    ]
-    drawn = [picture(one, sweep(one)).svg for one in every]
-    assert b"objective.temperature 0.03" in drawn[0]
-    assert b"trials" in drawn[1]  # more lines than can be told apart
-    assert b"stage 2: pooling" in drawn[2]
-    assert b"trials" in drawn[3]
-    nothing = sweep(spec(tmp_path / "nothing", RATES), measure=False)
-    assert b"not run" in picture(spec(tmp_path / "nothing", RATES), nothing).svg
+    more = {"trials": 4} if ".." in texts[0] else {}
+    one = spec(tmp_path, texts, **more)
+    svg, *_ = tables.write(one, sweep(one))
+    assert svg.read_bytes().startswith(b"<?xml")
+    assert svg.read_text().count('id="PathCollection_') >= len(texts)
+    first = svg.read_bytes()
+    tables.write(one, sweep(one))
+    assert svg.read_bytes() == first
 
 
 def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:
@@ -327,14 +304,14 @@ def test_the_command_of_any_run_is_one_that_trains_it(tmp_path: Path) -> None:
             "columns": "one,two",
         }
     )
-    assert command(text, "files") == (
+    assert command(text) == (
         "isotrope train 'a b.txt' c.txt --objective met --columns one --columns two --output o "
         "--objective.margin 0.3"
     )
     images = ImageSettings.read(
         {"data": "digits", "output": "o", "linear": False, "method.hidden": 8, "cut": 3}
     )
-    assert command(images, "data") == (
+    assert command(images) == (
         "isotrope train-images digits --method.hidden 8 --no-linear --output o --cut 3"
     )
 
@@ -352,7 +329,7 @@ def test_a_command_gives_the_settings_that_it_was_written_for(
             "warmup": 0.25,
         }
     )
-    line = command(settings, "files")
+    line = command(settings)
     with pytest.raises(SystemExit, match=r"^0$"):
         main([*shlex.split(line)[1:], "--print-config"])
     printed = yaml.safe_load(capsys.readouterr().out)

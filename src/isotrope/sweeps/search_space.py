@@ -76,15 +76,6 @@ class Varied:
         """The values to check so that all are valid: each value, or both ends."""
         return self.values or (() if self.span is None else (self.span.at(0), self.span.at(1)))
 
-    def holds(self, value: str) -> bool:
-        """Whether it contains a value."""
-        if self.span is None:
-            return value in self.values
-        try:
-            return self.span.low <= float(value) <= self.span.high
-        except ValueError:
-            return False
-
 
 def read_varied(text: str, settings: type[RunSettings]) -> Varied:
     """Parse ``NAME=VALUES``.

@@ -1,4 +1,4 @@
-"""The settings of a sweep, and the Sweep record: everything it will do, and its runs."""
+"""The settings of a sweep, and its plan: everything it will do, and its runs."""
 
 import math
 import re
@@ -7,17 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from isotrope.core.errors import InputError, SettingError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.settings import Settings, setting
-from isotrope.sweeps.search_space import Varied
+from isotrope.sweeps.search_space import Varied, read_varied
+from isotrope.training import launch
 from isotrope.training.settings import RunSettings
 
-Sampler = Literal["grid", "random", "tpe"]
 Values = Mapping[str, str]
 """Values by setting, both spelled as in flags."""
 
-TABLES = ("sweep.svg", "sweep.csv", "sweep.md", "sweep.json")
+TABLES = ("sweep.svg", "sweep.csv", "sweep.json")
 """Files that a sweep writes in addition to its runs."""
+
+SCORES = {"text": "dev_best", "images": "knn_final"}
+"""The number of a run's result that scores it, by the kind of the run, unless another is chosen."""
 
 _LONGEST = 120  # characters of a folder's name
 
@@ -25,12 +29,12 @@ _LONGEST = 120  # characters of a folder's name
 class SweepSettings(Settings):
     """The settings of a sweep, in addition to those of every run."""
 
-    stages: list[list[str]] = setting([], "For each stage the texts that `--vary` takes.")
+    vary: list[str] = setting([], "Setting to vary between runs.", "NAME=VALUES")
     output: Path = setting(..., "Folder of the sweep: its runs, table and picture.", "DIR")
-    sampler: Sampler | None = setting(
+    sampler: Literal["grid", "random", "tpe"] | None = setting(
         None, "How values are chosen.", shown="grid; random if there are ranges"
     )
-    trials: int | None = setting(None, "Settings to try (random, tpe).", shown="20", ge=1)
+    trials: int = setting(20, "Settings to try (random, tpe).", ge=1)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
     metric: str | None = setting(
         None, "Number to compare by.", shown="dev_best; for images knn_final"
@@ -59,32 +63,24 @@ class Sweep:
     """The plan of a sweep.
 
     Attributes:
-        settings: text or images.
+        settings: Class of the settings of its runs: text or images.
         base: Settings that all runs share, by the names of flags or of a file.
-        stages: The varied settings of each stage.
-        output: folder.
-        seeds: The seeds to train every setting with.
-        sampler: The sampler of values.
-        trials: The number of trials of each stage that is not a grid.
-        draws: seed of the sampler.
-        metric: The name of a number in a run's result.
-        highest: whether higher is better.
-        jobs: runs at a time.
-        keep: The runs whose models and checkpoints stay: all, or those of the best trial.
+        chosen: Settings of the sweep itself.
+        varied: Settings to vary.
+        sampler: Sampler of values; a grid also if there are enough trials for all combinations.
+        metric: Name of a number in a run's result.
+        highest: Whether higher is better.
+        jobs: Runs at a time.
     """
 
     settings: type[RunSettings]
     base: Mapping[str, Any]
-    stages: Sequence[Sequence[Varied]]
-    output: Path
-    seeds: Sequence[int] = (42,)
-    sampler: Sampler = "grid"
-    trials: int = 20
-    draws: int = 0
-    metric: str = "dev_best"
-    highest: bool = True
-    jobs: int = 1
-    keep: Literal["all", "best"] = "all"
+    chosen: SweepSettings
+    varied: Sequence[Varied]
+    sampler: str
+    metric: str
+    highest: bool
+    jobs: int
 
     def run(self, values: Values, seed: int) -> RunSettings:
         """Return the settings of one run.
@@ -103,10 +99,61 @@ class Sweep:
         name = re.sub(r"[^\w.=,+-]", "_", ",".join(parts), flags=re.ASCII)
         if name != ",".join(parts) or len(name) > _LONGEST:
             name = f"{name[:_LONGEST]}-{fingerprint(parts)[:6]}"
-        return self.output / "runs" / name
+        return self.chosen.output / "runs" / name
 
-    def sampler_of(self, stage: Sequence[Varied]) -> Sampler:
-        """Return the sampler of a stage: a grid if there are enough trials for all combinations."""
-        listed = all(setting.span is None for setting in stage)
-        combinations = math.prod(len(setting.values) for setting in stage) if listed else math.inf
-        return "grid" if combinations <= self.trials else self.sampler
+
+def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSettings) -> Sweep:
+    """Return the plan of a sweep, with defaults filled in.
+
+    Args:
+        settings: Class of the settings of its runs.
+        base: Settings that all runs share, by the names of flags or of a file.
+        chosen: Settings of the sweep itself.
+    """
+    varied = [read_varied(text, settings) for text in chosen.vary]
+    if not varied:
+        raise SettingError("nothing to vary", setting="vary", remedy="give `--vary NAME=VALUES`")
+    names = [setting.name for setting in varied]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise SettingError("is given twice", setting="vary", value=twice)
+    if len(set(chosen.seeds)) < len(chosen.seeds):
+        raise SettingError("one is given twice", setting="seeds", value=chosen.seeds)
+    ranges = [setting for setting in varied if setting.span is not None]
+    sampler = chosen.sampler or ("random" if ranges else "grid")
+    if sampler == "grid" and "trials" in chosen.model_fields_set:
+        raise SettingError(
+            "does not apply to a grid", setting="trials", remedy="choose `--sampler random`"
+        )
+    if sampler == "grid" and ranges:
+        name, (low, high) = ranges[0].name, ranges[0].ends
+        raise InputError(
+            f"a grid has no values of {name}: give some, as {name}={low},{high} or "
+            f"{name}={low}..{high}:5, or choose `--sampler random`"
+        )
+    if not ranges and math.prod(len(setting.values) for setting in varied) <= chosen.trials:
+        sampler = "grid"
+    score = chosen.metric or SCORES[settings.kind]
+    lowest = score == "loss" or score.endswith("seconds")
+    return Sweep(
+        settings=settings,
+        base=base,
+        chosen=chosen,
+        varied=varied,
+        sampler=sampler,
+        metric=score,
+        highest=not lowest if chosen.goal is None else chosen.goal == "max",
+        jobs=_jobs(chosen.jobs, base),
+    )
+
+
+def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
+    """Return how many runs go side by side."""
+    if str(base.get("devices", 1)) != "1":
+        if jobs is not None and jobs > 1:
+            raise SettingError(
+                "shares one run between devices", setting="devices", remedy="leave `--jobs` out"
+            )
+        return 1
+    if jobs is not None:
+        return jobs
+    return 1 if base.get("device") in ("cpu", "mps") else max(1, len(launch.gpus()))

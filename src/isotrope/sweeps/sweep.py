@@ -1,14 +1,13 @@
-"""Runs a sweep: trains the missing runs, stage by stage, and scores them.
+"""Runs a sweep: trains the missing runs, and scores them.
 
 Every run is an ordinary run folder, named by its values and its seed, so finished runs are not
-repeated if values are added later. A stage varies its settings, with those of earlier stages fixed
-at their best values.
+repeated if values are added later.
 """
 
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -19,32 +18,28 @@ from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
-from isotrope.sweeps.plan import check_sweep
-from isotrope.sweeps.same_data import SameData
-from isotrope.sweeps.search_space import Varied
+from isotrope.sweeps.plan import check_sweep, grid
 from isotrope.sweeps.spec import Sweep, Values
-from isotrope.sweeps.study import StageStudy, planned, tried
+from isotrope.sweeps.study import JOURNAL, SweepStudy, mend
 from isotrope.sweeps.train_one import trained
-from isotrope.sweeps.trials import Stage, Trial, best_of
+from isotrope.sweeps.trials import Trial, best_of
 from isotrope.training.early_checks import as_begun, check_folder
+from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import each
 from isotrope.training.settings import RunSettings, TrainSettings
 
 Run = tuple[int, int, RunSettings]
-"""One run: its trial, its seed and its settings."""
+"""One run: the place of its trial, its seed and its settings."""
 
 Report = Callable[[str], None]
 
 
-def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = True) -> list[Stage]:
+def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
     """Train the missing runs and return all trials.
-
-    Stops after a stage without scores.
 
     Args:
         spec: The plan.
-        report: Function that receives a line for each stage and each finished run.
-        measure: False trains nothing.
+        report: Function that receives a line for each finished run.
 
     Raises:
         InputError: Before anything runs: a name, a value, the data, the encoder or the folder is
@@ -52,71 +47,42 @@ def sweep(spec: Sweep, report: Report = lambda line: None, *, measure: bool = Tr
         LostProcess: a process died, or was stopped; finished runs are kept.
         KeyboardInterrupt: Ctrl-C; finished runs are kept.
     """
-    if not measure:
-        return _stages(spec, report, measure=False)
     check_sweep(spec)
-    doing = f"measuring into {spec.output}"
-    with exclusive_lock(spec.output, doing, " (`--show` prints the finished runs)"):
+    output = spec.chosen.output
+    with exclusive_lock(output, f"measuring into {output}", " (`--show` prints the finished runs)"):
         _same_base(spec)
-        return _stages(spec, report, measure=True)
+        mend(output / JOURNAL)
+        return _Runs(spec, report).run()
 
 
-def _stages(spec: Sweep, report: Report, *, measure: bool) -> list[Stage]:
-    stages: list[Stage] = []
-    fixed: dict[str, str] = {}
-    same_data = SameData(spec)  # a stage goes on with what the one before has chosen
-    for place, varied in enumerate(spec.stages, start=1):
-        if measure:
-            trials = _StageRun(spec, varied, fixed, place, report, same_data).run()
-        else:
-            trials = _existing(spec, varied, fixed, same_data)
-        stages.append(Stage(varied, dict(fixed), trials))
-        best = best_of(trials, highest=spec.highest)
-        if best is None:
-            break
-        fixed = dict(best.values)
-    return stages
-
-
-def _existing(
-    spec: Sweep, varied: Sequence[Varied], fixed: Values, same_data: SameData
-) -> list[Trial]:
-    """Return the trials of a stage as far as they have been trained; nothing is written."""
-    plan = planned(spec, varied)
-    trials = []
-    for number, values in enumerate(tried(spec, varied, fixed) if plan is None else plan, start=1):
-        trials.append(Trial(number, {**fixed, **values}, spec.metric))
-        for seed in spec.seeds:
-            result = _finished(spec.run(trials[-1].values, seed))
+def existing(spec: Sweep) -> list[Trial]:
+    """Return the trials as far as they have been trained; nothing is trained."""
+    values = grid(spec)
+    if values is None:
+        begun = (spec.chosen.output / JOURNAL).is_file()
+        values = [values for _, values in SweepStudy(spec).tried()] if begun else []
+    trials, data = [], _Data(spec)
+    for entry in values:
+        trials.append(Trial(entry, spec.metric))
+        for seed in spec.chosen.seeds:
+            result = _finished(spec.run(entry, seed))
+            data.check(entry, seed, result)
             trials[-1].take(seed, result)
-            same_data.check(trials[-1].values, seed, result)
     return trials
 
 
-class _StageRun:
-    """The runs of one stage."""
+class _Runs:
+    """The runs of a sweep."""
 
-    def __init__(
-        self,
-        spec: Sweep,
-        varied: Sequence[Varied],
-        fixed: Values,
-        place: int,
-        report: Report,
-        same_data: SameData,
-    ) -> None:
-        self.spec, self.fixed, self.report = spec, fixed, report
-        self.study = StageStudy(spec, varied, fixed, place)
-        self.same_data = same_data
+    def __init__(self, spec: Sweep, report: Report) -> None:
+        self.spec, self.report = spec, report
+        self.study, self.data = SweepStudy(spec), _Data(spec)
         self.trials: list[Trial] = []
-        self.numbers: list[list[int]] = []  # Optuna's, of each trial: it may choose one twice
         self.start = time.monotonic()
         self.seconds: list[float] = []
-        self.total = self.study.count * len(spec.seeds)
-        report(
-            f"stage {place} of {len(spec.stages)}: {self.study.count} trials of "
-            f"{', '.join(setting.name for setting in varied)}, {self.total} runs"
-        )
+        self.total = self.study.count * len(spec.chosen.seeds)
+        names = ", ".join(setting.name for setting in spec.varied)
+        report(f"{self.study.count} trials of {names}, {self.total} runs")
 
     def run(self) -> list[Trial]:
         with closing(each(_train, self._runs(), self.spec.jobs)) as finished:
@@ -127,19 +93,15 @@ class _StageRun:
     def _runs(self) -> Iterator[Run]:
         """Yield the runs to train; finished ones are used as they are."""
         for number, values in self.study.settings():
-            values_of_trial = {**self.fixed, **values}
-            place = next(
-                (i for i, t in enumerate(self.trials) if t.values == values_of_trial), None
-            )
-            if place is not None:
-                self.numbers[place].append(number)
-                self._tell_optuna(place)
+            trial = next((trial for trial in self.trials if trial.values == values), None)
+            if trial is not None:
+                trial.numbers.append(number)
+                self._tell_optuna(trial)
                 continue
             place = len(self.trials)
-            self.trials.append(Trial(place + 1, values_of_trial, self.spec.metric))
-            self.numbers.append([number])
-            for seed in self.spec.seeds:
-                settings = self.spec.run(values_of_trial, seed)
+            self.trials.append(Trial(values, self.spec.metric, [number]))
+            for seed in self.spec.chosen.seeds:
+                settings = self.spec.run(values, seed)
                 result = _finished(settings)
                 if result is None:
                     yield place, seed, settings
@@ -149,8 +111,8 @@ class _StageRun:
     def _ended(self, place: int, seed: int, result: Result | str | InputError) -> None:
         """Store the outcome of a run, and report it."""
         trial = self.trials[place]
+        self.data.check(trial.values, seed, result)
         trial.take(seed, result)
-        self.same_data.check(trial.values, seed, result)
         score = trial.scores.get(seed)
         number = "none" if score is None else f"{score:.4g}"
         outcome = trial.notes.get(seed) or f"{trial.metric} {number}"
@@ -160,19 +122,18 @@ class _StageRun:
         setting = " ".join(f"{name}={value}" for name, value in trial.values.items())
         progress = f"[{done}/{max(done, self.total)}]"
         self.report(f"{progress} {setting} seed={seed}: {outcome} ({self._passed(done)})")
-        self._tell_optuna(place)
+        self._tell_optuna(trial)
 
-    def _tell_optuna(self, place: int) -> None:
+    def _tell_optuna(self, trial: Trial) -> None:
         """Let Optuna know the score of a trial that is complete.
 
         A run that failed is tried again by the same command: its trial continues.
         """
-        trial = self.trials[place]
-        if trial.runs < len(self.spec.seeds) or trial.failures:
+        if trial.runs < len(self.spec.chosen.seeds) or trial.failures:
             return
-        for number in self.numbers[place]:
+        for number in trial.numbers:
             self.study.tell(number, trial.score)
-        if self.spec.keep == "best":
+        if self.spec.chosen.keep == "best":
             self._discard()
 
     def _passed(self, done: int) -> str:
@@ -184,13 +145,52 @@ class _StageRun:
 
     def _discard(self) -> None:
         """Remove models and checkpoints of complete trials that are not the best."""
-        complete = [trial for trial in self.trials if trial.runs == len(self.spec.seeds)]
+        complete = [t for t in self.trials if t.runs == len(self.spec.chosen.seeds)]
         best = best_of(complete, highest=self.spec.highest)
         for trial in complete:
             for seed in () if trial is best else trial.results:
                 files = RunFolder(self.spec.folder(trial.values, seed))
                 for part in (files.model, files.checkpoints):
                     shutil.rmtree(part, ignore_errors=True)
+
+
+class _Data:
+    """The data of the runs of a sweep so far, which must not change between them."""
+
+    def __init__(self, spec: Sweep) -> None:
+        self.spec = spec
+        self._seen: dict[object, tuple[str, Path]] = {}  # fingerprint and folder, by settings
+
+    def check(self, values: Values, seed: int, result: Result | str | InputError | None) -> None:
+        """Refuse a result that comes from other data with the same settings."""
+        if not isinstance(result, Result):
+            return
+        folder = self.spec.folder(values, seed)
+        for (name, *about), fingerprint in _fingerprints(self.spec.run(values, seed), result):
+            first, other = self._seen.setdefault((name, *about), (fingerprint, folder))
+            if fingerprint != first:
+                raise InputError(
+                    f"{name} changed between {folder} and {other}, and scores of runs on "
+                    "different data cannot be ranked: choose another `--output`, or delete the "
+                    "older run"
+                )
+
+
+def _fingerprints(
+    settings: RunSettings, result: Result
+) -> Iterator[tuple[tuple[str, object], str]]:
+    """Yield the fingerprints of the data of a run, each with their name and what decides them."""
+    if isinstance(settings, TrainSettings):
+        for file, digest in result.details.get("data", {}).get("digests", {}).items():
+            yield (file, ()), digest
+        scored = (result.details.get("dev") or {}).get("data")
+        if settings.dev not in (None, "auto") and scored:  # auto is a part of the data
+            yield (str(settings.dev), "dev"), scored
+    elif isinstance(settings, ImageSettings) and "data" in result.provenance:
+        pictures = settings.classes, settings.limit, settings.image_size, settings.encoder
+        by_seed = settings.holdout or settings.data == "digits"  # a fifth of these is held out
+        drawn = (settings.holdout, settings.seed) if by_seed else ()
+        yield (settings.data, (*pictures, *drawn)), result.provenance["data"]
 
 
 def _finished(settings: RunSettings) -> Result | str | None:
@@ -223,8 +223,8 @@ def _train(run: Run) -> Result | str:
 
 def _same_base(spec: Sweep) -> None:
     """Refuse a folder that holds a sweep of other trainings; else write down what this one is."""
-    file = spec.output / "shared.yaml"
-    varied = {setting.name.replace("-", "_") for stage in spec.stages for setting in stage}
+    file = spec.chosen.output / "shared.yaml"
+    varied = {setting.name.replace("-", "_") for setting in spec.varied}
     current = spec.settings.read({**spec.base, "output": "runs", "progress": False})
     if not file.is_file():
         with atomic_replace(file) as temporary:
@@ -241,7 +241,8 @@ def _same_base(spec: Sweep) -> None:
             )
         if name not in {*spec.settings.free, *varied, "seed"} and old != new:
             raise SettingError(
-                f"{spec.output} holds a sweep of other runs: it was {old!r}, now it is {new!r}",
+                f"{spec.chosen.output} holds a sweep of other runs: it was {old!r}, now it is "
+                f"{new!r}",
                 setting=name,
                 value=new,
                 remedy="choose another `--output`",

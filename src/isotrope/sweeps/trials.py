@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.sweeps.search_space import Varied
-from isotrope.sweeps.spec import Values
 
 
 @dataclass
@@ -16,17 +14,17 @@ class Trial:
     """One setting, trained with every seed.
 
     Attributes:
-        number: The number within its stage, from 1.
-        values: The values of the varied settings and of those that earlier stages have fixed.
+        values: The values of the varied settings.
         metric: Name of the score.
+        numbers: Optuna's numbers of it, which may choose a setting twice.
         results: The results of the finished runs, by seed.
         notes: The reason why a run has no result, by seed.
         failures: The errors of runs that could not be trained at all.
     """
 
-    number: int
     values: dict[str, str]
     metric: str
+    numbers: list[int] = field(default_factory=list, compare=False)
     results: dict[int, Result] = field(default_factory=dict)
     notes: dict[int, str] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -62,21 +60,6 @@ class Trial:
     def deviation(self) -> float | None:
         """Sample standard deviation over seeds, of more than one."""
         return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
-
-
-@dataclass(frozen=True)
-class Stage:
-    """The outcome of a stage.
-
-    Attributes:
-        varied: The varied settings.
-        fixed: The best values of the earlier stages.
-        trials: The trials in the order in which they were begun.
-    """
-
-    varied: Sequence[Varied]
-    fixed: Values
-    trials: Sequence[Trial]
 
 
 def ranked(trials: Sequence[Trial], *, highest: bool) -> list[Trial]:

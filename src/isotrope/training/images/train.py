@@ -40,7 +40,7 @@ from isotrope.training.callbacks import Dev
 from isotrope.training.fit_text import by_name
 from isotrope.training.images.card import image_card
 from isotrope.training.images.measures import TRACKED
-from isotrope.training.images.method import ImageMethod, Options
+from isotrope.training.images.method import ImageMethod
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
@@ -144,7 +144,7 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
         registry.load_plugin(Path(plugin))
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
-    name, objective = _build_objective(settings, method, options)
+    name, objective = objective_of(settings)
     if settings.precision == "16" and find_device(settings.device).type == "cpu":
         raise SettingError(
             "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
@@ -240,10 +240,10 @@ def _make_plan(
     return replace(plan, scheduler=settings.scheduler)
 
 
-def _build_objective(
-    settings: ImageSettings, method: type[ImageMethod], options: Options
-) -> tuple[str, Objective]:
-    """Build the objective as requested, with the recipe's hyperparameters as defaults."""
+def objective_of(settings: ImageSettings) -> tuple[str, Objective]:
+    """Return name and objective, with the recipe's hyperparameters as defaults."""
+    method = find_method(settings.method)
+    options = options_of(settings.method, settings.method_settings)
     name = (settings.objective or method.recipe.objective).lower()
     recipe_settings = method.settings_of(name, options)
     objective = registry.build(name, {**recipe_settings, **settings.objective_settings})
