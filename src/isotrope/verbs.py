@@ -5,11 +5,12 @@ is called.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import needs_extra
+from isotrope.diagnostics.audit.options import AuditSettings
 
 if TYPE_CHECKING:
     from isotrope.diagnostics.audit.pictures import PictureAudit
@@ -61,52 +62,27 @@ def audit(
     *,
     encoder: "str | os.PathLike[str] | SentenceEncoder",
     objective: "str | Objective" = "infonce",
-    objective_settings: Mapping[str, float | str] | None = None,
-    columns: Sequence[str] | None = None,
-    groups: str | None = None,
-    views: Literal["auto", "dropout", "adjacent", "pairs"] = "auto",
-    batch_size: int = 64,
-    max_length: int = 32,
-    query_prompt: str = "",
-    passage_prompt: str = "",
-    dev: str | Path | None = "auto",
-    suspect: float = 0.1,
-    mine: int = 0,
-    hardness: float = 0.3,
-    seed: int = 0,
-    device: str = "auto",
     plugins: Sequence[str | Path] = (),
     output: str | Path | None = None,
     progress: bool = False,
+    **settings: Any,
 ) -> "TextAudit":
     """Show before training what an objective will do to the data, in one pass of the encoder.
+
+    ``help(isotrope.audit)`` lists all keywords; ``isotrope audit --help`` explains them.
 
     Args:
         data: One file that ``isotrope train`` reads, of single texts or pairs; or a list of texts
             or of pairs, a DataFrame, a ``datasets.Dataset``, or one column of these.
         encoder: The encoder to be trained: a name, a folder, or a loaded one.
         objective: Objective whose components to compute.
-        objective_settings: Settings of an objective that is given by name.
-        columns: Columns of a table.
-        groups: Column of a file; rows with equal values are not negatives of each other.
-        views: How a positive is made, as for ``isotrope.fit``.
-        batch_size: Rows in a batch of the training.
-        max_length: Tokens to which a text is cut in training.
-        query_prompt: Prompt before every anchor.
-        passage_prompt: Prompt before every positive and hard negative.
-        dev: Data to score whitening on: an STS file or a retrieval set; ``auto`` holds out a part
-            of the data and searches for its positives; None skips this.
-        suspect: Reciprocal push above which two rows are likely false negatives, of all the push
-            that an anchor can have.
-        mine: Hard negatives for each anchor.
-        hardness: The largest share of the push on an anchor that a hard negative may have.
-        seed: Seed of batches, dropout and all other draws.
-        device: Device on which to embed.
         plugins: Python files with objectives of your own.
         output: a folder for the page (``audit.html``), ``audit.json`` and the files for a training;
             existing files of these names are replaced. A file with fewer than two rows is not
             written, and a message on stderr says so.
         progress: Show bars on stderr.
+        settings: Any other setting, e.g. ``batch_size=128``, ``columns="question,answer"``,
+            ``dev=None`` (skip whitening), ``mine=1``, ``objective_settings={"temperature": 0.1}``.
 
     Returns:
         The audit: ``print`` shows its tables, ``recommended`` has the values to begin with,
@@ -117,36 +93,23 @@ def audit(
             objective has no components or does not compare rows.
         MissingExtra: ``output`` is given, and jinja2 or matplotlib is not installed.
     """
+    given: dict[str, Any] = {**settings, "plugin": list(plugins)}
+    named = objective if isinstance(objective, str) else None
+    read = AuditSettings.read(given | ({} if named is None else {"objective": named}))
     if output is not None:
         with needs_extra("report", "matplotlib", "jinja2"):
             from isotrope.reports.audit_page import check_folder, write_audit
-        check_folder(Path(output), data, dev)
+        check_folder(Path(output), data, read.dev)
     from isotrope.diagnostics.audit.audit import audit_texts
 
-    audited = audit_texts(
-        data,
-        encoder=encoder,
-        objective=objective,
-        objective_settings=objective_settings,
-        columns=columns,
-        groups=groups,
-        views=views,
-        batch_size=batch_size,
-        max_length=max_length,
-        query_prompt=query_prompt,
-        passage_prompt=passage_prompt,
-        dev=dev,
-        suspect=suspect,
-        mine=mine,
-        hardness=hardness,
-        seed=seed,
-        device=device,
-        plugins=plugins,
-        progress=progress,
-    )
+    own = None if isinstance(objective, str) else objective
+    audited = audit_texts(data, read, encoder=encoder, objective=own, progress=progress)
     if output is not None:
         write_audit(audited, Path(output))
     return audited
+
+
+vars(audit)["__signature__"] = AuditSettings.signature(audit, without=["plugin"])
 
 
 def audit_images(

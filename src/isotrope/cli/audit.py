@@ -2,15 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, create_model
 
 from isotrope.cli.arguments import check_readable
-from isotrope.cli.command import Command, as_json, plugin
+from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import FolderError, InputError, SettingError
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import setting
 from isotrope.data.sources import by_dataset
+from isotrope.diagnostics.audit.options import OF_TEXTS, AuditSettings
 from isotrope.training.images.settings import ImageSettings
 
 if TYPE_CHECKING:
@@ -42,15 +43,15 @@ Pictures are named by their paths in the folder, or by their numbers in the set,
 settings are recommended for them. --output DIR writes audit.html and audit.json.
 """
 
-_TEXT, _IMAGES = "for texts only", "for pictures only, as in training"
+_IMAGES = "for pictures only, as in training"
 _OF_IMAGES = (
     *("method", "width", "stem", "image_size", "augment", "pixels", "classes", "limit"),
     "holdout",
 )
 
 
-class AuditSettings(Settings):
-    """Settings of ``isotrope audit``; defaults are in ``isotrope.audit`` and ``ImageSettings``."""
+class AuditCommandSettings(AuditSettings):
+    """Settings of ``isotrope audit``, for texts and for pictures."""
 
     dotted = ("objective", "method")
 
@@ -61,57 +62,11 @@ class AuditSettings(Settings):
         "DATA",
         positional=True,
     )
-    encoder: str | None = setting(
-        None, "Model to start training from.", shown="for pictures resnet18"
-    )
-    objective: str | None = setting(
-        None,
-        "Objective to analyse. Its settings are --objective.SETTING VALUE.",
-        shown="infonce; for pictures the method's own",
-    )
-    objective_settings: dict[str, float | str] = Field(default_factory=dict)
-    method_settings: dict[str, float | str] = Field(default_factory=dict)
-    batch_size: int | None = setting(None, "Rows a step.", shown="64; for pictures 128")
-    suspect: float | None = setting(
-        None, "Reciprocal push above which two rows are likely false negatives.", shown="0.1"
-    )
-    seed: int | None = setting(
-        None, "Seed of batches, dropout and crops.", shown="0; for pictures 42, as in training"
-    )
-    device: str | None = setting(None, "Device to compute on.", "auto|cpu|cuda|mps", shown="auto")
-    plugin: list[Path] = plugin()
+    method_settings: dict[str, float | str] = setting({}, "Options of the method.")
     output: Path | None = setting(
         None, "Folder to write the page to, and for texts the files for a training.", "DIR"
     )
     as_json: bool = as_json()
-    columns: list[str] = setting([], "Columns of a table, as in training.", group=_TEXT)
-    groups: str | None = setting(
-        None, "Column of groups of rows that belong together.", group=_TEXT
-    )
-    views: Literal["auto", "dropout", "adjacent", "pairs"] | None = setting(
-        None, "Where the positive comes from, as in training.", shown="auto", group=_TEXT
-    )
-    max_length: int | None = setting(None, "Tokens kept of each text.", shown="32", group=_TEXT)
-    query_prompt: str | None = setting(None, "Prompt before every anchor.", "TEXT", group=_TEXT)
-    passage_prompt: str | None = setting(
-        None, "Prompt before every positive and hard negative.", "TEXT", group=_TEXT
-    )
-    dev: str | None = setting(
-        None,
-        "Data to score whitening on: a part of DATA, an STS file, or a retrieval set.",
-        "auto|none|PATH",
-        shown="auto",
-        group=_TEXT,
-    )
-    mine: int | None = setting(
-        None, "Hard negatives to mine for each anchor.", shown="0", group=_TEXT
-    )
-    hardness: float | None = setting(
-        None,
-        "Largest share of the push on an anchor that one hard negative may have.",
-        shown="0.3",
-        group=_TEXT,
-    )
 
     @classmethod
     def dotted_names(cls) -> list[str]:
@@ -119,7 +74,7 @@ class AuditSettings(Settings):
         return ImageSettings.dotted_names()
 
 
-def audit(settings: AuditSettings) -> int:
+def audit(settings: AuditCommandSettings) -> int:
     """Check the settings, run the audit, and print it."""
     data, *others = settings.data
     if others:
@@ -151,10 +106,10 @@ def _is_images(data: str) -> bool:
     return path.is_dir() or path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 
-def _refuse_others(settings: AuditSettings, data: str, *, images: bool) -> None:
+def _refuse_others(settings: AuditCommandSettings, data: str, *, images: bool) -> None:
     """Refuse flags that are for data of the other kind."""
     kinds = ("texts", "pictures") if images else ("pictures", "texts")
-    other = _TEXT if images else _IMAGES
+    other = OF_TEXTS if images else _IMAGES
     others = [] if images else [f"method.{key}" for key in settings.method_settings]
     for name, field in type(settings).model_fields.items():
         extra = field.json_schema_extra
@@ -169,29 +124,24 @@ def _refuse_others(settings: AuditSettings, data: str, *, images: bool) -> None:
         )
 
 
-def _texts(data: str, options: dict[str, Any], settings: AuditSettings) -> "Audit":
+def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
     ((file,),) = by_dataset([data]).values()  # of NAME=FILE, as train takes it
     check_readable(Path(file))
     if settings.encoder is None:
         raise SettingError("is required: the model you plan to train", setting="encoder")
-    if settings.dev not in (None, "auto", "none"):
+    if settings.dev not in ("auto", "none"):
         check_readable(Path(settings.dev))
     if not settings.plugin:
         from isotrope.paradigm.declared import check_declared
 
-        check_declared(settings.objective or "infonce", settings.objective_settings)
+        check_declared(settings.objective, settings.objective_settings)
     options.pop("method_settings", None)
-    if settings.columns:
-        split = (name.strip() for column in settings.columns for name in column.split(","))
-        options["columns"] = [name for name in split if name]
-    if settings.dev == "none":
-        options["dev"] = None
     from isotrope.verbs import audit as audited
 
     return audited(file, **options, plugins=settings.plugin, output=settings.output, progress=True)
 
 
-def _images(data: str, options: dict[str, Any], settings: AuditSettings) -> "Audit":
+def _images(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
     suspect = options.pop("suspect", 0.1)
     options["plugin"] = [str(path) for path in settings.plugin]
     read = ImageSettings.read({"data": data, "output": "none", **options})
@@ -201,14 +151,16 @@ def _images(data: str, options: dict[str, Any], settings: AuditSettings) -> "Aud
     return audit_pictures(read, suspect=suspect, output=settings.output, progress=True)
 
 
-def _with_images() -> type[AuditSettings]:
+def _with_images() -> type[AuditCommandSettings]:
     """Return the settings with those of a training on images that change an audit."""
     fields: dict[str, Any] = {}
     for name in _OF_IMAGES:
         field = ImageSettings.model_fields[name].asdict()
         given = {**field["attributes"], "json_schema_extra": {"group": _IMAGES}}
         fields[name] = (field["annotation"], Field(**given))
-    made: type[AuditSettings] = create_model("AuditSettings", __base__=AuditSettings, **fields)
+    made: type[AuditCommandSettings] = create_model(
+        "AuditCommandSettings", __base__=AuditCommandSettings, **fields
+    )
     return made
 
 

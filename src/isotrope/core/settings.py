@@ -1,7 +1,8 @@
 """The base of all settings: a field is a flag, a YAML key and an argument of Python at once."""
 
+import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Self, cast
 
 from pydantic import (
@@ -123,6 +124,28 @@ class Settings(BaseModel):
     def dotted_names(cls) -> list[str]:
         """Return all dotted setting names, over all objectives."""
         return []
+
+    @classmethod
+    def signature(
+        cls, function: Callable[..., object], without: Sequence[str] = ()
+    ) -> inspect.Signature:
+        """Return a function's signature with these settings as keywords, instead of ``**``."""
+        signature = inspect.signature(function)
+        *own, _ = signature.parameters.values()
+        keywords = []
+        for name, field in cls.ordered().items():
+            extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+            if name not in {*without, *signature.parameters} and not extra.get("positional"):
+                default = field.get_default(call_default_factory=True)
+                keywords.append(
+                    inspect.Parameter(
+                        name,
+                        inspect.Parameter.KEYWORD_ONLY,
+                        default=inspect.Parameter.empty if field.is_required() else default,
+                        annotation=extra.get("python", field.annotation),
+                    )
+                )
+        return signature.replace(parameters=[*own, *keywords])
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "") -> None:

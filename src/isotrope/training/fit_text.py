@@ -4,9 +4,7 @@ Objects and data become settings and files, so that a run started from Python ca
 diagnosed and repeated like a run of the command line.
 """
 
-import inspect
 import sys
-import typing
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -166,23 +164,4 @@ def _written(
         raise
 
 
-def _signature() -> inspect.Signature:
-    """Return the signature with every keyword and its default, for ``help`` and for notebooks."""
-    hints = typing.get_type_hints(TextOptions)
-    first, resume, callbacks, _ = inspect.signature(fit).parameters.values()
-    keywords = [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty
-            if field.is_required()
-            else field.get_default(call_default_factory=True),
-            annotation=hints[name],
-        )
-        for name, field in TrainSettings.ordered().items()
-        if name != "files"
-    ]
-    return inspect.Signature([first, *keywords, resume, callbacks], return_annotation="Outcome")
-
-
-vars(fit)["__signature__"] = _signature()
+vars(fit)["__signature__"] = TrainSettings.signature(fit)

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
 from isotrope.diagnostics.audit.run import audit_pictures
 from isotrope.objectives.infonce import InfoNCE
@@ -22,10 +23,10 @@ def audited(*, labels: np.ndarray | None = None, scratch: bool = False, **option
         AuditedPictures("photos", names, labels, marks, skipped=3),
         plain,
         InfoNCE(temperature=0.2),
+        AuditSettings.read({"batch_size": 128, **options}),
         encoder="resnet9",
         method="simclr",
         scratch=scratch,
-        **options,
     )
 
 

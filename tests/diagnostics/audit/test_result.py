@@ -10,9 +10,10 @@ import torch
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.mining import Mined
+from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.push import Mutual
 from isotrope.diagnostics.audit.rows import read_rows
-from isotrope.diagnostics.audit.run import audit_rows, check_numbers, checked_objective
+from isotrope.diagnostics.audit.run import audit_rows, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit, _short
 from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
@@ -21,6 +22,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.reports.html import HtmlTable, tables_page
 from tests.diagnostics.audit.handmade import of, rows
 from tests.diagnostics.audit.test_push import planted
+from tests.refused import refused_setting
 
 UNKNOWN = {"kind": "unknown", "sentence": "not measured", "raw": None}
 
@@ -30,7 +32,8 @@ def audited(objective: Objective, **options: float) -> TextAudit:
     positives = plain.positives.clone()
     positives[3] = -positives[3]
     embedded = of(plain.anchors, positives)
-    return audit_rows(rows(), embedded, objective, encoder="drawn", uncovered=UNKNOWN, **options)
+    settings = AuditSettings.read(options)
+    return audit_rows(rows(), embedded, objective, settings, encoder="drawn", uncovered=UNKNOWN)
 
 
 def test_json_tells_rows_by_their_lines_the_most_suspected_first() -> None:
@@ -69,6 +72,7 @@ def test_a_group_keeps_its_first_sound_row_with_all_hard_negatives() -> None:
         read_rows(records),
         of(plain.anchors, plain.positives),
         InfoNCE(),
+        AuditSettings(),
         encoder="drawn",
         uncovered=UNKNOWN,
     )
@@ -107,11 +111,9 @@ def test_every_file_has_the_groups_of_the_data(tmp_path: Path) -> None:
         data,
         of(plain.anchors, plain.positives, groups=groups),
         InfoNCE(),
+        AuditSettings(mine=1, hardness=1.0, suspect=2.0),
         encoder="drawn",
         uncovered=UNKNOWN,
-        mine=1,
-        hardness=1.0,
-        suspect=2.0,
     )
     files = audit.files()
     assert list(files) == ["cleaned.jsonl", "grouped.jsonl", "mined.jsonl"]
@@ -166,25 +168,21 @@ def test_objectives_without_a_push_between_rows_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "message"),
-    [
-        ((1, 0.1, 0, 0.3), "a batch of 1 has no negatives"),
-        ((64, 0.0, 0, 0.3), "suspect is a push above 0; found 0"),
-        ((64, 0.1, -1, 0.3), "0 to 100; found -1"),
-        ((64, 0.1, 0, 1.5), "at most 1; found 1.5"),
-        ((64, 0.1, 0, 0.3, -1), "a seed is 0 or more"),
-    ],
+    "numbers",
+    [{"batch_size": 1}, {"suspect": 0.0}, {"mine": -1}, {"hardness": 1.5}, {"seed": -1}],
 )
-def test_numbers_out_of_range_are_refused(numbers, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        check_numbers(*numbers)
+def test_numbers_out_of_range_are_refused(numbers: dict[str, float]) -> None:
+    ((name, value),) = numbers.items()
+    with refused_setting(name, value=value):
+        AuditSettings.read(numbers)
 
 
 def test_rows_that_are_all_one_text() -> None:
     same = torch.ones(6, 4)
     groups = torch.zeros(6, dtype=torch.long)
+    embedded = of(same, same, groups=groups)
     found = audit_rows(
-        rows(6), of(same, same, groups=groups), InfoNCE(), encoder="x", uncovered=UNKNOWN
+        rows(6), embedded, InfoNCE(), AuditSettings(), encoder="x", uncovered=UNKNOWN
     )
     assert found.recommended == {}
     assert "no anchor has a negative" in str(found)

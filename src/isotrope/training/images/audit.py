@@ -19,9 +19,10 @@ from isotrope.core.views import Views
 from isotrope.data.images.batches import ImageBatch
 from isotrope.data.order import Order
 from isotrope.data.text.repeats import hash64
+from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
 from isotrope.diagnostics.audit.rows import Embedded
-from isotrope.diagnostics.audit.run import audit_pictures, check_numbers, checked_objective
+from isotrope.diagnostics.audit.run import audit_pictures, checked_objective
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES
@@ -49,7 +50,8 @@ def audit(
         InputError: The settings, the data or the encoder are wrong, or the objective does not push
             the pictures of a batch apart.
     """
-    check_numbers(settings.batch_size, suspect=suspect, seed=settings.seed)
+    numbers = {"batch_size": settings.batch_size, "suspect": suspect, "seed": settings.seed}
+    AuditSettings.read(numbers)
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(alone, copy.deepcopy(own_encoder))
     objective = checked_objective(task.module.objective)
@@ -61,12 +63,10 @@ def audit(
         ),
         embedded,
         objective,
+        AuditSettings.read({**numbers, "batch_size": task.batches.size}),
         encoder=task.module.encoder.name,
         method=task.module.name,
         scratch=own_encoder is None and settings.encoder in ARCHITECTURES,
-        batch_size=task.batches.size,
-        suspect=suspect,
-        seed=settings.seed,
         progress=progress,
     )
 
