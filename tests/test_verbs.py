@@ -1,17 +1,15 @@
 """The verbs of the command line from Python: a run is fitted, looked at, compared and swept."""
 
 import inspect
-import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import isotrope
-from isotrope.core.errors import InputError
+from isotrope.core.errors import InputError, SettingError
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.compare import EvaluationOptions
 from isotrope.training.history import History
 from tests.refused import refused_setting
 from tests.training.conftest import sentences
@@ -127,9 +125,22 @@ def test_search(outcome: Any) -> None:
     assert [[hit.place for hit in one] for one in hits] == [[4], [7]]
 
 
-def test_the_keywords_of_compare_are_those_of_evaluate() -> None:
-    of_evaluate = inspect.signature(isotrope.evaluate).parameters
-    assert set(typing.get_type_hints(EvaluationOptions)) == set(of_evaluate) - {"model"}
+@pytest.mark.parametrize(
+    ("function", "keyword"),
+    [
+        (isotrope.evaluate, "truncate_dim"),
+        (isotrope.audit, "hardness"),
+        (isotrope.search, "passage_prompt"),
+    ],
+)
+def test_keywords_are_shown_and_misspelled_ones_refused(
+    function: Callable[..., Any], keyword: str
+) -> None:
+    assert keyword in inspect.signature(function).parameters
+    needed = {"encoder": "x"} if function is isotrope.audit else {}
+    places = ["x", "x", "x"] if function is isotrope.search else ["x"]
+    with pytest.raises(SettingError, match=f"did you mean {keyword}"):
+        function(*places, **{**needed, keyword[:-1]: 1})
 
 
 def test_sweep(outcome: Any, tmp_path: Path) -> None:

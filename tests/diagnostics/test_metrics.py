@@ -9,7 +9,7 @@ from isotrope.diagnostics.metric import EVERY
 from isotrope.diagnostics.metrics import METRICS, columns
 from isotrope.reports import comparison, quantities
 from isotrope.training.held_out import HELD_OUT_COLUMNS
-from isotrope.training.images.measures import TRACKED
+from isotrope.training.images.method import TRACKED
 
 BY_COLUMN = {metric.column: metric for metric in METRICS}
 

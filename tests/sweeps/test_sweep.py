@@ -16,9 +16,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import tables
 from isotrope.sweeps.spec import Sweep, SweepSettings, plan
-from isotrope.sweeps.sweep import existing, sweep
+from isotrope.sweeps.sweep import Trial, best_of, existing, ranked, sweep
 from isotrope.sweeps.tables import command
-from isotrope.sweeps.trials import Trial, best_of, ranked
 from isotrope.training.settings import TrainSettings
 from tests.refused import refused_setting
 from tests.sweeps.pretended import pretend, score

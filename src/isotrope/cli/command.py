@@ -125,11 +125,6 @@ def model() -> Any:  # noqa: ANN401 - a default, as pydantic.Field
     return setting(..., described, "MODEL", positional=True)
 
 
-def device() -> Any:  # noqa: ANN401
-    """Return the field that names a device."""
-    return setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
-
-
 def plugin() -> Any:  # noqa: ANN401
     """Return the field of files with objectives."""
     return setting([], "Python file with an objective of your own; may be repeated.", "FILE")

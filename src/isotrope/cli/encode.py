@@ -4,10 +4,11 @@ import sys
 from pathlib import Path
 
 from isotrope.cli.arguments import check_readable
-from isotrope.cli.command import Command, device, model
+from isotrope.cli.command import Command, model
 from isotrope.core.errors import SettingError
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import setting
 from isotrope.encoders.names import resolve
+from isotrope.evaluation.options import Encoding
 
 EPILOG = """\
 examples:
@@ -24,24 +25,12 @@ the cores, or the GPUs, and the memory holds N copies of the model.
 """
 
 
-class EncodeSettings(Settings):
+class EncodeSettings(Encoding):
     """Settings of ``isotrope encode``."""
 
     model: str = model()
     file: Path = setting(..., "Text, or a folder of pictures.", "FILE|FOLDER", positional=True)
     output: Path = setting(..., "The matrix to write.", "OUT.npy", short="-o")
-    columns: str | None = setting(None, "Column of a .csv, .jsonl or .parquet file.")
-    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
-    normalize: bool = setting(False, "Scale every row to length 1.")
-    prompt: str | None = setting(
-        None,
-        "Prompt before every text.",
-        "TEXT",
-        shown="the model's own passage prompt, if it has one",
-    )
-    batch_size: int = setting(128, "Texts encoded at a time.")
-    jobs: int = setting(1, "Processes that encode texts, each with a copy of the model.", ge=1)
-    device: str = device()
 
 
 def encode(settings: EncodeSettings) -> int:
@@ -52,19 +41,8 @@ def encode(settings: EncodeSettings) -> int:
     resolve(settings.model)
     from isotrope.evaluation.files import encode_file
 
-    n, d = encode_file(
-        settings.model,
-        settings.file,
-        settings.output,
-        columns=[settings.columns] if settings.columns else None,
-        pooling=settings.pooling,
-        normalize=settings.normalize,
-        prompt=settings.prompt,
-        batch_size=settings.batch_size,
-        jobs=settings.jobs,
-        device=settings.device,
-        progress=True,
-    )
+    options = settings.model_dump(include={*Encoding.model_fields})
+    n, d = encode_file(settings.model, settings.file, settings.output, progress=True, **options)
     print(f"{n:,} x {d} float32 -> {settings.output}", file=sys.stderr)
     return 0
 

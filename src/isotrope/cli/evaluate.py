@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from isotrope.cli.command import Command, as_json, device
+from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import check_outputs
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import setting
 from isotrope.encoders.names import existing, is_bm25
+from isotrope.evaluation.options import DATA, Evaluation
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
@@ -61,11 +62,9 @@ again for the same weights, data and protocol, so you can stop the command and s
 --again scores everything again.
 """
 
-_DATA = "data to score on, in any combination"
 
-
-class EvaluateSettings(Settings):
-    """Settings of ``isotrope evaluate``."""
+class EvaluateSettings(Evaluation):
+    """Settings of ``isotrope evaluate``; without ``knn`` and ``linear``, both are measured."""
 
     model: str | None = setting(
         None,
@@ -74,29 +73,14 @@ class EvaluateSettings(Settings):
         positional=True,
     )
     compare: list[str] = setting([], "Models to show side by side.", "MODEL", many=True)
-    sts: Path | None = setting(None, "The seven STS tasks, or a file.", "DIR|FILE", group=_DATA)
-    transfer: Path | None = setting(None, "The seven transfer tasks.", "DIR", group=_DATA)
-    retrieval: Path | None = setting(None, "Retrieval set.", "DIR|FILE", group=_DATA)
-    labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=_DATA)
-    labels_test: Path | None = setting(None, "Test part of the labelled texts.", group=_DATA)
-    knn: bool = setting(False, "The k nearest neighbours on --labels.", group=_DATA)
-    linear: bool = setting(False, "A linear probe on --labels.", group=_DATA)
-    corpus: Path | None = setting(None, "Texts for alignment, uniformity and more.", group=_DATA)
-    mode: Literal["full", "prototyping"] = setting("full", "Protocol of the transfer tasks.")
-    tasks: list[str] = setting(
-        [], "The transfer tasks to score, instead of all: MR TREC ...", "TASK", many=True
-    )
-    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
-    truncate_dim: int | None = setting(None, "Number of first coordinates to score (text).")
+    knn: bool = setting(False, "The k nearest neighbours on --labels.", group=DATA)
+    linear: bool = setting(False, "A linear probe on --labels.", group=DATA)
     dimensions: list[int] = setting(
         [], "Numbers of coordinates to compare: 384 256 128 (text).", "N", many=True
     )
     precision: list[Literal["float32", "int8", "binary"]] = setting(
         [], "Precisions of stored vectors to compare.", many=True
     )
-    device: str = device()
-    results: Path | None = setting(None, "Folder where finished tasks are kept.", "DIR")
-    again: bool = setting(False, "Score finished tasks again.")
     as_json: bool = as_json()
     csv: Path | None = setting(None, "File to write the numbers to as a table.")
     card: bool = setting(False, "Write the scores into the model card of a run or model folder.")
@@ -169,9 +153,9 @@ def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> Non
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     """Check that there is data to score on: text, labels, or a run's own pictures."""
-    if settings.tasks and settings.transfer is None:
+    if settings.only and settings.transfer is None:
         raise SettingError(
-            "chooses among the transfer tasks", setting="tasks", remedy="also give `--transfer DIR`"
+            "chooses among the transfer tasks", setting="only", remedy="also give `--transfer DIR`"
         )
     texts = any((settings.sts, settings.transfer, settings.retrieval, settings.corpus))
     of_labels = settings.knn or settings.linear or settings.labels_test
@@ -223,24 +207,10 @@ def _compared(models: Sequence[str], settings: EvaluateSettings) -> "Result":
 def _evaluated(model: "str | Encoder", settings: EvaluateSettings) -> "Result":
     from isotrope.evaluation import evaluate
 
+    options = settings.model_dump(include={*Evaluation.model_fields})
+    both = not settings.knn and not settings.linear
     return evaluate(
-        model,
-        sts=settings.sts,
-        transfer=settings.transfer,
-        retrieval=settings.retrieval,
-        labels=settings.labels,
-        labels_test=settings.labels_test,
-        knn=settings.knn or not settings.linear,
-        linear=settings.linear or not settings.knn,
-        corpus=settings.corpus,
-        mode=settings.mode,
-        only=settings.tasks or None,
-        pooling=settings.pooling if isinstance(model, str) else None,
-        truncate_dim=settings.truncate_dim,
-        device=settings.device,
-        results="auto" if settings.results is None else settings.results,
-        again=settings.again,
-        progress=True,
+        model, progress=True, **options | ({"knn": True, "linear": True} if both else {})
     )
 
 

@@ -5,11 +5,12 @@ import sys
 from pathlib import Path
 
 from isotrope.cli.arguments import check_readable
-from isotrope.cli.command import Command, device, model
+from isotrope.cli.command import Command, model
 from isotrope.core.errors import SettingError
 from isotrope.core.legible import legible
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import setting
 from isotrope.encoders.names import resolve
+from isotrope.evaluation.options import Search
 
 EPILOG = """\
 examples:
@@ -26,7 +27,7 @@ another model, file or prompt.
 """
 
 
-class SearchSettings(Settings):
+class SearchSettings(Search):
     """Settings of ``isotrope search``."""
 
     model: str = model()
@@ -37,22 +38,6 @@ class SearchSettings(Settings):
         [], "One or more texts, or paths of pictures.", "QUERY", positional=True
     )
     queries: Path | None = setting(None, "File with one query a line ('-': stdin).")
-    top: int = setting(10, "Hits for each query.", ge=1)
-    embeddings: Path | None = setting(
-        None,
-        "Embeddings of FILE, as `isotrope encode` wrote them. Only the query is encoded then.",
-        "FILE.npy",
-    )
-    query_prompt: str | None = setting(
-        None, "Prompt before every query.", "TEXT", shown="the model's own"
-    )
-    passage_prompt: str | None = setting(
-        None, "Prompt before every text of FILE.", "TEXT", shown="the model's own"
-    )
-    columns: str | None = setting(None, "Column of a .csv, .jsonl or .parquet file.")
-    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
-    batch_size: int = setting(128, "Texts encoded at a time.")
-    device: str = device()
     as_json: bool = setting(False, "Print one JSON object per query, nothing else.", name="--json")
 
 
@@ -67,20 +52,8 @@ def search(settings: SearchSettings) -> int:
     resolve(settings.model)
     from isotrope.evaluation import files
 
-    results = files.search(
-        settings.model,
-        settings.file,
-        queries,
-        top=settings.top,
-        columns=[settings.columns] if settings.columns else None,
-        embeddings=settings.embeddings,
-        query_prompt=settings.query_prompt,
-        passage_prompt=settings.passage_prompt,
-        pooling=settings.pooling,
-        device=settings.device,
-        batch_size=settings.batch_size,
-        progress=True,
-    )
+    options = settings.model_dump(include={*Search.model_fields})
+    results = files.search(settings.model, settings.file, queries, progress=True, **options)
     several = len(queries) > 1
     for query, hits in zip(queries, results, strict=True):
         if settings.as_json:

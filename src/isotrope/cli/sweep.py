@@ -17,7 +17,7 @@ from isotrope.sweeps.spec import SweepSettings, run_settings
 
 if TYPE_CHECKING:
     from isotrope.sweeps.spec import Sweep
-    from isotrope.sweeps.trials import Trial
+    from isotrope.sweeps.sweep import Trial
     from isotrope.training.settings import RunSettings
 
 VERBS = ("train", "train-images")

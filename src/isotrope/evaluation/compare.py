@@ -13,8 +13,7 @@ Holm's correction makes it hold for all comparisons of a table together.
 import os
 import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any
 
 import numpy as np
 
@@ -39,31 +38,9 @@ _AVERAGES = {"average": "spearman", "transfer_average": "accuracy"}
 _Statistic = Callable[[np.ndarray], np.ndarray]  # counts (n x b) to numbers of all models (m x b)
 
 
-class EvaluationOptions(TypedDict, total=False):
-    """The keywords of ``isotrope.evaluate``, where each is described."""
-
-    sts: str | Path | None
-    transfer: str | Path | None
-    retrieval: str | Path | None
-    labels: str | Path | None
-    labels_test: str | Path | None
-    knn: bool
-    linear: bool
-    corpus: str | Path | None
-    mode: Literal["full", "prototyping"]
-    pooling: str | None
-    truncate_dim: int | None
-    only: Sequence[str] | None
-    device: str
-    batch_size: int
-    results: str | Path | None
-    again: bool
-    progress: bool
-
-
 def compare(
     models: Sequence[str | os.PathLike[str] | Encoder | Result],
-    **options: Unpack[EvaluationOptions],
+    **options: Any,
 ) -> Result:
     """Score models on the same data, and find which differ from the first by more than noise.
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from isotrope.core.errors import InputError
 from isotrope.core.hub import named_by
@@ -15,6 +15,7 @@ from isotrope.encoders.names import is_bm25
 from isotrope.evaluation.bm25 import BM25
 from isotrope.evaluation.embed import Encoder, Truncated, encoder_name
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
+from isotrope.evaluation.options import Evaluation
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tasks import (
@@ -31,25 +32,7 @@ from isotrope.evaluation.tasks import (
 
 
 def evaluate(
-    model: str | os.PathLike[str] | Encoder,
-    *,
-    sts: str | Path | None = None,
-    transfer: str | Path | None = None,
-    retrieval: str | Path | None = None,
-    labels: str | Path | None = None,
-    labels_test: str | Path | None = None,
-    knn: bool = True,
-    linear: bool = True,
-    corpus: str | Path | None = None,
-    mode: Literal["full", "prototyping"] = "full",
-    only: Sequence[str] | None = None,
-    pooling: str | None = None,
-    truncate_dim: int | None = None,
-    device: str = "auto",
-    batch_size: int = 128,
-    results: str | Path | None = "auto",
-    again: bool = False,
-    progress: bool = False,
+    model: str | os.PathLike[str] | Encoder, *, progress: bool = False, **options: Any
 ) -> Result:
     """Score a model by any of the protocols, or several together.
 
@@ -64,25 +47,12 @@ def evaluate(
     Args:
         model: a name or folder for ``isotrope.load``, ``bm25`` (for retrieval alone), an
             outcome of ``isotrope.fit``, or anything with ``encode``.
-        sts: folder of the seven STS tasks, or one file of scored pairs.
-        transfer: folder of the seven transfer tasks.
-        retrieval: folder of a retrieval set, or file of pairs.
-        labels: Labelled texts (or pictures): the training part, all data, or a folder of both
-            parts.
-        labels_test: Test part of the labelled texts.
-        knn: Classify ``labels`` by nearest neighbours.
-        linear: Classify ``labels`` by a linear probe.
-        corpus: File or folder of texts or pairs, to measure the geometry of the embeddings.
-        mode: Mode of the transfer tasks; papers print ``full``.
-        only: Transfer tasks to score (``["MR", "TREC"]``), without an average.
-        pooling: None keeps the model's own; only for a name or folder.
-        truncate_dim: For text, score only so many of the first coordinates.
-        device: ``auto``, ``cpu``, ``cuda``, ...; only for a name or folder.
-        batch_size: Texts or pictures in each batch.
-        results: Folder of the finished tasks; ``auto`` is ``evaluations`` in a run folder, else
-            ``isotrope/evaluations`` in the user's cache; None keeps nothing.
-        again: Score finished tasks again.
         progress: Show bars and the tasks that were finished before, on stderr.
+        options: The data and how to score them; ``help(isotrope.evaluate)`` lists all keywords,
+            and ``isotrope evaluate --help`` explains them. ``sts``, ``transfer``, ``retrieval``,
+            ``labels`` and ``corpus`` are paths. ``knn=False`` or ``linear=False`` leaves out one of
+            the scores on labels; ``only=["MR", "TREC"]`` scores some transfer tasks, without an
+            average; ``results=None`` keeps nothing on disk.
 
     Returns:
         A Result of kind ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear``, ``corpus``, or
@@ -95,24 +65,24 @@ def evaluate(
         InputError: there are no data, or the model or the data have an error.
     """
     model = Path(model) if isinstance(model, os.PathLike) else model
-    options: dict[str, Any] = {"progress": progress, "batch_size": batch_size}
-    settings: dict[str, Any] = {"knn": knn, "linear": linear, **options}
-    texts = {"sts": sts, "transfer": transfer, "retrieval": retrieval, "corpus": corpus}
-    of_text = [name for name, path in texts.items() if path is not None]
-    if takes_images(model, ask_hub=labels is not None and not of_text):
-        _check_pictures(model, of_text, knn=knn, linear=linear)
-        if truncate_dim is not None:
+    settings = Evaluation.read(options)
+    loop: dict[str, Any] = {"progress": progress, "batch_size": settings.batch_size}
+    texts = ("sts", "transfer", "retrieval", "corpus")
+    of_text = [name for name in texts if getattr(settings, name) is not None]
+    if takes_images(model, ask_hub=settings.labels is not None and not of_text):
+        _check_pictures(model, of_text, settings)
+        if settings.truncate_dim is not None:
             raise InputError("embeddings of pictures cannot be truncated: leave the dimension out")
-        encoder = _encoder(model, pooling, device)
-        tasks = _of_pictures(model, encoder, labels, labels_test, settings)
+        encoder = _encoder(model, settings)
+        tasks = _of_pictures(model, encoder, settings, loop)
     else:
         # all data first: a mistyped folder, or a broken line, shows before a model is loaded
-        tasks = _of_texts(texts, mode, only, labels, labels_test, settings)
-        encoder = _encoder(model, pooling, device)
+        tasks = _of_texts(settings, loop)
+        encoder = _encoder(model, settings)
         if takes_images(encoder):
-            _check_pictures(model, of_text, knn=knn, linear=linear)
-        if truncate_dim is not None:
-            encoder = Truncated(encoder, truncate_dim)
+            _check_pictures(model, of_text, settings)
+        if settings.truncate_dim is not None:
+            encoder = Truncated(encoder, settings.truncate_dim)
     prompts = own_prompts(encoder)
     if any(prompts):  # of all tasks they decide the numbers of a search alone
         searched = {"prompts": list(prompts)}
@@ -120,8 +90,10 @@ def evaluate(
     print_of = getattr(encoder, "fingerprint", None)
     identity = print_of() if callable(print_of) else None
     store = None
-    if results is not None and identity is not None:
-        store = Store(store_folder(model) if results == "auto" else Path(results))
+    if settings.results is not None and identity is not None:
+        own = settings.results == "auto"
+        store = Store(store_folder(model) if own else Path(settings.results))
+    again = settings.again
     finished = _finished_before(tasks, store, identity, again=again, progress=progress)
 
     def keep(task: Task, result: Result) -> None:
@@ -131,33 +103,28 @@ def evaluate(
             except InputError as error:  # a full disk is no reason to lose hours of scoring
                 print(f"{task.name} is scored but not stored: {error}", file=sys.stderr)
 
-    scored = finish(tasks, encoder, keep, finished, **options)
+    scored = finish(tasks, encoder, keep, finished, **loop)
     return _together(tasks, scored, encoder_name(encoder), identity, list(finished))
 
 
-def _of_texts(
-    paths: dict[str, Any],
-    mode: Literal["full", "prototyping"],
-    only: Sequence[str] | None,
-    labels: str | Path | None,
-    labels_test: str | Path | None,
-    settings: dict[str, Any],
-) -> list[Task]:
+vars(evaluate)["__signature__"] = Evaluation.signature(evaluate)
+
+
+def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
     """Return the tasks on text for the paths that the caller named."""
-    options = {name: settings[name] for name in ("progress", "batch_size")}
-    chosen = {name: Path(path) for name, path in paths.items() if path is not None}
     tasks: list[Task] = []
-    if "sts" in chosen:
-        tasks += sts_tasks(chosen["sts"])
-    if "transfer" in chosen:
-        tasks += transfer_tasks(chosen["transfer"], mode, only, **options)
-    if "retrieval" in chosen:
-        tasks += retrieval_tasks(chosen["retrieval"], **options)
-    test = _test_part(labels, labels_test)
-    if labels is not None:
-        tasks += labelled_tasks(Path(labels), test, **settings)
-    if "corpus" in chosen:
-        tasks += corpus_tasks(chosen["corpus"], **options)
+    if settings.sts is not None:
+        tasks += sts_tasks(settings.sts)
+    if settings.transfer is not None:
+        tasks += transfer_tasks(settings.transfer, settings.mode, settings.only or None, **loop)
+    if settings.retrieval is not None:
+        tasks += retrieval_tasks(settings.retrieval, **loop)
+    test = _test_part(settings)
+    if settings.labels is not None:
+        kinds = {"knn": settings.knn, "linear": settings.linear}
+        tasks += labelled_tasks(settings.labels, test, **kinds, **loop)
+    if settings.corpus is not None:
+        tasks += corpus_tasks(settings.corpus, **loop)
     if not tasks:
         raise InputError(
             "nothing to evaluate on: give the folder of the STS tasks or of the transfer tasks, a "
@@ -166,14 +133,14 @@ def _of_texts(
     return tasks
 
 
-def _test_part(labels: str | Path | None, labels_test: str | Path | None) -> Path | None:
-    if labels is None and labels_test is not None:
+def _test_part(settings: Evaluation) -> Path | None:
+    if settings.labels is None and settings.labels_test is not None:
         raise InputError("labels_test is a test part without its training part; also give labels")
-    return None if labels_test is None else Path(labels_test)
+    return settings.labels_test
 
 
 def _check_pictures(
-    model: str | Path | Encoder, of_text: Sequence[str], *, knn: bool, linear: bool
+    model: str | Path | Encoder, of_text: Sequence[str], settings: Evaluation
 ) -> None:
     name = model if isinstance(model, (str, Path)) else encoder_name(model)
     if of_text:
@@ -182,29 +149,25 @@ def _check_pictures(
             "neighbours or a linear probe on labelled pictures (`--knn`, `--linear`, "
             "`--labels FOLDER`)"
         )
-    if not knn and not linear:
+    if not settings.knn and not settings.linear:
         raise InputError(f"no score is chosen for {name}: set knn, linear, or both")
 
 
 def _of_pictures(
-    model: str | Path | Encoder,
-    encoder: Encoder,
-    labels: str | Path | None,
-    labels_test: str | Path | None,
-    settings: dict[str, Any],
+    model: str | Path | Encoder, encoder: Encoder, settings: Evaluation, loop: dict[str, Any]
 ) -> list[Task]:
     """Return the tasks on the labelled pictures that the caller named, or else on a run's own."""
-    test = _test_part(labels, labels_test)
-    if labels is not None:
+    test, options = _test_part(settings), {"knn": settings.knn, "linear": settings.linear, **loop}
+    if settings.labels is not None:
         side = cast("Any", encoder).image_size  # by which it was told to take pictures
-        return image_tasks(labelled_images(Path(labels), test, side), **settings)
+        return image_tasks(labelled_images(settings.labels, test, side), **options)
     if not isinstance(model, (str, Path)):
         raise InputError(
             f"nothing to evaluate {encoder_name(model)} on: give labelled pictures (labels)"
         )
     run = Path(model).expanduser()
     with named_by(run, f"isotrope evaluate {shlex.quote(str(run))} --labels="):
-        return image_tasks(own_images(model), **settings)
+        return image_tasks(own_images(model), **options)
 
 
 def _finished_before(
@@ -253,11 +216,11 @@ def _together(
     )
 
 
-def _encoder(model: str | Path | Encoder, pooling: str | None, device: str) -> Encoder:
+def _encoder(model: str | Path | Encoder, settings: Evaluation) -> Encoder:
     if not isinstance(model, (str, Path)):
         return model
     if is_bm25(model):
         return BM25()
     from isotrope.encoders.loading import load
 
-    return load(model, pooling=pooling, device=device)
+    return load(model, pooling=settings.pooling, device=settings.device)

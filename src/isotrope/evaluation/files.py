@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict, Unpack, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.evaluation.image_tasks import takes_images
 from isotrope.evaluation.nearest import nearest_rows
+from isotrope.evaluation.options import Encoding, Search
 from isotrope.evaluation.retrieval import own_prompts
 
 _BLOCK = 5_000  # texts encoded, and rows written or checked, at a time
@@ -49,7 +50,7 @@ class Hit(NamedTuple):
 
 def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     """Return the single texts of a file."""
-    reading = read([Path(file)], columns=columns, paired=False, scored=True, choose=1)
+    reading = read([Path(file)], columns=columns or None, paired=False, scored=True, choose=1)
     if len(next(iter(reading)).texts) != 1:
         name = reading.names[0]
         raise InputError(
@@ -61,24 +62,13 @@ def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     return reading
 
 
-def _check_no_text(model: str | Path, columns: Sequence[str] | None, pooling: str | None) -> None:
-    if columns or pooling:
+def _check_no_text(model: str | Path, settings: Encoding | Search) -> None:
+    if settings.columns or settings.pooling:
         raise InputError(f"{model} takes images: columns and pooling are for text; leave them out")
 
 
 def encode_file(
-    model: str | Path,
-    file: Path,
-    output: Path,
-    *,
-    columns: Sequence[str] | None = None,
-    pooling: str | None = None,
-    normalize: bool = False,
-    prompt: str | None = None,
-    device: str = "auto",
-    batch_size: int = 128,
-    jobs: int = 1,
-    progress: bool = False,
+    model: str | Path, file: Path, output: Path, *, progress: bool = False, **options: Any
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
@@ -87,38 +77,39 @@ def encode_file(
     interrupted one. For an encoder of images ``file`` is a folder of pictures; see
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
-    ``prompt`` is put before every text. None uses the model's saved prompt for passages, if it has
-    one, so that :func:`search` can use the rows. ``jobs`` processes encode texts side by side, each
-    with a copy of the model and an equal share of the cores, or of the GPUs if there are several.
+    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. None uses the
+    model's saved prompt for passages, if it has one, so that :func:`search` can use the rows.
 
     Returns:
         n and d.
     """
+    settings = Encoding.read(options)
+    pooling, device, jobs = settings.pooling, settings.device, settings.jobs
     if Path(output).suffix != ".npy":
         raise InputError(f"output {output} must end in .npy")
     if takes_images(model, ask_hub=True):
         from isotrope.evaluation.image_files import encode_pictures
 
-        _check_no_text(model, columns, pooling)
-        if prompt is not None or jobs != 1:
+        _check_no_text(model, settings)
+        if settings.prompt is not None or jobs != 1:
             raise InputError(f"{model} takes images: prompt and jobs are for text; leave them out")
         return encode_pictures(
-            model, file, output, normalize=normalize, device=device, progress=progress
+            model, file, output, normalize=settings.normalize, device=device, progress=progress
         )
-    reading = _records(file, columns)
+    reading = _records(file, settings.columns)
     count, read_before = 0, hashlib.blake2b(digest_size=8)
     for record in reading:
         count += 1
         read_before.update(record.texts[0].encode("utf-8", "surrogatepass") + b"\0")
     print(reading, file=sys.stderr)
     encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
-    _, before = _prompts(encoder, "", prompt)
+    _, before = _prompts(encoder, "", settings.prompt)
     texts = (before + record.texts[0] for record in reading)
     shape, head = (count, encoder.dimension), io.BytesIO()
     np.lib.format.write_array_header_1_0(
         head, {"descr": "<f4", "fortran_order": False, "shape": shape}
     )
-    about = fingerprint(encoder.fingerprint(), read_before.digest(), before, normalize)
+    about = fingerprint(encoder.fingerprint(), read_before.digest(), before, settings.normalize)
     kept = Path(output).with_name(f".{Path(output).name}.{about[:8]}")
     with exclusive_lock(kept, f"encoding to {output}"), os_errors_as_input_errors(kept):
         # written in order: a memory map of a file on a full disk ends in a bus error
@@ -132,7 +123,7 @@ def encode_file(
                 handle.write(head.getvalue())
             rest = islice(texts, done, None)
             blocks = iter(lambda: list(islice(rest, _BLOCK)), [])
-            how: dict[str, Any] = {"normalize": normalize, "batch_size": batch_size}
+            how = settings.model_dump(include={"normalize", "batch_size"})
             with bar(count - done, "encode", "texts", show=progress) as show:
                 for rows in (
                     (encoder.encode(block, **how) for block in blocks)
@@ -188,26 +179,12 @@ def _kept(model: str | Path, pooling: str | None, device: str) -> SentenceEncode
     return SentenceEncoder.load(model, pooling=pooling, device=device)
 
 
-class SearchOptions(TypedDict, total=False):
-    """The keywords of :func:`search`, where each is described."""
-
-    top: int
-    columns: Sequence[str] | None
-    embeddings: str | Path | None
-    query_prompt: str | None
-    passage_prompt: str | None
-    pooling: str | None
-    device: str
-    batch_size: int
-    progress: bool
-
-
 @overload
 def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: str,
-    **options: Unpack[SearchOptions],
+    **options: Any,
 ) -> list[Hit]: ...
 
 
@@ -216,7 +193,7 @@ def search(
     model: str | os.PathLike[str] | Encoder,
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: list[str] | tuple[str, ...],
-    **options: Unpack[SearchOptions],
+    **options: Any,
 ) -> list[list[Hit]]: ...
 
 
@@ -225,15 +202,8 @@ def search(
     corpus: str | Path | Sequence[str] | np.ndarray,
     query: str | list[str] | tuple[str, ...],
     *,
-    top: int = 10,
-    columns: Sequence[str] | None = None,
-    embeddings: str | Path | None = None,
-    query_prompt: str | None = None,
-    passage_prompt: str | None = None,
-    pooling: str | None = None,
-    device: str = "auto",
-    batch_size: int = 128,
     progress: bool = False,
+    **options: Any,
 ) -> list[Hit] | list[list[Hit]]:
     """Return the texts closest to a query by cosine, best first; for several queries, a list each.
 
@@ -242,26 +212,23 @@ def search(
         corpus: File of texts, m texts, or their embeddings (m x d). For an encoder of images: a
             folder of pictures.
         query: One or more texts; for an encoder of images the path of a picture.
-        top: Number of results for each query; fewer if the corpus is smaller.
-        columns: The one column of a table that holds the texts.
-        embeddings: An .npy file that ``isotrope encode`` wrote for this corpus. Only the query is
-            then encoded, and a few texts to check their rows.
-        query_prompt: Prompt before every query; None uses the model's saved prompt.
-        passage_prompt: Prompt before every text of the corpus; None uses the saved one.
-        pooling: Pooling instead of the model's own; only for a name or folder.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``; only for a name or folder.
-        batch_size: Texts in each batch.
         progress: Show a bar on stderr.
+        options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
+            ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
+            ``device``, ``batch_size``.
 
     Raises:
         InputError: The query or corpus is empty, ``top`` is below 1, the embeddings are not finite
             or do not belong to this model and these texts, or the model or file cannot be read.
     """
+    settings = Search.read(options)
+    device, own = settings.device, (settings.query_prompt, settings.passage_prompt)
     queries = [query] if isinstance(query, str) else list(query)
-    _check_queries(queries, top)
+    if not queries or not all(query.strip() for query in queries):
+        raise InputError("the query is empty; give some words to search for")
     if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
-        _check_no_text(os.fspath(model), columns, pooling)
-        if any(option is not None for option in (query_prompt, passage_prompt, embeddings)):
+        _check_no_text(os.fspath(model), settings)
+        if any(option is not None for option in (*own, settings.embeddings)):
             raise InputError(
                 f"{model} takes images: prompts and embeddings are for text; leave them out"
             )
@@ -269,30 +236,33 @@ def search(
             raise InputError(f"{model} takes images: give a folder of pictures to search in")
         from isotrope.evaluation.image_files import search_pictures
 
-        look_up = functools.partial(search_pictures, top=top, device=device, progress=progress)
+        look_up = functools.partial(
+            search_pictures, top=settings.top, device=device, progress=progress
+        )
         hits = [
             [Hit(*hit) for hit in look_up(os.fspath(model), Path(corpus), picture)]
             for picture in queries
         ]
     else:
-        places, texts = _places_and_texts(corpus, columns, queries)
+        places, texts = _places_and_texts(corpus, settings.columns, queries)
         encoder: Encoder = (
-            SentenceEncoder.load(os.fspath(model), pooling=pooling, device=device)
+            SentenceEncoder.load(os.fspath(model), pooling=settings.pooling, device=device)
             if isinstance(model, (str, os.PathLike))
             else model
         )
-        before_query, before_passage = _prompts(encoder, query_prompt, passage_prompt)
+        before_query, before_passage = _prompts(encoder, *own)
         passages = [before_passage + text for text in texts]
-        encode = functools.partial(embed, encoder, batch_size=batch_size, progress=progress)
+        size = settings.batch_size
+        encode = functools.partial(embed, encoder, batch_size=size, progress=progress)
         vectors = encode([before_query + query for query in queries])
         if isinstance(corpus, np.ndarray):
             rows = corpus
             _check_rows(rows, len(texts), vectors.shape[1], encoder)
-        elif embeddings is not None:
-            rows = _stored(Path(embeddings), encoder, passages)
+        elif settings.embeddings is not None:
+            rows = _stored(settings.embeddings, encoder, passages)
         else:
             rows = encode(passages)
-        nearest, cosines = nearest_rows(vectors, rows, top)
+        nearest, cosines = nearest_rows(vectors, rows, settings.top)
         hits = [
             [Hit(float(c), places[i], texts[i]) for i, c in zip(*neighbours, strict=True)]
             for neighbours in zip(nearest.tolist(), cosines.tolist(), strict=True)
@@ -300,11 +270,7 @@ def search(
     return hits[0] if isinstance(query, str) else hits
 
 
-def _check_queries(queries: Sequence[str], top: int) -> None:
-    if top < 1:
-        raise InputError(f"the number of results must be at least 1; found {top}")
-    if not queries or not all(query.strip() for query in queries):
-        raise InputError("the query is empty; give some words to search for")
+vars(search)["__signature__"] = Search.signature(search)
 
 
 def _places_and_texts(

@@ -10,7 +10,7 @@ from isotrope.diagnostics.metrics import MEASURED
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.spec import TABLES, Sweep, Values
 from isotrope.training.early_checks import check_folder
-from isotrope.training.images.measures import TRACKED
+from isotrope.training.images.method import TRACKED
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.run import try_objective
 from isotrope.training.settings import RunSettings, TrainSettings

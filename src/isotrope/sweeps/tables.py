@@ -13,7 +13,7 @@ from isotrope.core.result import Result, provenance
 from isotrope.reports.scores import slices
 from isotrope.sweeps.spec import TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
-from isotrope.sweeps.trials import Trial, best_of, ranked
+from isotrope.sweeps.sweep import Trial, best_of, ranked
 from isotrope.training.settings import RunSettings
 
 POSITIONALS = {"train": "files", "train-images": "data"}

@@ -24,8 +24,7 @@ from isotrope.measures.effective_rank import effective_rank
 from isotrope.paradigm import registry
 from isotrope.training.callbacks import Stop, Timer
 from isotrope.training.checkpoints import Checkpoints
-from isotrope.training.images.measures import TRACKED, measure
-from isotrope.training.images.method import ImageMethod, Options
+from isotrope.training.images.method import TRACKED, ImageMethod, Options, measure
 from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.loop import TrainingTask, make_steps, trainer_of

@@ -14,11 +14,19 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.distributed import GlobalBatch, all_gather_views, rank, rows_of, world_size
+from isotrope.core.distributed import (
+    GlobalBatch,
+    all_gather_views,
+    all_reduce_sum,
+    rank,
+    rows_of,
+    world_size,
+)
 from isotrope.core.hyper import Paper, check
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
 from isotrope.data.images.batches import ImageBatch
+from isotrope.diagnostics import observe
 from isotrope.encoders.cut_initialize import TURN, cut_initialize, first_turn
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.momentum import Momentum
@@ -26,10 +34,12 @@ from isotrope.encoders.shared_norm import share_statistics
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
-from isotrope.training.images.measures import measure
 from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates, step_seed
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
+
+TRACKED = ("norm_backbone",)
+"""The quantities of :func:`measure` that are not measured for text."""
 
 _CROPS, _HEADS = -1, -2  # streams of random numbers beside those of the processes, 0, 1, ...
 
@@ -266,6 +276,23 @@ class ImageMethod(nn.Module, ABC):
         """Return the plan's optimiser; its rates are set before each step."""
         # a fused step unscales by itself, after clipping: too late for float16
         return build_optimizer(self, self.plan, fused=not self.scaled)
+
+
+@torch.no_grad()
+def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, float | None]:
+    """Return the measures of a batch (``diagnostics.observe.measure``) and ``norm_backbone``.
+
+    Args:
+        objective: Objective of the training.
+        views: Raw embeddings of all processes, as passed to the objective.
+        features: Features of the encoder in this process; ``norm_backbone`` is their mean norm
+            over all processes.
+    """
+    dtype = torch.promote_types(features.dtype, torch.float32)
+    norms = torch.linalg.vector_norm(features, dim=1, dtype=dtype)
+    count = torch.full_like(norms.sum(), len(norms))
+    mean = float(all_reduce_sum(norms.sum()) / all_reduce_sum(count))
+    return {**observe.measure(objective, views), "norm_backbone": mean}
 
 
 def _cut_heads(module: nn.Module, c: float, what: Literal["weights", "all"]) -> None:

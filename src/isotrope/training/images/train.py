@@ -39,8 +39,7 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
 from isotrope.training.fit_text import by_name
 from isotrope.training.images.card import image_card
-from isotrope.training.images.measures import TRACKED
-from isotrope.training.images.method import ImageMethod
+from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.launch import cores
