@@ -8,11 +8,10 @@ import pytest
 import torch
 import yaml
 from safetensors.torch import load_file
-from transformers import TrainerState
 
 from isotrope.cli.main import guarded
 from isotrope.training import callbacks
-from isotrope.training.callbacks import ProvenanceWriter
+from isotrope.training.callbacks import write_provenance
 from tests.training.interrupted import at
 from tests.training.test_on_nan import Fit, rows
 
@@ -103,8 +102,7 @@ def test_a_damaged_record_does_not_stop_a_run(
 ) -> None:
     if left is not None:
         (tmp_path / "provenance.json").write_text(left)
-    origin = ProvenanceWriter(tmp_path, seed=3, data="x")
-    origin.on_train_begin(None, TrainerState(global_step=4), None)  # type: ignore[arg-type]
+    write_provenance(tmp_path, 4, seed=3, data="x")
     parts = json.loads((tmp_path / "provenance.json").read_text())
     assert parts[-1]["step"] == 4
     assert capsys.readouterr().err == ""

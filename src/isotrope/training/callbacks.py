@@ -1,4 +1,4 @@
-"""Callbacks between steps: logging, dev score, early stopping, requests to stop."""
+"""The work between the steps of a run: logging, dev score, early stopping, requests to stop."""
 
 import json
 import os
@@ -30,11 +30,8 @@ from isotrope.training.progress import Progress, warn
 COLUMNS = columns("text")
 
 
-class Timer(TrainerCallback):
+class Timer:
     """The seconds spent on data, forward and backward passes and updates alone.
-
-    It must be the first callback of a run: its end-of-step hook runs before that of any other
-    callback, and its start-of-step hook after them.
 
     Args:
         batch_size: Rows of data in a step.
@@ -56,15 +53,11 @@ class Timer(TrainerCallback):
         """Exclude time spent by another callback."""
         self._resting += seconds
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def begin(self) -> None:
         """Start the clock."""
         self._since, self._resting = time.perf_counter(), 0.0
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def step(self) -> None:
         """Add the step that has just ended, including the time to fetch its data."""
         now = time.perf_counter()
         if self._since is not None:
@@ -81,7 +74,7 @@ class Timer(TrainerCallback):
         self.seconds, self.steps = state_dict["seconds"], state_dict["steps"]
 
 
-class Metrics(TrainerCallback):
+class Metrics:
     """metrics.csv: one row per logged step; empty cells were not measured.
 
     Args:
@@ -111,20 +104,17 @@ class Metrics(TrainerCallback):
         self._log = log
         self._pending: int | None = None
         self._row: dict[str, float | None] = {}  # of that step; rows in the file are not kept
-        self._newest: dict[str, float | None] = {}  # the newest row with a measured batch
+        self.newest: dict[str, float | None] = {}  # row with a measured batch
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def begin(self, step: int) -> None:
         """Begin the file; a resumed run keeps the rows before its step and repeats the others."""
-        step = state.global_step
         rows = self._read() if self.path.is_file() and step > 0 else {}
         if self._pending is not None and self._pending < step:
             rows.setdefault(self._pending, self._row)
             self._pending = None
         earlier = [(at, row) for at, row in sorted(rows.items()) if at < step]
         measured = [row for _, row in earlier if row.get("loss") is not None]
-        self._newest = measured[-1] if measured else {}
+        self.newest = measured[-1] if measured else {}
         with (
             atomic_replace(self.path) as temporary,
             temporary.open("w", encoding="utf-8") as handle,
@@ -154,11 +144,11 @@ class Metrics(TrainerCallback):
         """Begin or complete the row of ``step``, which is written when the next row begins."""
         ensure_not_replaced(self.path.parent)
         if step != self._pending:
-            self.flush()
+            self.close()
             self._pending, self._row = step, {}
         self._row.update(values)
         if self._row.get("loss") is not None:
-            self._newest = self._row
+            self.newest = self._row
         self._log({name: value for name, value in values.items() if value is not None}, step)
 
     def state_dict(self) -> dict[str, Any]:
@@ -173,7 +163,7 @@ class Metrics(TrainerCallback):
         if state_dict["pending"] is not None:
             self._pending, self._row = state_dict["pending"]
 
-    def flush(self) -> None:
+    def close(self) -> None:
         """Write the unfinished row."""
         if self._pending is None:
             return
@@ -185,23 +175,16 @@ class Metrics(TrainerCallback):
             handle.write(self._line(self._pending, self._row))
         self._pending = None
 
-    def last(self) -> dict[str, float | None]:
-        """Return the newest row with a measured batch; values it lacks did not exist."""
-        return self._newest
-
     def _line(self, step: int, values: dict[str, float | None]) -> str:
         row = {"step": step, **values}
         cells = ("" if row.get(k) is None else f"{row[k]:.10g}" for k in self.columns)
         return ",".join(cells) + "\n"
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Add a row if the step was measured."""
+    def step(self, step: int) -> None:
+        """Add a row if the step that has just ended, counted from 0, was measured."""
         module = self.module
         if not module.measured:
             return
-        step = state.global_step - 1  # the step that has just ended, counted from 0
         norm = module.gradient_norm
         self.add(
             step,
@@ -217,12 +200,8 @@ class Metrics(TrainerCallback):
             self.progress.logged(step, loss)
         module.measured = {}
 
-    def close(self) -> None:
-        """Write the last row."""
-        self.flush()
 
-
-class Dev(TrainerCallback):
+class Dev:
     """The dev score at step 0, every k steps and at the end; the best step's model may be kept.
 
     Other measures of held-out data at these steps go into the same rows of metrics.csv.
@@ -321,18 +300,13 @@ class Dev(TrainerCallback):
             self.progress.say(f"early stopping at step {step:,}: {best}, not risen since")
         self.timer.rest(time.perf_counter() - start)
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def begin(self, step: int) -> None:
         """Score the model before training."""
-        if state.global_step == 0 and 0 not in self.scores:
+        if step == 0 and 0 not in self.scores:
             self.evaluate(0)
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def step(self, step: int) -> None:
         """Score every k steps and after the last step."""
-        step = state.global_step
         if step == self.metrics.module.steps or (self.every and step % self.every == 0):
             check_finite_weights(self.metrics.module, step)
             self.evaluate(step)
@@ -353,12 +327,7 @@ class Dev(TrainerCallback):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the scores of a checkpoint."""
         before = state_dict.get("data", self.data)  # missing in an older checkpoint
-        if before != self.data:
-            raise CannotResume(
-                f"cannot resume: the data of the {self.history.name} have changed since the "
-                f"checkpoint (fingerprint {before} then, {self.data} now); restore them, or start "
-                "again in another output folder"
-            )
+        _check_unchanged(f"data of the {self.history.name}", before, self.data)
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
         gold = state_dict.get("gold")
@@ -385,72 +354,70 @@ def worker_gone(error: BaseException) -> bool:
     )
 
 
-class DataFingerprintCheck(TrainerCallback):
-    """Ensures that a run is resumed with the data it started with."""
-
-    def __init__(self, fingerprint: str) -> None:
-        self.fingerprint = fingerprint
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the fingerprint of the data for a checkpoint."""
-        return {"data": self.fingerprint}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Compare the fingerprint with that of a checkpoint."""
-        if state_dict["data"] != self.fingerprint:
-            raise CannotResume(
-                f"cannot resume: the data have changed since the checkpoint (fingerprint "
-                f"{state_dict['data']} then, {self.fingerprint} now); restore them, or start again "
-                "in another output folder"
-            )
+def _check_unchanged(what: str, before: str | None, now: str | None) -> None:
+    """Ensure that a run is resumed with the data it started with."""
+    if before != now:
+        raise CannotResume(
+            f"cannot resume: the {what} have changed since the checkpoint (fingerprint {before} "
+            f"then, {now} now); restore them, or start again in another output folder"
+        )
 
 
-class ProvenanceWriter(TrainerCallback):
-    """provenance.json: one entry for each start of the run; a resumed run has several.
-
-    Args:
-        folder: The run folder.
-        seed: Seed of the run.
-        data: Fingerprint of the data.
-    """
-
-    def __init__(self, folder: Path, *, seed: int, data: str) -> None:
-        self.path = RunFolder(folder).provenance
-        self.seed, self.data = seed, data
-
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Write the provenance before the first step."""
-        parts: list[dict[str, Any]] = []
-        if state.global_step > 0 and self.path.is_file():
-            with suppress(InputError):  # a damaged file is replaced
-                recorded = read_json(self.path)
-                parts = recorded if isinstance(recorded, list) else []
-        now = {"step": state.global_step, **provenance(seed=self.seed, data=self.data)}
-        before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
-        if before not in (None, now["versions"]):
-            warn(
-                f"warning: the versions differ from before ({self.path} lists both), so numbers "
-                "may differ in their last digits"
-            )
-        with atomic_replace(self.path) as temporary:
-            temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
+def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
+    """Add an entry to provenance.json at a start of the run; a resumed run has several."""
+    path, parts = RunFolder(folder).provenance, list[dict[str, Any]]()
+    if step > 0 and path.is_file():
+        with suppress(InputError):  # a damaged file is replaced
+            recorded = read_json(path)
+            parts = recorded if isinstance(recorded, list) else []
+    now = {"step": step, **provenance(seed=seed, data=data)}
+    before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
+    if before not in (None, now["versions"]):
+        warn(
+            f"warning: the versions differ from before ({path} lists both), so numbers may differ "
+            "in their last digits"
+        )
+    with atomic_replace(path) as temporary:
+        temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")
 
 
 _ENOUGH = 1_000
 """Number that means a dev score without a rise; larger than the number of any signal."""
 
 
-class Stop(TrainerCallback):
-    """Ctrl-C and SIGTERM end the run after the present step, with a checkpoint.
+class Between(TrainerCallback):
+    """All work between the steps of a run, in its order; the clock stands still meanwhile.
 
-    A second Ctrl-C ends it at once, without a checkpoint. The run also ends if the dev score has
-    not risen for long enough. Place it before ``checkpoints`` among the callbacks.
+    Ctrl-C and SIGTERM end the run after the present step, with a checkpoint; a second Ctrl-C ends
+    it at once, without one. The run also ends if the dev score has not risen for long enough.
+
+    Args:
+        module: Module in training.
+        timer: Clock of the steps.
+        checkpoints: Decides when to save.
+        dev: Dev score.
+        data: Fingerprint of the data.
+        watched: Progress, metrics and the start of the first process, which alone prints, scores
+            and writes.
+
+    Attributes:
+        save: Function that writes a checkpoint at once; set by the trainer.
+        signal: Request to stop.
     """
 
-    def __init__(self, checkpoints: Checkpoints, dev: Dev) -> None:
-        self.checkpoints, self.dev = checkpoints, dev
+    save: Callable[[], None]
+
+    def __init__(
+        self,
+        module: Trained,
+        timer: Timer,
+        checkpoints: Checkpoints,
+        dev: Dev,
+        data: str,
+        watched: tuple[Progress, Metrics, Callable[[int], None]] | None,
+    ) -> None:
+        self.module, self.timer, self.checkpoints, self.dev = module, timer, checkpoints, dev
+        self.data, self.watched = data, watched
         self.signal: int | None = None
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
@@ -461,16 +428,63 @@ class Stop(TrainerCallback):
         name = "Ctrl-C" if number == signal.SIGINT else "SIGTERM"
         warn(f"{name}: saving after this step (Ctrl-C again: exit at once, unsaved)")
 
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
+    ) -> None:
+        """Begin the log, and score and save the model before training."""
+        step = state.global_step
+        self.timer.begin()
+        if self.watched is not None:
+            progress, metrics, start = self.watched
+            progress.begin(step)
+            start(step)
+            metrics.begin(step)
+            self.dev.begin(step)
+        if step == 0 and self.checkpoints.keep is not None:
+            self.save()
+
+    def on_optimizer_step(self, *_: object, **__: object) -> None:
+        """Update moving averages, queues, centres."""
+        self.module.after_step()
+
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
     ) -> None:
-        """End the run if any of its processes was asked to, or if it no longer helps."""
+        """Log and score; end the run if a process was asked to, or if it no longer helps."""
+        step = state.global_step
+        self.timer.step()
+        if self.watched is not None:
+            progress, metrics, _start = self.watched
+            progress.step(step)
+            metrics.step(step - 1)
+            self.dev.step(step)
         # only the first process knows the score
         reason = all_reduce_max(_ENOUGH if self.dev.exhausted else self.signal or 0, args.device)
+        self.signal = reason if 0 < reason < _ENOUGH else None
         if reason == _ENOUGH:
-            self.signal, self.checkpoints.last = None, state.global_step
+            self.checkpoints.last = step
             control.should_training_stop = True
-            return
-        self.signal = reason or None
-        if self.signal is not None and not control.should_training_stop:
+        elif self.signal is not None and not control.should_training_stop:
             control.should_save = control.should_training_stop = True
+        control.should_save |= self.checkpoints.due(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        state = {"data": self.data, "timer": self.timer.state_dict()}
+        if self.watched is not None:
+            state |= {"metrics": self.watched[1].state_dict(), "dev": self.dev.state_dict()}
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from the state of a checkpoint, if it is of the same data."""
+        _check_unchanged("data", state["data"], self.data)
+        self.timer.load_state_dict(state["timer"])
+        if self.watched is not None:
+            self.watched[1].load_state_dict(state["metrics"])
+            self.dev.load_state_dict(state["dev"])
+
+    def close(self) -> None:
+        """Close the bar, and write the last row."""
+        if self.watched is not None:
+            self.watched[0].close()
+            self.watched[1].close()

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import TrainerState
 
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import CannotResume
@@ -113,7 +113,7 @@ def discard_incomplete(folder: Path) -> None:
             remove(checkpoint)
 
 
-class Checkpoints(TrainerCallback):
+class Checkpoints:
     """Decides after which steps the trainer saves, and which checkpoints are permanent.
 
     Args:
@@ -122,12 +122,7 @@ class Checkpoints(TrainerCallback):
         keep: Steps between checkpoints to keep (also those of step 0 and the last); None keeps
             none.
         last: Last step of the run.
-
-    Attributes:
-        save: Function that writes a checkpoint at once; set by the trainer.
     """
-
-    save: Callable[[], None]
 
     def __init__(self, folder: Path, *, every: int, last: int, keep: int | None = None) -> None:
         self.folder, self.every, self.last, self.keep = folder, every, last, keep
@@ -143,16 +138,6 @@ class Checkpoints(TrainerCallback):
                 (checkpoint / COMPLETE).unlink(missing_ok=True)  # it is incomplete from here on
                 remove(checkpoint)
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Save the model before training, if checkpoints are permanent."""
-        if self.keep is not None and state.global_step == 0:
-            self.save()
-
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
-        """Request a checkpoint every k steps except the last, and for each permanent step."""
-        step = state.global_step
-        control.should_save |= self.stays(step) or (step % self.every == 0 and step != self.last)
+    def due(self, step: int) -> bool:
+        """Return whether to save: every k steps except the last, and each permanent step."""
+        return self.stays(step) or (step % self.every == 0 and step != self.last)

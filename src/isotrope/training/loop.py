@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -30,13 +31,12 @@ from isotrope.core.result import Result, provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.encoders.device import find_device
 from isotrope.training.callbacks import (
-    DataFingerprintCheck,
+    Between,
     Dev,
     Metrics,
-    ProvenanceWriter,
-    Stop,
     Timer,
     worker_gone,
+    write_provenance,
 )
 from isotrope.training.checkpoints import Checkpoints, discard_incomplete, newest, step_of
 from isotrope.training.images.method import ImageMethod
@@ -47,7 +47,7 @@ from isotrope.training.progress import Progress, warn
 from isotrope.training.run import Outcome, backend_of, empty_result, remove_intermediates
 from isotrope.training.settings import RunSettings
 from isotrope.training.text_module import TextModule
-from isotrope.training.trainers import Following, ImageTrainer, RunTrainer, TextTrainer
+from isotrope.training.trainers import ImageTrainer, RunTrainer, TextTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,16 +136,18 @@ class TrainingTask(ABC):
         module.train()  # the encoder is loaded in evaluation mode, and the trainer keeps modes
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)
         trainer = trainer_of(self.settings, module, output, self.clip)
-        callbacks = [*self._callbacks(progress, trainer), *callbacks]
+        between = self._between(progress, trainer)
+        if first and "tensorboard" in self.settings.logger:
+            callbacks = [Board(output / "tensorboard"), *callbacks]
         self.introduce(progress.say)
         resumed = newest(RunFolder(output).checkpoints, warn)
         if first:
             discard_incomplete(RunFolder(output).checkpoints)
         began = time.perf_counter()
         loader = self.loader(0 if resumed is None else step_of(resumed))
-        code = make_steps(
-            trainer, self.settings, module, loader, resumed=resumed, callbacks=callbacks
-        )
+        guard = NonFiniteGuard(module, self.settings)
+        trainer.attach(between, guard, loader, callbacks)
+        code = make_steps(trainer, resumed)
         if code:
             return Outcome(self.result(), output, code, module.encoder, first=first)
         if not first:
@@ -157,8 +159,8 @@ class TrainingTask(ABC):
         remove_intermediates(output)
         return Outcome(result, output, encoder=module.encoder)
 
-    def _callbacks(self, progress: Progress, trainer: RunTrainer) -> list[TrainerCallback]:
-        """Return the callbacks of a run in order."""
+    def _between(self, progress: Progress, trainer: RunTrainer) -> Between:
+        """Return the work between the steps."""
         settings, output, timer = self.settings, self.output, Timer(self.batch_size)
         metrics = Metrics(
             output,
@@ -176,20 +178,15 @@ class TrainingTask(ABC):
             last=self.module.steps,
         )
         self.dev.attach(metrics, timer, progress, self.keep)
-        origin = ProvenanceWriter(output, seed=settings.seed, data=self.fingerprint)
-        board = [Board(output / "tensorboard")] if "tensorboard" in settings.logger else []
-        return [
-            timer,
-            # only the first process prints, scores and writes
-            *([progress, *board, origin, metrics, self.dev] if rank() == 0 else []),
-            *(DataFingerprintCheck(self.fingerprint), Stop(checkpoints, self.dev), checkpoints),
-        ]
+        start = partial(write_provenance, output, seed=settings.seed, data=self.fingerprint)
+        watched = (progress, metrics, start) if rank() == 0 else None
+        return Between(self.module, timer, checkpoints, self.dev, self.fingerprint, watched)
 
     def result(self) -> Result:
         """Return the numbers of a run so far."""
         settings, dev = self.settings, self.dev
         column, scores, best = dev.column, dev.scores, dev.best
-        timer, newest, judgement = dev.timer, dev.metrics.last(), dev.judgement()
+        timer, newest, judgement = dev.timer, dev.metrics.newest, dev.judgement()
         return Result(
             kind=self.kind,
             name=self.output.name,
@@ -275,30 +272,15 @@ def _as_it_is(batch: object) -> object:
     return batch
 
 
-def make_steps(
-    trainer: RunTrainer,
-    settings: RunSettings,
-    module: TextModule | ImageMethod,
-    loader: DataLoader[Any],
-    *,
-    resumed: Path | None,
-    callbacks: Sequence[TrainerCallback],
-) -> int:
+def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
     """Train to the last step or to a request to stop; return the exit code.
 
     Args:
-        trainer: Result of :func:`trainer_of`.
-        settings: Settings of the run.
-        module: Module to train.
-        loader: Batches of the remaining steps.
+        trainer: Result of :func:`trainer_of`, with everything attached.
         resumed: Checkpoint to resume from.
-        callbacks: A ``Timer`` first and a ``Stop`` among the others; in the first process also a
-            ``Progress`` and ``Metrics``.
     """
-    (stop,) = (c for c in callbacks if isinstance(c, Stop))
-    guard = NonFiniteGuard(module, settings)
-    trainer.attach(module, guard, loader, [*callbacks, Following(module.after_step)])
-    with _quiet(), _closing(callbacks), handling(stop.on_signal):
+    between = trainer.between
+    with _quiet(), _closing(between), handling(between.on_signal):
         try:
             trainer.train(resume_from_checkpoint=None if resumed is None else str(resumed))
         except (CannotResume, Diverged):
@@ -316,24 +298,21 @@ def make_steps(
                 f"a process that reads data has died ({why}); often memory ran out: use fewer "
                 "`--workers`"
             ) from error
-    if stop.signal is not None and trainer.state.global_step < module.steps:
-        return 128 + signal.SIGINT if stop.signal == signal.SIGINT else REQUEUE
+    if between.signal is not None and trainer.state.global_step < between.module.steps:
+        return 128 + signal.SIGINT if between.signal == signal.SIGINT else REQUEUE
     return 0
 
 
 @contextmanager
-def _closing(callbacks: Sequence[TrainerCallback]) -> Iterator[None]:
+def _closing(between: Between) -> Iterator[None]:
     """Close bar and log at the end; an earlier error takes precedence."""
-    last = [callback for callback in callbacks if isinstance(callback, (Progress, Metrics))]
     try:
         yield
     except BaseException:
-        for callback in last:
-            with suppress(InputError):
-                callback.close()
+        with suppress(InputError):
+            between.close()
         raise
-    for callback in last:
-        callback.close()
+    between.close()
 
 
 @contextmanager

@@ -7,7 +7,7 @@ gradients.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal, NoReturn, Protocol
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -20,56 +20,16 @@ from isotrope.paradigm.objective import Objective
 from isotrope.training.progress import warn
 from isotrope.training.settings import RunSettings
 
+if TYPE_CHECKING:
+    from isotrope.training.images.method import ImageMethod
+    from isotrope.training.text_module import TextModule
+
 What = Literal["the loss is", "an embedding is", "the gradient is"]
 _WHATS: tuple[What, ...] = ("an embedding is", "the loss is", "the gradient is")
 
 
-class Trained(Protocol):
-    """The interface of the trained module for the trainer, the guard and the log.
-
-    Attributes:
-        objective: Objective of the present step.
-        seed: Seed of the run.
-        log_every: Steps between measured batches.
-        steps: Number of steps of the whole run.
-        learning_rate: Largest learning rate of the run.
-        measured: Numbers of the last step if it was logged, else empty.
-        seen: Views that the last loss was computed from.
-        gradient_norm: Norm of the gradient in the last step, before clipping.
-    """
-
-    objective: Objective
-    seed: int
-    log_every: int
-    steps: int
-    learning_rate: float
-    measured: dict[str, float | None]
-    seen: list[Views]
-    gradient_norm: float | None
-
-    def learning_rate_at(self, step: int) -> float:
-        """Return the learning rate of a step."""
-        ...
-
-    def optimizer(self) -> torch.optim.Optimizer:
-        """Return a new optimiser of all trained parameters."""
-        ...
-
-    def before_update(self, step: int, optimizer: torch.optim.Optimizer) -> None:
-        """Prepare an update, for example its learning rate."""
-        ...
-
-    def after_backward(self) -> None:
-        """Change the gradients of a step."""
-        ...
-
-    def after_step(self) -> None:
-        """Update moving averages, queues and the like after the step."""
-        ...
-
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
-        """Yield the parameters with their names."""
-        ...
+Trained: TypeAlias = "TextModule | ImageMethod"
+"""A module in training."""
 
 
 class NonFiniteGuard:

@@ -5,7 +5,6 @@ import time
 from typing import Any
 
 from tqdm import tqdm
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from isotrope.core.distributed import rank
 
@@ -19,7 +18,7 @@ def warn(line: str) -> None:
         tqdm.write(line, file=sys.stderr)
 
 
-class Progress(TrainerCallback):
+class Progress:
     """The progress of a run: a bar on a terminal, else a line per logged step and dev score.
 
     Args:
@@ -44,15 +43,13 @@ class Progress(TrainerCallback):
         if self.shown or self._lines:
             warn(message)
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def begin(self, step: int) -> None:
         """Begin at the step where the run starts or resumes."""
-        self._done = self._first = state.global_step
+        self._done = self._first = step
         self._began = time.monotonic()
         self._bar = tqdm(
             total=self.steps,
-            initial=state.global_step,
+            initial=step,
             desc="train",
             unit="step",
             file=sys.stderr,
@@ -60,11 +57,9 @@ class Progress(TrainerCallback):
             dynamic_ncols=True,
         )
 
-    def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object
-    ) -> None:
+    def step(self, step: int) -> None:
         """Advance by one step."""
-        self._done = state.global_step
+        self._done = step
         self._bar.update(1)
 
     def logged(self, step: int, loss: float) -> None:

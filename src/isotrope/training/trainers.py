@@ -7,7 +7,7 @@ change anything, and complete checkpoints are marked.
 
 import copy
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, cast
@@ -24,8 +24,8 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import os_errors_as_input_errors, remove
 from isotrope.core.hub import first_line
 from isotrope.core.lock import ensure_not_replaced
-from isotrope.training.callbacks import Stop, Timer
-from isotrope.training.checkpoints import Checkpoints, finish
+from isotrope.training.callbacks import Between
+from isotrope.training.checkpoints import finish
 from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_weights
 from isotrope.training.optimisers import step_seed
 from isotrope.training.text_module import TextModule
@@ -37,32 +37,23 @@ class RunTrainer(Trainer):
     Call :meth:`attach` before training.
     """
 
+    between: Between
     module: Trained
     guard: NonFiniteGuard
-    checkpoints: Checkpoints
-    timer: Timer
-    stop: Stop
     batches: DataLoader[Any]
-    stateful: Mapping[str, Any]
 
     def attach(
         self,
-        module: Trained,
+        between: Between,
         guard: NonFiniteGuard,
         batches: DataLoader[Any],
         callbacks: Sequence[TrainerCallback],
     ) -> None:
-        """Set the module, its batches, and the callbacks between steps."""
-        self.module, self.guard, self.batches = module, guard, batches
-        self.stateful = {type(c).__name__: c for c in callbacks if hasattr(c, "state_dict")}
+        """Set the work between steps, the batches, and the user's callbacks."""
+        self.between, self.module, self.guard = between, between.module, guard
+        self.batches, between.save = batches, self._save_now
         self.remove_callback(PrinterCallback)
-        for callback in callbacks:
-            if isinstance(callback, Checkpoints):
-                self.checkpoints, callback.save = callback, self._save_now
-            elif isinstance(callback, Timer):
-                self.timer = callback
-            elif isinstance(callback, Stop):
-                self.stop = callback
+        for callback in (between, *callbacks):
             self.add_callback(callback)
         # its tokenizer is saved with the model, once
         self.processing_class = None
@@ -71,7 +62,7 @@ class RunTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return the batches of the remaining steps; none after an early end."""
-        ended = all_reduce_max(int(self.stop.dev.exhausted), self.args.device)
+        ended = all_reduce_max(int(self.between.dev.exhausted), self.args.device)
         nothing: Any = []
         return DataLoader(nothing) if ended else self.batches
 
@@ -130,7 +121,7 @@ class RunTrainer(Trainer):
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         step, began = self.state.global_step, time.perf_counter()
         check_finite_weights(self.module, step)
-        folder = self.checkpoints.folder / f"checkpoint-{step}"
+        folder = self.between.checkpoints.folder / f"checkpoint-{step}"
         first = rank() == 0
         if first:
             ensure_not_replaced(folder.parent.parent)
@@ -146,17 +137,16 @@ class RunTrainer(Trainer):
         barrier(self.args.device)
         if first:
             finish(folder)
-            self.checkpoints.rotate()
-        self.timer.rest(time.perf_counter() - began)
+            self.between.checkpoints.rotate()
+        self.between.timer.rest(time.perf_counter() - began)
 
     def _write(self, model: nn.Module, folder: Path, trial: Any) -> None:
         """Write the files of a checkpoint."""
         try:
             super()._save_checkpoint(model, trial)
             if rank() == 0:
-                states = {name: part.state_dict() for name, part in self.stateful.items()}
                 with (folder / "run.pt").open("wb") as handle:
-                    torch.save(states, handle)
+                    torch.save(self.between.state_dict(), handle)
         except RuntimeError as error:
             # after a failed write torch still closes its archive, and fails again
             if isinstance(error.__context__, OSError):
@@ -181,9 +171,7 @@ class RunTrainer(Trainer):
             )
             assert self.model is not None
             self.model.load_state_dict(state)
-            for name, part in self.stateful.items():
-                if name in states:
-                    part.load_state_dict(states[name])
+            self.between.load_state_dict(states)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         with nullcontext() if checkpoint is None else _readable(Path(checkpoint)):
@@ -208,17 +196,6 @@ def _readable(folder: Path) -> Iterator[None]:
             f"no checkpoint can be read: {folder} ({first_line(error)}); "
             "start again in another folder"
         ) from error
-
-
-class Following(TrainerCallback):
-    """Runs the work after an update: moving averages, queues, centres."""
-
-    def __init__(self, follow: Callable[[], None]) -> None:
-        self.follow = follow
-
-    def on_optimizer_step(self, *_: object, **__: object) -> None:
-        """Do the work."""
-        self.follow()
 
 
 class TextTrainer(RunTrainer, SentenceTransformerTrainer):

@@ -22,12 +22,13 @@ from isotrope.encoders.image import ImageEncoder
 from isotrope.measures.alignment import alignment
 from isotrope.measures.effective_rank import effective_rank
 from isotrope.paradigm import registry
-from isotrope.training.callbacks import Stop, Timer
+from isotrope.training.callbacks import Between, Timer
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.images.method import TRACKED, ImageMethod, Options, measure
 from isotrope.training.images.registry import METHODS
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.loop import TrainingTask, make_steps, trainer_of
+from isotrope.training.nan_guard import NonFiniteGuard
 from tests.training.tiny_images import STEPS, batch, encoder, gradients, method, plan
 
 
@@ -212,20 +213,13 @@ def trained(
     kept = Kept(made, stop)
     checkpoints = Checkpoints(folder / "checkpoints", every=2, last=6)
     steps = ImageSteps(ImageBatches(ImagePart(Noise(), None), 6), start, 6)
-    make_steps(
-        trainer_of(settings, made, folder, 1.0),
-        settings,
-        made,
-        DataLoader(steps, batch_size=None),
-        resumed=resumed,
-        # what follows a step is done when callbacks see it
-        callbacks=[
-            Timer(1),
-            kept,
-            Stop(checkpoints, SimpleNamespace(exhausted=False)),
-            checkpoints,
-        ],
-    )
+    dev = SimpleNamespace(exhausted=False)
+    between = Between(made, Timer(1), checkpoints, dev, "data", None)
+    trainer = trainer_of(settings, made, folder, 1.0)
+    batches = DataLoader(steps, batch_size=None)
+    # what follows a step is done when callbacks see it
+    trainer.attach(between, NonFiniteGuard(made, settings), batches, [kept])
+    make_steps(trainer, resumed)
     return kept
 
 
