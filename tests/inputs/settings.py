@@ -201,7 +201,7 @@ YAML: dict[str, tuple[bytes | str, str]] = {
     "half a character": (b"dev: \xed\xa0\x80\n", "is not UTF-8 text"),
     "half a character, escaped": ('dev: "\\ud800"\n', "one line of UTF-8 text"),
     "a mapping in itself": ("&a a: *a\n", ""),
-    "a list in itself": ("files: &a [*a]\n", "it refers to itself"),
+    "a list in itself": ("files: &a [*a]\n", "files"),
     "merged with itself": ("<<: &a {<<: *a}\n", ""),
     "nested without end": ("files: " + "[" * 100_000 + "\n", "nested too deeply"),
     "nested and closed": ("files: " + "[" * 5000 + "]" * 5000 + "\n", "nested too deeply"),
