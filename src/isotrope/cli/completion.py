@@ -10,13 +10,7 @@ from isotrope.paradigm.declared import declared
 
 
 def completion(shell: str, root: Parser, verbs: dict[str, str]) -> str:
-    """Return the completion script for a shell.
-
-    Args:
-        shell: ``bash`` or ``zsh``.
-        root: The parser of the options before the verb.
-        verbs: The verbs with their lines of help.
-    """
+    """Return the completion script for a shell."""
     try:
         import shtab
     except ModuleNotFoundError as error:

@@ -17,13 +17,7 @@ Outputs = TypeVar("Outputs")
 def apply(
     function: type[torch.autograd.Function], outputs: type[Outputs], *inputs: object
 ) -> Outputs:
-    """Call an autograd function.
-
-    Args:
-        function: A function whose ``forward`` takes ``inputs``.
-        outputs: The type of its result.
-        inputs: The arguments of ``forward`` without its context.
-    """
+    """Call an autograd function."""
     return cast("Outputs", function.apply(*inputs))
 
 

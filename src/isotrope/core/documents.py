@@ -110,12 +110,7 @@ def read_yaml(path: Path | str) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, path: Path) -> dict[str, Any]:
-    """Parse settings, ``key: value`` lines of YAML, with PyYAML's safe loader.
-
-    Args:
-        text: The YAML.
-        path: The file, for messages.
-    """
+    """Parse settings, ``key: value`` lines of YAML, with PyYAML's safe loader."""
     import yaml
 
     loader = None

@@ -78,14 +78,7 @@ class SettingError(InputError):
 
 
 class DataError(InputError):
-    """A file of data cannot be read or used.
-
-    Args:
-        problem: What is wrong with it.
-        path: File or folder.
-        line: Number of the line, from 1.
-        remedy: What to do.
-    """
+    """A file of data cannot be read or used."""
 
     def __init__(
         self,
@@ -106,13 +99,7 @@ class DataError(InputError):
 
 
 class FolderError(InputError):
-    """A folder or file of a run, or an output, cannot be used.
-
-    Args:
-        problem: What is wrong with it.
-        path: Folder or file.
-        remedy: What to do.
-    """
+    """A folder or file of a run, or an output, cannot be used."""
 
     def __init__(self, problem: str = "", *, path: str | Path = "", remedy: str = "") -> None:
         super().__init__(problem, remedy=remedy)
@@ -165,12 +152,7 @@ class MissingExtra(InputError):
 
 @contextlib.contextmanager
 def needs_extra(extra: str, *packages: str) -> Iterator[None]:
-    """Import packages that an extra of isotrope installs.
-
-    Args:
-        extra: The extra that installs the packages.
-        packages: The import names.
-    """
+    """Import packages that an extra of isotrope installs."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -42,11 +42,7 @@ def _seal(settings: str) -> str:
 
 
 class RunFolder:
-    """The paths of a run's files, whether they exist or not.
-
-    Args:
-        path: The folder.
-    """
+    """The paths of a run's files, whether they exist or not."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)

@@ -149,12 +149,7 @@ class Settings(BaseModel):
 
     @classmethod
     def check_name(cls, key: str, *, source: str = "") -> None:
-        """Raise unless the key is a known setting.
-
-        Args:
-            key: Name, with hyphens or underscores.
-            source: File that it comes from, for the message.
-        """
+        """Raise unless the key is a known setting."""
         if not dotted_key(cls, key) and key.replace("-", "_") not in cls.model_fields:
             names = [flag(n) for n in cls.model_fields if n not in cls.collected()]
             name = intended_name(key, [*names, *cls.dotted_names()])
@@ -175,12 +170,7 @@ class Settings(BaseModel):
 
     @classmethod
     def read(cls, values: Mapping[str, Any], *, source: str = "") -> Self:
-        """Return checked settings.
-
-        Args:
-            values: Settings by field name, with hyphens or underscores.
-            source: File that they come from, for the message.
-        """
+        """Return checked settings."""
         plain = cls.by_field(values, source=source)
         for key in plain:
             cls.check_name(key, source=source)

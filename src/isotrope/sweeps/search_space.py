@@ -78,12 +78,7 @@ class Varied:
 
 
 def read_varied(text: str, settings: type[RunSettings]) -> Varied:
-    """Parse ``NAME=VALUES``.
-
-    Args:
-        text: The text after one ``--vary``.
-        settings: Settings of the training, which define the names.
-    """
+    """Parse ``NAME=VALUES``."""
     name, equals, values = text.partition("=")
     name = flag(name.strip())
     if not name or not equals or not values.strip():

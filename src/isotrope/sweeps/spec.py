@@ -103,13 +103,7 @@ class Sweep:
 
 
 def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSettings) -> Sweep:
-    """Return the plan of a sweep, with defaults filled in.
-
-    Args:
-        settings: Class of the settings of its runs.
-        base: Settings that all runs share, by the names of flags or of a file.
-        chosen: Settings of the sweep itself.
-    """
+    """Return the plan of a sweep, with defaults filled in."""
     varied = [read_varied(text, settings) for text in chosen.vary]
     if not varied:
         raise SettingError("nothing to vary", setting="vary", remedy="give `--vary NAME=VALUES`")

@@ -82,12 +82,6 @@ def with_recipe(
 ) -> TrainSettings:
     """Return the settings with a choice for each missing value; print the choices.
 
-    Args:
-        settings: The settings of a run that has not begun.
-        encoder_of: Function that returns the initial encoder.
-        records_of: Function that returns the records of a data set.
-        resume: Whether the folder may hold a run.
-
     Raises:
         InputError: The folder, the encoder or the data cannot be used.
     """

@@ -32,14 +32,7 @@ def with_temperature(
     *,
     resume: bool,
 ) -> TrainSettings:
-    """Return the settings with a number for each ``auto`` temperature, and print the reason.
-
-    Args:
-        settings: Settings of a run that has not begun.
-        encoder_of: Function that returns the encoder at the start of the run.
-        records_of: Function that returns the records of one of its data sets.
-        resume: Whether the folder may hold a run.
-    """
+    """Return the settings with a number for each ``auto`` temperature, and print the reason."""
     own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     asked = _asked(settings)
     if not asked:

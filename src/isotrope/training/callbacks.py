@@ -31,11 +31,7 @@ COLUMNS = columns("text")
 
 
 class Timer:
-    """The seconds spent on data, forward and backward passes and updates alone.
-
-    Args:
-        batch_size: Rows of data in a step.
-    """
+    """The seconds spent on data, forward and backward passes and updates alone."""
 
     def __init__(self, batch_size: int) -> None:
         self.batch_size = batch_size
@@ -75,17 +71,7 @@ class Timer:
 
 
 class Metrics:
-    """metrics.csv: one row per logged step; empty cells were not measured.
-
-    Args:
-        folder: The run folder.
-        steps_per_epoch: Steps of one pass over the data, if known.
-        timer: Timer with the seconds of all steps.
-        module: Module in training, which holds the numbers of a logged step.
-        columns: Names of the columns; the last is the rows of data per second.
-        progress: Progress display that shows the loss.
-        log: Function that passes the numbers of a step to the loggers.
-    """
+    """metrics.csv: one row per logged step; empty cells were not measured."""
 
     def __init__(
         self,

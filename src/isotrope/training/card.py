@@ -110,16 +110,7 @@ def model_card(
     step: int,
     judgement: Judgement | None = None,
 ) -> str:
-    """Return the card of the model after ``step`` updates.
-
-    Args:
-        settings: Settings of the run.
-        module: Module in training.
-        report: Description of the data.
-        history: Dev scores so far.
-        step: Number of updates of this model.
-        judgement: Whether the run helped; None while it is in progress.
-    """
+    """Return the card of the model after ``step`` updates."""
     objectives, dev = list(module.objectives.values()), history.scores
     lora, prefixes = lora_facts(module.encoder), module.prefixes
     listed = [objective.hyperparameters().items() for objective in objectives]

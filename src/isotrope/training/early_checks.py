@@ -107,13 +107,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
 
 
 def check_folder(output: Path, settings: RunSettings, *, resume: bool) -> Result | None:
-    """Return the result of a run that is already finished, or None to continue.
-
-    Args:
-        output: The run folder.
-        settings: Settings of this call, which must equal those of a run in the folder.
-        resume: Whether the folder may hold a run.
-    """
+    """Return the result of a run that is already finished, or None to continue."""
     if output.exists() and not output.is_dir():
         raise InputError(f"output {output} is a file; give a folder")
     for folder in map(Path, settings.inputs):

@@ -18,9 +18,6 @@ class History(Sequence[Row]):
     ``history["loss"]`` is a column, ``history[-1]`` a row, and ``history.columns`` are the names of
     the measured columns; a value that was not measured at a step is None.
     ``pandas.DataFrame(list(history))`` makes a DataFrame of it.
-
-    Args:
-        rows: Rows with the same keys.
     """
 
     def __init__(self, rows: Sequence[Row]) -> None:

@@ -273,12 +273,7 @@ def _as_it_is(batch: object) -> object:
 
 
 def make_steps(trainer: RunTrainer, resumed: Path | None) -> int:
-    """Train to the last step or to a request to stop; return the exit code.
-
-    Args:
-        trainer: Result of :func:`trainer_of`, with everything attached.
-        resumed: Checkpoint to resume from.
-    """
+    """Train to the last step or to a request to stop; return the exit code."""
     between = trainer.between
     with _quiet(), _closing(between), handling(between.on_signal):
         try:

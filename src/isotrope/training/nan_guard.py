@@ -33,12 +33,7 @@ Trained: TypeAlias = "TextModule | ImageMethod"
 
 
 class NonFiniteGuard:
-    """Keeps numbers that are not finite out of a model.
-
-    Args:
-        module: Module in training.
-        settings: Settings of the run, for the advice.
-    """
+    """Keeps numbers that are not finite out of a model."""
 
     def __init__(self, module: Trained, settings: RunSettings) -> None:
         self.module, self.settings = module, settings
@@ -92,13 +87,7 @@ def non_finite_names(tensors: Iterable[tuple[str, Tensor | None]]) -> list[str]:
 
 
 def described(module: Trained, views: Sequence[Views], loss: Tensor | None) -> Iterator[str]:
-    """Yield lines on the finite and non-finite values of a step and their size.
-
-    Args:
-        module: Module in training.
-        views: Terms of its loss.
-        loss: Mean of the terms.
-    """
+    """Yield lines on the finite and non-finite values of a step and their size."""
     if loss is not None:
         yield f"  loss: {float(loss):.6g}"
     for view in map(Views.detached, views):

@@ -36,12 +36,9 @@ def check_refit(settings: TrainSettings) -> None:
 def refitted(
     settings: TrainSettings, outcome: Outcome, train: Callable[[TrainSettings], Outcome]
 ) -> Outcome:
-    """Train once more on all records, and save the mean of both models.
+    """Train once more on all records, unless the run was stopped or kept the initial model.
 
-    Args:
-        settings: Settings of the first training.
-        outcome: Its outcome; nothing happens if it was stopped or kept the initial model.
-        train: Function that trains with the given settings, or continues.
+    The mean of both models is saved.
     """
     result, folder = outcome.result, RunFolder(settings.output)
     kept = result.metrics.get("dev_best_step")

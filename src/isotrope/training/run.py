@@ -156,13 +156,7 @@ def stop_message(outcome: Outcome) -> str:
 
 
 def end_message(outcome: Outcome, notes: str, speed: str) -> str:
-    """Return the message of the command line about a finished run.
-
-    Args:
-        outcome: Outcome of the run.
-        notes: Lines between the verdict and the steps, each with its line break.
-        speed: Text that follows the seconds, e.g. ``", 12 texts/s"``.
-    """
+    """Return the message of the command line about a finished run."""
     metrics, output = outcome.result.metrics, outcome.output
     return (
         f"{outcome.result.details['verdict']}\n{notes}"

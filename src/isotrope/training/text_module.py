@@ -41,11 +41,7 @@ class Steps(IterableDataset[dict[str, Any]]):
 
 
 class TrainingHead(nn.Module):
-    """The last module of the trained model: a network on its embeddings.
-
-    Args:
-        network: Module that maps n x d to n x d'.
-    """
+    """The last module of the trained model: a network on its embeddings."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()

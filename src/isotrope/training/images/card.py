@@ -46,13 +46,7 @@ with {objective}.
 
 
 def image_card(settings: ImageSettings, result: Result, usage: str) -> str:
-    """Return the card of the model that a run ended with.
-
-    Args:
-        settings: the run's settings.
-        result: the run's result.
-        usage: how the model is loaded, see :attr:`isotrope.encoders.ImageEncoder.usage`.
-    """
+    """Return the card of the model that a run ended with."""
     details, metrics = result.details, result.metrics
     scores = {"kNN (k = 200, t = 0.1)": metrics["knn_final"], "linear probe": metrics["linear"]}
     rows = [f"| {name} | {value:.2f} |" for name, value in scores.items() if value is not None]

@@ -167,13 +167,7 @@ class ImageMethod(nn.Module, ABC):
     def augments_of(
         cls, size: int, options: Options, name: str | None = None
     ) -> tuple[Augment, ...]:
-        """Return one augmentation for each crop: two, without the small ones of a recipe.
-
-        Args:
-            size: the side of the crops.
-            options: the method's options.
-            name: the augmentation, if it is not the recipe's.
-        """
+        """Return one augmentation for each crop: two, without the small ones of a recipe."""
         return two_views(name or cls.recipe.augment, size)[:2]
 
     # what a method may use

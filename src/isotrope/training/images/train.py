@@ -107,13 +107,7 @@ def fit_images(
 
 
 def train(settings: ImageSettings, *, resume: bool = False, lines: bool = False) -> Outcome:
-    """Train an encoder and write the run folder; see :func:`isotrope.training.run.run`.
-
-    Args:
-        settings: The run's settings.
-        resume: Continue, start or do nothing, as ``--resume`` does.
-        lines: Print progress lines even without a progress bar; warnings are always printed.
-    """
+    """Train an encoder and write the run folder; see :func:`isotrope.training.run.run`."""
     return run(settings, _train, resume=resume, lines=lines)
 
 
