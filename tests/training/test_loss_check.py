@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from isotrope.core.errors import InputError
 from isotrope.paradigm.objective_check import Check
-from isotrope.training.loss_check import _by_margin, check_loss, checks_in
+from isotrope.training.loss_check import _by_margin, _Subject, check_loss, checks_in
 from tests.training import historical_losses
 
 HISTORICAL = Path(__file__).with_name("historical_losses.py")
@@ -107,10 +107,10 @@ class Hinge(nn.Module):
 def test_a_wider_margin_is_harder_for_all_pairs_or_easier_for_all(
     loss: object, passed: bool
 ) -> None:
-    (line,) = _by_margin(loss)  # type: ignore[arg-type]
+    (line,) = _by_margin(_Subject(loss))  # type: ignore[arg-type]
     assert line.passed is passed
     assert ("changes its sign" in line.means) is not passed
-    assert not list(_by_margin(infonce))
+    assert not list(_by_margin(_Subject(infonce)))
 
 
 def no_edge(anchors: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
@@ -118,7 +118,7 @@ def no_edge(anchors: Tensor, positives: Tensor, margin: float = 0.2) -> Tensor:
 
 
 def test_a_margin_that_changes_nothing_is_not_called_right() -> None:
-    (line,) = _by_margin(no_edge)
+    (line,) = _by_margin(_Subject(no_edge))
     assert line.passed is None
     assert "changes nothing on this batch" in line.means
 

@@ -8,7 +8,6 @@ checked by :func:`isotrope.paradigm.objective_check.prove` instead, which checks
 
 import contextlib
 import copy
-import functools
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -42,9 +41,6 @@ _SIZES = ("chunk_size", "mini_batch_size", "micro_batch_size", "block_size")
 _MARGINS, _WIDER = ("margin", "triplet_margin"), 0.3
 _LABELS = ("label", "labels", "target", "targets", "y")
 _MISSING = object()
-_SINGLE = "_isotrope_in_float32"
-"""Attribute that marks a loss without float64."""
-
 _ROUNDINGS = 8  # random roundings of the inputs, whose effect is the unit for errors in bfloat16
 _TIMES = 4.0  # largest allowed error of arithmetic in bfloat16, in units of that effect
 
@@ -148,9 +144,12 @@ def _built(file: Path, key: str, value: Any) -> Loss:  # noqa: ANN401 - whatever
 
 def _needed(loss: Loss) -> list[inspect.Parameter]:
     """Return the parameters that a call must give."""
-    call = loss.forward if isinstance(loss, nn.Module) else loss
-    parameters = inspect.signature(call).parameters.values()
-    return [p for p in parameters if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+    every = _parameters(loss).values()
+    return [p for p in every if p.default is p.empty and p.kind is not p.VAR_KEYWORD]
+
+
+def _parameters(loss: Loss) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(loss.forward if isinstance(loss, nn.Module) else loss).parameters
 
 
 def check_loss(
@@ -173,9 +172,9 @@ def checks_of(
 
     Yields: One line for each comparison; ``passed`` is None if it was not possible.
     """
-    loss = _in_own_dtype(loss, dimensions)
+    subject = _Subject(loss, dimensions)
     try:
-        whole, again, reseeded = (_whole(loss, dimensions, seed=seed) for seed in (0, 0, 1))
+        whole, again, reseeded = (subject.run(seed=seed) for seed in (0, 0, 1))
     except RuntimeError as error:  # as torch says that shapes do not fit
         yield raised("one call", error, _WIDTH.format(dimensions))
         return
@@ -189,37 +188,17 @@ def checks_of(
         why = _REMEMBERS if remembers else _DRAWS
         yield Check("called again", 1, f"{change:.1e}", passed=None, means=why)
     else:
-        permuted = functools.partial(_whole, loss, dimensions, permuted=True)
-        yield _compared("rows permuted", permuted, whole, _PERMUTED)
-        yield from _in_chunks(loss, dimensions, whole)
+        order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
+        yield _compared("rows permuted", lambda: subject.run(order), whole, _PERMUTED)
+        yield from _in_chunks(subject, whole)
     if not remembers:
-        yield from _by_margin(loss, dimensions)
-        way = functools.partial(_cached, loss, dimensions)
-        yield _compared("gradient-cached", way, whole, _CACHED)
+        yield from _by_margin(subject)
+        yield _compared("gradient-cached", lambda: subject.run(caching=True), whole, _CACHED)
     if not (remembers or draws):
         if source is not None:
-            yield _on_two(loss, dimensions, source, whole)
-        yield _rounded(loss, dimensions)
-    yield from _collapsed(loss, dimensions)
-
-
-def _in_own_dtype(loss: Loss, dimensions: int) -> Loss:
-    """Return the loss, marked if it keeps tensors of float32 and so takes no float64."""
-    with contextlib.suppress(Exception):  # it is called again, and then the error is the finding
-        try:
-            _whole(loss, dimensions)
-        except RuntimeError as error:
-            if "double" in str(error).lower():
-                vars(loss)[_SINGLE] = True
-    return loss
-
-
-def _called(loss: Loss, views: list[Tensor], options: Mapping[str, Any] | None = None) -> Tensor:
-    """Call the loss in its own dtype."""
-    given = views[: _takes(loss)]
-    if not getattr(loss, _SINGLE, False):
-        return loss(*given, **(options or {}))
-    return loss(*(x.float() for x in given), **(options or {})).double()
+            yield _on_two(subject, source, whole)
+        yield _rounded(subject)
+    yield from _collapsed(subject)
 
 
 _WIDTH = "its embeddings had {} dimensions; if it takes N, check it with --dimensions N"
@@ -255,95 +234,118 @@ _BF16 = "compute in float32: its arithmetic in bfloat16 loses more than the roun
 _COLLAPSE = "clamp norms, or return 0 for an empty batch: one such batch ends a training"
 
 
-def _data(dimensions: int, dtype: torch.dtype = torch.float64) -> tuple[nn.Module, list[Tensor]]:
-    """Return an encoder, and the inputs of anchors, positives and negatives."""
-    numbers = torch.Generator().manual_seed(0)
-    layer = nn.Linear(_INPUTS, dimensions)
-    with torch.no_grad():
-        for parameter in layer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=numbers))
-    x, noise, other = (torch.randn(_ROWS, _INPUTS, generator=numbers) for _ in range(3))
-    encoder = nn.Sequential(layer, nn.Tanh()).to(dtype)
-    return encoder, [view.to(dtype) for view in (x, x + 0.5 * noise, other)]
+class _Subject:
+    """A loss, and how it is called: on the embeddings of a small encoder, from its first state."""
+
+    def __init__(self, loss: Loss, dimensions: int = DIMENSIONS) -> None:
+        self.loss, self.dimensions = loss, dimensions
+        self.options: dict[str, Any] = {}
+        self.parameters = _parameters(loss)
+        self.views = 3 if len(_needed(loss)) > 2 else 2
+        self.single = False  # keeps tensors of float32, and so takes no float64
+        with contextlib.suppress(Exception):  # it is called again, and then the error is found
+            try:
+                self.run()
+            except RuntimeError as error:
+                self.single = "double" in str(error).lower()
+
+    def fresh(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
+        """Return the loss as it was at first, with the random numbers of a seed."""
+        torch.manual_seed(seed)
+        if not isinstance(self.loss, nn.Module):
+            return self.loss
+        fresh = copy.deepcopy(self.loss)
+        return fresh if self.single else fresh.to(dtype)
+
+    def called(self, loss: Loss, views: list[Tensor]) -> Tensor:
+        """Call it in its own dtype."""
+        given = views[: self.views]
+        if not self.single:
+            return loss(*given, **self.options)
+        return loss(*(x.float() for x in given), **self.options).double()
+
+    def inputs(self) -> tuple[nn.Module, list[Tensor]]:
+        """Return an encoder, and the inputs of anchors, positives and negatives."""
+        numbers = torch.Generator().manual_seed(0)
+        layer = nn.Linear(_INPUTS, self.dimensions)
+        with torch.no_grad():
+            for parameter in layer.parameters():
+                parameter.copy_(torch.randn(parameter.shape, generator=numbers))
+        x, noise, other = (torch.randn(_ROWS, _INPUTS, generator=numbers) for _ in range(3))
+        encoder = nn.Sequential(layer, nn.Tanh()).double()
+        return encoder, [view.double() for view in (x, x + 0.5 * noise, other)]
+
+    def run(
+        self, rows: slice | Tensor = slice(None), *, caching: bool = False, seed: int = 0
+    ) -> _LossAndGradients:
+        """Call the loss on some rows and go backward; it may have gone backward by itself."""
+        loss, (encoder, inputs) = self.fresh(seed=seed), self.inputs()
+        views = [
+            torch.cat(cached(encoder, [(part,) for part in x[rows].split(7)]))
+            if caching
+            else encoder(x[rows])
+            for x in inputs
+        ]
+        value = self.called(loss, views)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(f"it returns {shape}, not a scalar")
+        if value.requires_grad:
+            value.backward()
+        modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
+        parameters = [p for module in modules for p in module.parameters()]
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
+        return _LossAndGradients(value.detach(), gradients)
+
+    def by_embeddings(self, views: list[Tensor]) -> _LossAndGradients:
+        """Return value and gradients of the embeddings."""
+        leaves = [x.detach().clone().requires_grad_() for x in views]
+        value = self.called(self.fresh(views[0].dtype), leaves)
+        gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
+        return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
+
+    def setting(self, name: str) -> object:
+        """Return the value of a parameter or of an attribute; ``_MISSING`` without one."""
+        if name in self.parameters:
+            return self.parameters[name].default
+        return getattr(self.loss, name, _MISSING) if isinstance(self.loss, nn.Module) else _MISSING
+
+    def varied(self, name: str, value: float) -> "_Subject":
+        """Return the loss with another value of a setting."""
+        other = copy.copy(self)
+        if name in self.parameters:
+            other.options = {name: value}
+        else:
+            other.loss = copy.deepcopy(self.loss)
+            setattr(other.loss, name, value)
+        return other
 
 
-def _fresh(loss: Loss, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
-    """Return a loss as it was at first, with the random numbers of a seed."""
-    torch.manual_seed(seed)
-    if not isinstance(loss, nn.Module):
-        return loss
-    fresh = copy.deepcopy(loss)
-    return fresh if getattr(loss, _SINGLE, False) else fresh.to(dtype)
-
-
-def _takes(loss: Loss) -> int:
-    """Return how many tensors it needs: 2, or 3 with negatives."""
-    return 3 if len(_needed(loss)) > 2 else 2
-
-
-def _result(
-    loss: Loss,
-    encoder: nn.Module,
-    views: list[Tensor],
-    options: Mapping[str, float] | None = None,
-) -> _LossAndGradients:
-    """Call the loss and go backward; a loss may have gone backward by itself."""
-    value = _called(loss, views, options)
-    if not isinstance(value, Tensor) or value.numel() != 1:
-        shape = tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
-        raise InputError(f"it returns {shape}, not a scalar")
-    if value.requires_grad:
-        value.backward()
-    modules = [encoder, *([loss] if isinstance(loss, nn.Module) else [])]
-    parameters = [p for module in modules for p in module.parameters()]
-    gradients = [torch.zeros_like(p) if p.grad is None else p.grad for p in parameters]
-    return _LossAndGradients(value.detach(), gradients)
-
-
-def _whole(
-    loss: Loss,
-    dimensions: int,
-    *,
-    permuted: bool = False,
-    options: Mapping[str, float] | None = None,
-    seed: int = 0,
-) -> _LossAndGradients:
-    loss, (encoder, inputs) = _fresh(loss, seed=seed), _data(dimensions)
-    if permuted:
-        order = torch.randperm(_ROWS, generator=torch.Generator().manual_seed(1))
-        inputs = [x[order] for x in inputs]
-    return _result(loss, encoder, [encoder(x) for x in inputs], options)
-
-
-def _cached(loss: Loss, dimensions: int) -> _LossAndGradients:
-    loss, (encoder, inputs) = _fresh(loss), _data(dimensions)
-    views = [torch.cat(cached(encoder, [(part,) for part in x.split(7)])) for x in inputs]
-    return _result(loss, encoder, views)
-
-
-def _in_chunks(loss: Loss, dimensions: int, whole: _LossAndGradients) -> Iterator[Check]:
+def _in_chunks(subject: _Subject, whole: _LossAndGradients) -> Iterator[Check]:
     """Compare the sizes by which the loss divides its batch, by itself."""
     for name in _SIZES:
-        if _setting(loss, name) is _MISSING:
+        if subject.setting(name) is _MISSING:
             continue
         for size in (_ROWS, 8, 7):
-            divided, options = _varied(loss, name, size)
-            way = functools.partial(_whole, divided, dimensions, options=options)
-            yield _compared(f"in chunks: {name}={size}", way, whole, _CHUNKS)
+            divided = subject.varied(name, size)
+            yield _compared(f"in chunks: {name}={size}", divided.run, whole, _CHUNKS)
 
 
-def _by_margin(loss: Loss, dimensions: int = DIMENSIONS) -> Iterator[Check]:
+def _by_margin(subject: _Subject) -> Iterator[Check]:
     """Widen its margin, where positives are similar and where they are opposite."""
+    encoder, inputs = subject.inputs()
+    anchors, *rest = (encoder(x) for x in inputs)
     for name in _MARGINS:
-        margin = _setting(loss, name)
+        margin = subject.setting(name)
         if not isinstance(margin, (int, float)):
             continue
         label, changes = f"wider: {name}", []
         try:
             for sign in (1, -1):
                 narrow, wide = (
-                    _turned(loss, dimensions, name, width, sign)
+                    float(subject.called(varied.fresh(), [sign * anchors, *rest]).detach())
                     for width in (margin, margin + _WIDER)
+                    for varied in [subject.varied(name, width)]
                 )
                 changes.append(wide - narrow)
         except Exception as error:  # whatever somebody's loss raises is the finding
@@ -357,48 +359,18 @@ def _by_margin(loss: Loss, dimensions: int = DIMENSIONS) -> Iterator[Check]:
         yield Check(label, 1, shown, passed=passed, means="" if passed else _TURNED)
 
 
-def _turned(loss: Loss, dimensions: int, name: str, value: float, sign: int) -> float:
-    """Return the loss with another value of a setting, of anchors or of their opposites."""
-    varied, options = _varied(loss, name, value)
-    encoder, inputs = _data(dimensions)
-    anchors, *rest = (encoder(x) for x in inputs)
-    views = [sign * anchors, *rest]
-    return float(_called(_fresh(varied), views, options).detach())
-
-
-def _setting(loss: Loss, name: str) -> object:
-    """Return the value of a parameter of a loss, or of an attribute; ``_MISSING`` without one."""
-    call = loss.forward if isinstance(loss, nn.Module) else loss
-    parameter = inspect.signature(call).parameters.get(name)
-    if parameter is not None:
-        return parameter.default
-    return getattr(loss, name, _MISSING) if isinstance(loss, nn.Module) else _MISSING
-
-
-def _varied(loss: Loss, name: str, value: float) -> tuple[Loss, dict[str, Any]]:
-    """Return the loss with another value of a setting, and the options of its call."""
-    call = loss.forward if isinstance(loss, nn.Module) else loss
-    if name in inspect.signature(call).parameters:
-        return loss, {name: value}
-    varied = copy.deepcopy(loss)
-    setattr(varied, name, value)
-    return varied, {}
-
-
-def _on_two(
-    loss: Loss, dimensions: int, source: tuple[Path, str], whole: _LossAndGradients
-) -> Check:
+def _on_two(subject: _Subject, source: tuple[Path, str], whole: _LossAndGradients) -> Check:
     """Compare with two processes, as DistributedDataParallel averages their gradients."""
     name = "on two processes"
     try:
-        _, answer = launch(2, _rank, (*source, dimensions))
+        _, answer = launch(2, _rank, (*source, subject.dimensions))
     except (RuntimeError, InputError) as error:
         return raised(name, error)
     if answer is None:
         return Check(name, 1, "no answer", passed=False, means="a process has ended early")
     both = _LossAndGradients(*answer)
     halves = slice(0, _ROWS // 2), slice(_ROWS // 2, _ROWS)
-    one, two = (_half(loss, dimensions, rows) for rows in halves)
+    one, two = (subject.run(rows) for rows in halves)
     gradients = [(a + b) / 2 for a, b in zip(one.gradients, two.gradients, strict=True)]
     separate = _LossAndGradients((one.value + two.value) / 2, gradients)
     if _distance(both, whole) > SAME and _distance(both, separate) <= SAME:
@@ -406,42 +378,37 @@ def _on_two(
     return _compared(name, lambda: both, whole, _GATHERED)
 
 
-def _half(loss: Loss, dimensions: int, rows: slice) -> _LossAndGradients:
-    loss, (encoder, inputs) = _fresh(loss), _data(dimensions)
-    return _result(loss, encoder, [encoder(x[rows]) for x in inputs])
-
-
 def _rank(source: tuple[Path, str, int]) -> tuple[int, tuple[Tensor, list[Tensor]]]:
     """Do one process's part: its rows, and the mean of both processes' values and gradients."""
     file, key, dimensions = source
     torch.set_num_threads(1)
-    loss = _in_own_dtype(_built(file, key, vars(_run(file))[key]), dimensions)
+    subject = _Subject(_built(file, key, vars(_run(file))[key]), dimensions)
     with process_group("cpu"):
-        result = _half(loss, dimensions, rows_of(_ROWS))
+        result = subject.run(rows_of(_ROWS))
         mean = [all_reduce_sum(x) / 2 for x in (result.value, *result.gradients)]
     return 0, (mean[0], mean[1:])
 
 
-def _rounded(loss: Loss, dimensions: int) -> Check:
+def _rounded(subject: _Subject) -> Check:
     """Compare bfloat16 with float64 on the same rounded embeddings.
 
     The unit is the effect of rounding alone: the change of the result in float64 if every input is
     off by half a unit in the last place of bfloat16, at random.
     """
     name, numbers = "in bfloat16", torch.Generator().manual_seed(2)
-    if getattr(loss, _SINGLE, False):
+    if subject.single:
         return Check(name, 0, "it computes in float32", passed=None)
-    encoder, inputs = _data(dimensions)
+    encoder, inputs = subject.inputs()
     exact = [encoder(x).detach().bfloat16().double() for x in inputs]
-    true = _by_embeddings(_fresh(loss), exact)
+    true = subject.by_embeddings(exact)
     unit = torch.finfo(torch.bfloat16).eps / 2
     turned = []
     for _ in range(_ROUNDINGS):
         signs = [torch.randint(0, 2, x.shape, generator=numbers).to(x) * 2 - 1 for x in exact]
         off = [x * (1 + unit * sign) for x, sign in zip(exact, signs, strict=True)]
-        turned.append(_distance(_by_embeddings(_fresh(loss), off), true))
+        turned.append(_distance(subject.by_embeddings(off), true))
     try:
-        low = _by_embeddings(_fresh(loss, torch.bfloat16), [x.bfloat16() for x in exact])
+        low = subject.by_embeddings([x.bfloat16() for x in exact])
     except Exception as error:  # it may refuse the dtype, and says so
         return replace(raised(name, error, "it refuses bfloat16"), passed=None)
     distance, most = _distance(low, true), _TIMES * max(max(turned), unit)
@@ -450,22 +417,15 @@ def _rounded(loss: Loss, dimensions: int) -> Check:
     return Check(name, 1, f"{distance:.1e}", passed=passed, means=means)
 
 
-def _by_embeddings(loss: Loss, views: list[Tensor]) -> _LossAndGradients:
-    leaves = [x.detach().clone().requires_grad_() for x in views]
-    value = _called(loss, leaves)
-    gradients = torch.autograd.grad(value, leaves, materialize_grads=True)
-    return _LossAndGradients(value.detach().double(), [g.double() for g in gradients])
-
-
-def _collapsed(loss: Loss, dimensions: int) -> Iterator[Check]:
+def _collapsed(subject: _Subject) -> Iterator[Check]:
     """Call it where embeddings are equal, zero, or one: value and gradients must be finite."""
-    cases = {case: degenerate(case, torch.float32, dimensions) for case in DEGENERATE}
+    cases = {case: degenerate(case, torch.float32, subject.dimensions) for case in DEGENERATE}
     single = [x.detach()[:1].clone().requires_grad_() for x in cases["identical views"]]
     for case, leaves in {**cases, "one row": (single[0], single[1])}.items():
         name = f"at the edge: {case}"
         views = [*leaves, leaves[1].detach().clone().flip(0).requires_grad_()]
         try:
-            value = _fresh(loss, torch.float32)(*views[: _takes(loss)])
+            value = subject.fresh(torch.float32)(*views[: subject.views])
             gradients: tuple[Tensor, ...] = ()
             if value.requires_grad:
                 gradients = torch.autograd.grad(value, views, materialize_grads=True)
