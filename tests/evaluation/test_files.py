@@ -13,6 +13,7 @@ import pytest
 from isotrope.core.errors import InputError
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation import files
+from tests.refused import refused_setting
 
 TEXTS = [
     f"the {a} {b} number {i}" for i, (a, b) in enumerate([("red", "boat"), ("old", "gate")] * 9)
@@ -161,7 +162,7 @@ def test_search_among_embeddings() -> None:
 
 
 def test_searches_that_are_refused() -> None:
-    with pytest.raises(InputError, match="the number of results must be at least 1; found 0"):
+    with refused_setting("top", value=0):
         files.search(Table(), ["mill"], "river", top=0)
     for corpus in ([], np.empty((0, 2))):
         with pytest.raises(InputError, match="the corpus is empty, so there is nothing to search"):

@@ -3,12 +3,11 @@
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.rows import Embedded, PairedRows, embed_rows, read_rows
 from isotrope.diagnostics.audit.run import (
     audit_rows,
@@ -23,12 +22,15 @@ from isotrope.evaluation.uncover import Uncovered, uncover, uncover_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
+if TYPE_CHECKING:
+    from isotrope.diagnostics.audit.options import AuditSettings
+
 _STATISTICS = 4_000  # records that give mean and covariance, where others are scored
 
 
 def audit_texts(
     data: object,
-    settings: AuditSettings,
+    settings: "AuditSettings",
     *,
     encoder: str | os.PathLike[str] | SentenceEncoder,
     objective: Objective | None = None,

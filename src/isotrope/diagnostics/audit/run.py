@@ -1,14 +1,13 @@
 """Audits embedded rows: settings, push ledger, unusual rows, hard negatives."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.mining import mine
-from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
 from isotrope.diagnostics.audit.push import Ledger, groups_of, ledger, mutual
@@ -17,6 +16,9 @@ from isotrope.diagnostics.audit.settings import recommend, settings_table
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
+
+if TYPE_CHECKING:
+    from isotrope.diagnostics.audit.options import AuditSettings
 
 _PARTNERS = 16  # of a row in the ledger
 _CHOICE = 4  # partners for each hard negative that is wanted: some are left out
@@ -62,7 +64,7 @@ def audit_rows(
     rows: PairedRows,
     embedded: EmbeddedTexts,
     objective: Objective,
-    settings: AuditSettings,
+    settings: "AuditSettings",
     *,
     encoder: str,
     uncovered: Mapping[str, Any],
@@ -92,7 +94,7 @@ def audit_pictures(
     pictures: AuditedPictures,
     embedded: Embedded,
     objective: Objective,
-    settings: AuditSettings,
+    settings: "AuditSettings",
     *,
     encoder: str,
     method: str,
@@ -122,7 +124,7 @@ def audit_pictures(
 def _measured(
     embedded: Embedded,
     objective: Objective,
-    settings: AuditSettings,
+    settings: "AuditSettings",
     *,
     keep: int,
     progress: bool,
