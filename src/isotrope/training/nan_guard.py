@@ -72,7 +72,7 @@ class NonFiniteGuard:
         raise Diverged(f"training diverged: {what} not finite at step {step}; use {advice}")
 
 
-def check_finite_weights(module: Trained | nn.Module, step: int) -> None:
+def check_finite_weights(module: "Trained | nn.Module", step: int) -> None:
     """Check that no parameter is infinite or NaN before a model is saved."""
     if broken := non_finite_names(module.named_parameters()):
         raise Diverged(
