@@ -40,10 +40,7 @@ class Command(Generic[S]):
     """A verb of the command line; calling it parses the arguments and returns the exit code.
 
     Attributes:
-        verb: Name of the verb.
-        settings: Model of its settings.
         act: Function that does the work and returns the exit code.
-        description: First paragraph of the help.
         more: Examples and notes, below the flags.
         usage: First line of the help; by default it lists what is required.
     """

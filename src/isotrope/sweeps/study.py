@@ -45,7 +45,6 @@ class SweepStudy:
     """The study of a sweep, in its folder.
 
     Attributes:
-        study: Optuna's study.
         count: Number of different settings to try.
 
     Raises:

@@ -51,8 +51,6 @@ class Choice:
     """A setting that was chosen.
 
     Attributes:
-        name: Field of the settings.
-        value: Chosen value.
         why: Reason, for the user; several choices in a row may share it.
     """
 

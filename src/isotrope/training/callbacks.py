@@ -378,11 +378,6 @@ class Between(TrainerCallback):
     it at once, without one. The run also ends if the dev score has not risen for long enough.
 
     Args:
-        module: Module in training.
-        timer: Clock of the steps.
-        checkpoints: Decides when to save.
-        dev: Dev score.
-        data: Fingerprint of the data.
         watched: Progress, metrics and the start of the first process, which alone prints, scores
             and writes.
 

@@ -58,15 +58,9 @@ class TrainingTask(ABC):
     saved, ``keep``.
 
     Attributes:
-        kind: Kind of the result.
         logged: Numbers of a logged step that go into the result.
-        settings: Settings of the run.
         module: Module to train, in its state before the first step.
         columns: Columns of metrics.csv; the last is the rows of data per second.
-        objective_name: Name of the objective.
-        batch_size: Rows of data in a step.
-        steps_per_epoch: Steps of one pass over the data, if known.
-        fingerprint: Fingerprint of the data.
         clip: Largest norm of the gradient, or None.
         dev: Score that is watched.
     """

@@ -319,12 +319,7 @@ def _ignore_interrupts(worker: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ImageTask(TrainingTask):
-    """A training run on images, checked and prepared.
-
-    Attributes:
-        images: The training and the test set.
-        batches: The images of every step.
-    """
+    """A training run on images, checked and prepared."""
 
     kind = "train-images"
     logged = (*MEASURED, *TRACKED)
