@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from isotrope.cli.main import main
-from isotrope.core.errors import InputError
+from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.result import Result
 from isotrope.sweeps import tables
 from isotrope.sweeps.spec import Sweep, SweepSettings, plan
@@ -182,12 +182,12 @@ def test_a_folder_with_a_sweep_of_other_runs_is_refused(
     made = pretend(monkeypatch)
     sweep(spec(tmp_path, RATES))
     other = {**BASE, "max_steps": "8"}
-    with refused_setting("max_steps", value=8):
+    with pytest.raises(CannotResume, match=r"its max_steps was 7, now 8"):
         sweep(spec(tmp_path, RATES, base=other))
     assert len(made) == 6
     given = {**BASE, "learning_rate": "1"}
     sweep(spec(tmp_path, RATES, base=given))  # what is varied does not count
-    with refused_setting("objective_settings"):
+    with pytest.raises(CannotResume, match="objective_settings"):
         sweep(spec(tmp_path, RATES, base={**BASE, "objective.temperature": "0.1"}))
     sweep(spec(tmp_path, BOTH, base={**BASE, "objective.temperature": "0.1"}))
 

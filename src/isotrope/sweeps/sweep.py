@@ -13,8 +13,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from isotrope.core.documents import read_yaml
-from isotrope.core.errors import Diverged, InputError, SettingError
+from isotrope.core.errors import Diverged, InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import exclusive_lock
 from isotrope.core.progress import format_duration
@@ -120,8 +119,8 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
     check_sweep(spec)
     output = spec.chosen.output
     with exclusive_lock(output, f"measuring into {output}", " (`--show` prints the finished runs)"):
-        _same_base(spec)
         mend(output / JOURNAL)
+        existing(spec)  # runs of other settings or of other data are refused before any is trained
         return _Runs(spec, report).run()
 
 
@@ -289,31 +288,3 @@ def _train(run: Run) -> Result | str:
         with atomic_replace(Path(settings.output) / _DIVERGED) as temporary:
             temporary.write_text(str(error), encoding="utf-8")
         return str(error)
-
-
-def _same_base(spec: Sweep) -> None:
-    """Refuse a folder that holds a sweep of other trainings; else write down what this one is."""
-    file = spec.chosen.output / "shared.yaml"
-    varied = {setting.name.replace("-", "_") for setting in spec.varied}
-    current = spec.settings.read({**spec.base, "output": "runs", "progress": False})
-    if not file.is_file():
-        with atomic_replace(file) as temporary:
-            temporary.write_text(current.to_yaml(), encoding="utf-8")
-        return
-    before = spec.settings.read(read_yaml(file), source=str(file))
-    for name in spec.settings.model_fields:
-        old, new = getattr(before, name), getattr(current, name)
-        if isinstance(old, dict) and isinstance(new, dict):  # objective.temperature and others
-            prefix = name.removesuffix("_settings")
-            old, new = (
-                {k: v for k, v in part.items() if f"{prefix}.{k}" not in varied}
-                for part in (old, new)
-            )
-        if name not in {*spec.settings.free, *varied, "seed"} and old != new:
-            raise SettingError(
-                f"{spec.chosen.output} holds a sweep of other runs: it was {old!r}, now it is "
-                f"{new!r}",
-                setting=name,
-                value=new,
-                remedy="choose another `--output`",
-            )
