@@ -19,7 +19,6 @@ from isotrope.training.changes import general_sentences, kept, next_step, simila
 from isotrope.training.early_checks import CHOSEN
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import train
-from isotrope.training.text_data import records_of
 from isotrope.training.text_encoder import encoder_of
 
 WORDS = ("red", "green", "blue", "loud", "quiet", "fast", "slow", "warm", "cold", "bright", "dark")
@@ -39,7 +38,7 @@ def file_of(rows: list[tuple[str, ...]], folder: Path) -> Path:
 
 def chosen(path: Path, output: Path, **given: Any) -> TrainSettings:
     settings = TrainSettings.read({"files": [str(path)], "output": str(output), **given})
-    return with_recipe(settings, encoder_of, records_of, resume=False)
+    return with_recipe(settings, resume=False)
 
 
 def test_pairs_are_trained_without_a_head_at_the_encoders_own_length(
@@ -68,7 +67,7 @@ def test_what_is_given_stays(tmp_path: Path) -> None:
 def test_nothing_is_chosen_for(given: dict[str, Any], tmp_path: Path) -> None:
     path = file_of(pairs(30), tmp_path)
     settings = TrainSettings.read({"files": [str(path)], "output": str(tmp_path / "run"), **given})
-    assert with_recipe(settings, encoder_of, records_of, resume=False) == settings
+    assert with_recipe(settings, resume=False) == settings
 
 
 def test_every_choice_is_known_to_a_run_that_resumes(tmp_path: Path) -> None:

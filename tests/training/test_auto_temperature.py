@@ -123,15 +123,14 @@ def test_several_processes_of_others_are_refused(
 
 
 def test_a_folder_that_is_taken_is_refused_before_anything_is_embedded(
-    given: dict[str, Any], tmp_path: Path
+    given: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text("".join(f"{a}\t{b}\n" for a, b in PAIRS))
     settings = TrainSettings.read({**given, "files": [str(file)]})
     Path(settings.output).mkdir()
     (Path(settings.output) / "notes.txt").write_text("mine")
+    monkeypatch.setattr(auto_temperature, "encoder_of", lambda _: pytest.fail("loaded"))
     with pytest.raises(InputError, match="is not empty"):
-        auto_temperature.with_temperature(
-            settings, lambda _: pytest.fail("loaded"), lambda *_: iter(()), resume=False
-        )
+        auto_temperature.with_temperature(settings, resume=False)
     assert encoder_of(settings)

@@ -90,7 +90,6 @@ def test_without_a_module_of_embeddings_the_word_vectors_alone_are_frozen(base: 
     ("more", "setting", "value"),
     [
         ({"encoder": "scratch"}, "freeze", "embeddings"),
-        ({"lora": 2}, "freeze", "embeddings"),
         ({"freeze": "layers"}, "freeze", "layers"),
         ({"head": "tanh"}, "head", "tanh"),
     ],

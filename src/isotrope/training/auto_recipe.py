@@ -12,7 +12,7 @@ original model is kept. Single texts are trained as in papers, with the same dec
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
@@ -24,7 +24,6 @@ import torch
 from isotrope.core.distributed import launched_processes
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.spelling import named
-from isotrope.data.schemas import Reading
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import ONE_GROUP, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
@@ -33,6 +32,8 @@ from isotrope.paradigm import registry
 from isotrope.training.early_checks import CHOSEN, check_folder, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_data import records_of
+from isotrope.training.text_encoder import encoder_of
 
 _BATCH = 64
 _ENOUGH, _WANTED, _MOST = 40, 100, 1_000  # records that are held out
@@ -71,13 +72,7 @@ class _Facts:
     seconds: float  # of a pass over the records, forward and backward; 0 without a budget
 
 
-def with_recipe(
-    settings: TrainSettings,
-    encoder_of: Callable[[TrainSettings], SentenceEncoder],
-    records_of: Callable[[TrainSettings, str], Reading],
-    *,
-    resume: bool,
-) -> TrainSettings:
+def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Return the settings with a choice for each missing value; print the choices.
 
     Raises:
@@ -89,7 +84,7 @@ def with_recipe(
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)
-    facts = _facts(lambda: records_of(settings, ""), encoder, settings)
+    facts = _facts(encoder, settings)
     rule = _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # chosen around what is given in it
     made = [choice for choice in rule(facts, encoder, settings) if choice.name not in given]
@@ -128,13 +123,11 @@ def _flags(choice: Choice) -> Iterator[str]:
         yield named(f"objective.{key}", value).strip("`")
 
 
-def _facts(
-    records: Callable[[], Reading], encoder: SentenceEncoder, settings: TrainSettings
-) -> _Facts:
+def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     """Read the records, and embed some of them."""
     seen: dict[tuple[int, ...], tuple[str, ...]] = {}
     columns, marks = 1, set()
-    for record in islice(records(), _RECORDS):
+    for record in islice(records_of(settings, ""), _RECORDS):
         marks.add(record.group)
         columns = max(columns, min(len(record.texts), 3))
         own = [hash64(near_identical(text)) for text in record.texts[:2]]
@@ -148,7 +141,7 @@ def _facts(
     if columns == 1:
         usable = share * sum(len(text.split()) >= _WORDS for (text,) in found)
         return _Facts(len(found), 1, share if usable >= _ENOUGH else 0.0, 0.0, None, seconds)
-    together = held_out_together(records(), share, settings.seed)
+    together = held_out_together(records_of(settings, ""), share, settings.seed)
     count = share * len(found) if together is None else int(together.sum())
     groups = joined_groups(np.array(list(seen), np.uint64))
     _, sizes = np.unique(groups, return_counts=True)

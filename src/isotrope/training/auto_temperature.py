@@ -4,7 +4,7 @@
 of a run have the number, and a resumed run keeps it.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from isotrope.core.distributed import launched_processes
@@ -20,18 +20,14 @@ from isotrope.paradigm.declared import by_dataset
 from isotrope.training.early_checks import AUTO, check_folder
 from isotrope.training.progress import warn
 from isotrope.training.settings import TrainSettings
+from isotrope.training.text_data import records_of
+from isotrope.training.text_encoder import encoder_of
 
 _ROWS = 2048  # rows embedded of each data set, or one batch if that is larger
 _RECORDS = 1_000_000  # records that they are drawn from; for a stream, the first buffer
 
 
-def with_temperature(
-    settings: TrainSettings,
-    encoder_of: Callable[[TrainSettings], SentenceEncoder],
-    records_of: Callable[[TrainSettings, str], Reading],
-    *,
-    resume: bool,
-) -> TrainSettings:
+def with_temperature(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Return the settings with a number for each ``auto`` temperature, and print the reason."""
     own = by_dataset(settings.objective, settings.objective_settings, settings.datasets)
     asked = _asked(settings)

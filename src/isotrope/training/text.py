@@ -103,8 +103,8 @@ def train(
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read
-    settings = with_recipe(settings, encoder_of, records_of, resume=resume)
-    settings = with_temperature(settings, encoder_of, records_of, resume=resume)
+    settings = with_recipe(settings, resume=resume)
+    settings = with_temperature(settings, resume=resume)
     check_refit(settings)
     work = functools.partial(_train, callbacks=callbacks)
     outcome = run(settings, work, resume=resume, lines=lines)

@@ -27,6 +27,14 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     if settings.encoder == "scratch":
         if settings.pooling not in (None, "mean"):
             raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
+        for name, keeps in (("lora", settings.lora), ("freeze", settings.freeze != "none")):
+            if keeps:
+                raise SettingError(
+                    "an encoder from scratch has no trained weights to keep",
+                    setting=name,
+                    value=getattr(settings, name),
+                    remedy="name a trained `--encoder`, or leave it out",
+                )
         records = chain.from_iterable(records_of(settings, name) for name in settings.datasets)
         texts = (text for record in records for text in record.texts)
         encoder = SentenceEncoder.scratch(
@@ -38,7 +46,8 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
     _add_lora(settings, encoder)
-    _freeze(settings, encoder)
+    if settings.freeze == "embeddings" and settings.lora is None:  # which keeps all weights
+        encoder.freeze_embeddings()
     prefixes_of(settings, encoder)
     if settings.max_length > encoder.positions:
         raise SettingError(
@@ -90,46 +99,13 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
 
 def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
     """Freeze the encoder and add matrices to train, if ``lora`` is set."""
-    if settings.lora is None:
-        for name in ("lora_alpha", "lora_targets"):
-            if getattr(settings, name):
-                raise SettingError("needs `--lora RANK`, the rank of the matrices", setting=name)
-        return
-    if settings.encoder == "scratch":
-        raise SettingError(
-            "an encoder from scratch has no trained weights to keep",
-            setting="lora",
-            value=settings.lora,
-            remedy="name a trained `--encoder`, or leave `--lora` out",
-        )
-    add_lora(
-        encoder,
-        settings.lora,
-        alpha=settings.lora_alpha,
-        targets=settings.lora_targets,
-        seed=settings.seed,
-    )
-
-
-def _freeze(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Freeze the embeddings, if ``freeze`` says so."""
-    if settings.freeze == "none":
-        return
-    if settings.encoder == "scratch":
-        raise SettingError(
-            "an encoder from scratch has no trained word vectors to keep",
-            setting="freeze",
-            value=settings.freeze,
-            remedy="name a trained `--encoder`, or leave `--freeze` out",
-        )
     if settings.lora is not None:
-        raise SettingError(
-            "`--lora` already keeps all weights of the encoder, including the embeddings",
-            setting="freeze",
-            value=settings.freeze,
-            remedy="leave it out",
-        )
-    encoder.freeze_embeddings()
+        alpha, targets = settings.lora_alpha, settings.lora_targets
+        add_lora(encoder, settings.lora, alpha=alpha, targets=targets, seed=settings.seed)
+        return
+    for name in ("lora_alpha", "lora_targets"):
+        if getattr(settings, name):
+            raise SettingError("needs `--lora RANK`, the rank of the matrices", setting=name)
 
 
 def dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:
