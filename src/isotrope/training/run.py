@@ -272,6 +272,10 @@ def _taken(
 def check_devices(settings: RunSettings) -> str:
     """Return the kind of device to train on; each process needs a device."""
     kind = find_device(settings.device).type
+    if settings.precision == "16" and kind == "cpu":
+        raise SettingError(
+            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
+        )
     total, here = launched_processes()
     if total == 1:
         total = here = settings.devices

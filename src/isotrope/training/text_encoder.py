@@ -20,10 +20,6 @@ _SCRATCH_TEXTS = 200_000  # enough text for a small vocabulary
 def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     """Return the initial encoder of a run."""
     device = settings.device
-    if settings.precision == "16" and find_device(device).type == "cpu":
-        raise SettingError(
-            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
-        )
     if settings.encoder == "scratch":
         if settings.pooling not in (None, "mean"):
             raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")

@@ -138,10 +138,6 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     method = find_method(settings.method)
     options = options_of(settings.method, settings.method_settings)
     name, objective = objective_of(settings)
-    if settings.precision == "16" and find_device(settings.device).type == "cpu":
-        raise SettingError(
-            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
-        )
     scratch = own_encoder is None and settings.encoder in ARCHITECTURES
     encoder = None if scratch else _load_encoder(settings, own_encoder)
     images = _load_data(settings, encoder.image_size if encoder else settings.image_size)
