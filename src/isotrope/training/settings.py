@@ -36,6 +36,10 @@ OF_SCORES = ("CoSENTLoss", "AnglELoss", "CosineSimilarityLoss", "MarginMSELoss",
 """Losses of sentence-transformers that take scores: of pairs; the last two of each negative."""
 
 
+_LISTS = ("files", "columns", "plugin", "lora_targets", "logger")
+_PLACES = ("files", "plugin", "output", "dev", "encoder", "data", "classes")
+
+
 class RunSettings(Settings, ABC):
     """The settings that trainings on text and on images share.
 
@@ -131,9 +135,7 @@ class RunSettings(Settings, ABC):
     progress: bool = in_watch(True, description="Show a progress bar, or lines without a terminal.")
 
     # the names of subclasses' fields too
-    @field_validator(
-        "files", "columns", "plugin", "lora_targets", "logger", mode="before", check_fields=False
-    )
+    @field_validator(*_LISTS, mode="before", check_fields=False)
     @classmethod
     def _listed(cls, value: object) -> object:
         """Wrap a single value in a list."""
@@ -143,37 +145,22 @@ class RunSettings(Settings, ABC):
             return value
         return [str(v) if isinstance(v, Path) else v for v in value]
 
-    @field_validator(
-        "output", "dev", "encoder", "data", "classes", mode="before", check_fields=False
-    )
+    @field_validator(*_PLACES, mode="before", check_fields=False)
     @classmethod
     def _path(cls, value: object) -> object:
         return str(value) if isinstance(value, Path) else value
 
-    @field_validator(
-        *("files", "plugin", "output", "dev", "encoder", "data", "classes"),
-        mode="after",
-        check_fields=False,
-    )
-    @classmethod
-    def _from_home(cls, value: str | list[str] | None) -> str | list[str] | None:
-        """``~`` is the home folder, also where no shell says so: in YAML, Python, --output=~/x."""
-        if isinstance(value, list):
-            return [from_home(name) for name in value]
-        return None if value is None else from_home(value)
-
-    @field_validator(
-        *("files", "plugin", "output", "dev", "encoder", "data", "classes", "groups"),
-        mode="after",
-        check_fields=False,
-    )
+    @field_validator(*_PLACES, "groups", mode="after", check_fields=False)
     @classmethod
     def _nameable(cls, value: str | list[str] | None) -> str | list[str] | None:
-        """Names go into config.yaml, result.json and system calls."""
-        for name in value if isinstance(value, list) else ["-" if value is None else value]:
+        """Names go into config.yaml and system calls; ``~`` is the home folder, as in a shell."""
+        if value is None:
+            return None
+        names = value if isinstance(value, list) else [value]
+        for name in names:
             if not name or {"\0", "\n", "\r"} & set(name) or not _in_utf8(name):
                 raise ValueError("a name must be one line of UTF-8 text")
-        return value
+        return [*map(from_home, names)] if isinstance(value, list) else from_home(value)
 
     @field_validator(
         "columns", "query_prompt", "passage_prompt", "lora_targets", check_fields=False
