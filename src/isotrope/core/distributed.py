@@ -140,9 +140,10 @@ def all_gather_views(views: Views) -> GlobalBatch:
     if rows.dtype.itemsize < 4:
         rows = rows.float()
     sizes = [2 * many + extra for many, extra in counts]
+    gathered_rows = apply(_Gather, tuple[Tensor, ...], rows, sizes)
     parts = [
         torch.split(part, [many, many, extra])
-        for part, (many, extra) in zip(_of_all(rows, sizes), counts, strict=True)
+        for part, (many, extra) in zip(gathered_rows, counts, strict=True)
     ]
     anchors, positives, negatives = (torch.cat(view) for view in zip(*parts, strict=True))
     many = [m for m, _ in counts]
@@ -173,11 +174,6 @@ def _all_gather(x: Tensor, rows: list[int]) -> list[Tensor]:
     parts = [torch.empty_like(padded) for _ in rows]
     dist.all_gather(parts, padded)
     return [part[:many] for part, many in zip(parts, rows, strict=True)]
-
-
-def _of_all(x: Tensor, rows: list[int]) -> tuple[Tensor, ...]:
-    """Return the same as :func:`_all_gather`, with a gradient."""
-    return apply(_Gather, tuple[Tensor, ...], x, rows)
 
 
 class _Gather(torch.autograd.Function):

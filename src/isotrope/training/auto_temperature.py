@@ -111,18 +111,11 @@ def _recommended(
         seed=settings.seed,
     )
     table = settings_table(embedded, objective, batch_size=settings.batch_size, seed=settings.seed)
-    if all(row.name != "temperature" for row in table):
-        raise InputError(f"objective {name} has no temperature; leave the setting out")
     found = next((each for each in recommend(table) if each.name == "temperature"), None)
-    if all(row.dissipation is None for row in table):
-        raise InputError(
-            "give a number: no temperature can be chosen, because no anchor has a negative (all "
-            "rows are in one group, or share a text)"
-        )
     if found is None:
         raise InputError(
-            f"the gradient dissipation of {name} does not depend on its temperature, so the audit "
-            "cannot choose one; give a number"
+            f"give a number: the audit recommends no temperature for {name}, because it has none, "
+            "its gradient dissipation does not depend on it, or no anchor has a negative"
         )
     warn(f"temperature {found.value:g} for {name}: {found.reason}")
     return found.value

@@ -343,7 +343,7 @@ def _by_margin(subject: _Subject) -> Iterator[Check]:
         try:
             for sign in (1, -1):
                 narrow, wide = (
-                    float(subject.called(varied.fresh(), [sign * anchors, *rest]).detach())
+                    float(varied.called(varied.fresh(), [sign * anchors, *rest]).detach())
                     for width in (margin, margin + _WIDER)
                     for varied in [subject.varied(name, width)]
                 )
