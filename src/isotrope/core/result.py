@@ -1,7 +1,6 @@
 """The Result record: measured numbers with their provenance, the only input of reports."""
 
 import functools
-import html
 import json
 import math
 import os
@@ -60,15 +59,6 @@ class Result:
         some = [f"{k}={_brief(v)}" for k, v in self.metrics.items() if v is not None]
         more = [f"and {len(some) - _SHOWN} more"] if len(some) > _SHOWN else []
         return f"Result({self.kind} of {self.name}: {', '.join(some[:_SHOWN] + more)})"
-
-    def _repr_html_(self) -> str:
-        """Return all metrics as a table, for a notebook."""
-        rows = "".join(
-            f"<tr><td>{html.escape(name)}</td><td>{html.escape(_brief(value))}</td></tr>"
-            for name, value in self.metrics.items()
-            if value is not None
-        )
-        return f"<p>{html.escape(f'{self.kind} of {self.name}')}</p><table>{rows}</table>"
 
     def to_json(self) -> str:
         """Return the record as JSON; NaN and infinities become null."""

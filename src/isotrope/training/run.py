@@ -4,7 +4,6 @@ A function (``Work``) checks, prepares and trains. This file gives it a folder a
 processes in its settings. ``loop`` runs the steps.
 """
 
-import html
 import random
 import shlex
 import signal
@@ -35,6 +34,7 @@ from isotrope.core.errors import (
 )
 from isotrope.core.files import remove, tidy
 from isotrope.core.lock import LOCK, Role, exclusive_lock
+from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
@@ -43,7 +43,6 @@ from isotrope.kernels.choose import choose
 from isotrope.paradigm.objective import Objective
 from isotrope.training.checkpoints import exists
 from isotrope.training.early_checks import check_folder
-from isotrope.training.history import History
 from isotrope.training.launch import (
     REQUEUE,
     Terminated,
@@ -56,6 +55,8 @@ from isotrope.training.loggers import check_loggers
 from isotrope.training.settings import RunSettings
 
 if TYPE_CHECKING:
+    from pandas import DataFrame
+
     from isotrope.diagnostics.findings import Diagnosis
     from isotrope.reports.pictures import Drawing
 
@@ -86,13 +87,17 @@ class Outcome:
         return str(self.output)
 
     @property
-    def history(self) -> History:
-        """The log of the run, step by step.
+    def history(self) -> "DataFrame":
+        """The log of the run as a table: a row for each step, a column for each measured number.
 
         Raises:
             InputError: nothing was logged, or the log is damaged.
         """
-        return History.read(RunFolder(self.output).metrics)
+        from pandas import DataFrame
+
+        names, rows = read_log(RunFolder(self.output).metrics, complete=False)
+        table = DataFrame.from_dict(rows, orient="index", columns=names)
+        return table.rename_axis("step").reset_index().dropna(axis=1, how="all")
 
     def diagnose(self, *, plugins: Sequence[str | Path] = ()) -> "Diagnosis":
         """Return the faults of the run and the changes to make; see ``isotrope.diagnose``.
@@ -118,25 +123,11 @@ class Outcome:
     def __repr__(self) -> str:
         return f"Outcome({str(self.output)!r}: {self._sentence()})"
 
-    def _repr_html_(self) -> str:
-        """Return the sentence and the main numbers, for a notebook."""
-        rows = "".join(
-            f"<tr><td>{name.replace('_', ' ')}</td><td>{value:.4g}</td></tr>"
-            for name, value in self.result.metrics.items()
-            if name in _COUNT and isinstance(value, (int, float))
-        )
-        sentence = html.escape(f"{self.output}: {self._sentence()}")
-        return f"<p>{sentence}</p><table>{rows}</table>"
-
     def _sentence(self) -> str:
         steps = self.result.metrics.get("steps")
         if self.exit_code:
             return f"stopped at step {steps}"
         return f"{steps} steps; {self.result.details.get('verdict', 'no result is known')}"
-
-
-_COUNT = ("dev_start", "dev_best", "dev_final", "knn_final", "loss", "dissipation", "seconds")
-"""The numbers of a training that a notebook shows."""
 
 
 def empty_result(output: Path) -> Result:
