@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from isotrope.encoders.image import ImageEncoder
     from isotrope.encoders.sentence import SentenceEncoder
     from isotrope.paradigm.objective import Objective
-    from isotrope.training.images.settings import ImageSettings
 
 Folder = str | os.PathLike[str]
 """A run or model folder, or an outcome of ``isotrope.fit``."""
@@ -149,25 +148,13 @@ def audit_images(
     read = ImageSettings.read(
         {"data": data, "encoder": name, "output": "none", **by_name(settings)}
     )
-    return audit_pictures(read, own_encoder=own, suspect=suspect, output=output, progress=progress)
-
-
-def audit_pictures(
-    settings: "ImageSettings",
-    *,
-    own_encoder: "ImageEncoder | None" = None,
-    suspect: float = 0.1,
-    output: str | Path | None = None,
-    progress: bool = False,
-) -> "PictureAudit":
-    """Audit the pictures of a training with these settings; see :func:`audit_images`."""
     if output is not None:
         with needs_extra("report", "matplotlib", "jinja2"):
             from isotrope.reports.audit_page import check_folder, write_audit
         check_folder(Path(output))
     from isotrope.training.images.audit import audit as audited_with
 
-    audited = audited_with(settings, own_encoder=own_encoder, suspect=suspect, progress=progress)
+    audited = audited_with(read, own_encoder=own, suspect=suspect, progress=progress)
     if output is not None:
         write_audit(audited, Path(output))
     return audited

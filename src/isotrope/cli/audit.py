@@ -142,13 +142,14 @@ def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -
 
 
 def _images(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
-    suspect = options.pop("suspect", 0.1)
-    options["plugin"] = [str(path) for path in settings.plugin]
-    read = ImageSettings.read({"data": data, "output": "none", **options})
+    plugins = [str(path) for path in settings.plugin]
+    given = {key: value for key, value in options.items() if key != "suspect"}
+    read = ImageSettings.read({"data": data, "output": "none", **given, "plugin": plugins})
     check_readable(*map(Path, read.inputs))
-    from isotrope.verbs import audit_pictures
+    from isotrope.verbs import audit_images
 
-    return audit_pictures(read, suspect=suspect, output=settings.output, progress=True)
+    options |= {"plugin": plugins, "output": settings.output}
+    return audit_images(data, progress=True, **options)
 
 
 def _with_images() -> type[AuditCommandSettings]:
