@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import NoReturn, TextIO, cast
+from typing import Any, NoReturn, TextIO, cast
 
 from isotrope import __version__
 from isotrope.cli.arguments import Parser
-from isotrope.core.errors import InputError, LostProcess, nearest
+from isotrope.core.errors import InputError, LostProcess, MissingExtra, nearest
 from isotrope.core.legible import LegibleStream, legible
 from isotrope.core.spelling import as_flag, named, spell, spelled
 
@@ -85,9 +85,7 @@ def _run(arguments: Sequence[str], stack: ExitStack) -> int:
         if shell is None:
             parser.print_help()
             return 0 if arguments else 2
-        from isotrope.cli.completion import completion
-
-        print(completion(shell, parser, VERBS))
+        print(_completion(shell, parser))
         return 0
     verb, *rest = arguments
     if verb not in VERBS:
@@ -97,6 +95,40 @@ def _run(arguments: Sequence[str], stack: ExitStack) -> int:
     command = load(verb)
     stack.enter_context(spelled(command.spelling))
     return command(rest)
+
+
+def _completion(shell: str, root: Parser) -> str:
+    """Return the completion script for a shell."""
+    try:
+        import shtab
+    except ModuleNotFoundError as error:
+        raise MissingExtra(error.name or "shtab", extra="completion") from error
+    from isotrope.cli.command import load
+
+    parser = argparse.ArgumentParser(prog=root.prog, parents=[root], add_help=False)
+    subparsers = parser.add_subparsers()
+    for verb, line in VERBS.items():
+        made = load(verb).parser()
+        for action in made._actions:
+            _offer(action, shtab.FILE)
+        subparsers.add_parser(verb, parents=[made], add_help=False, help=line)
+    text: str = shtab.complete(parser, shell=shell)
+    return text
+
+
+def _offer(action: argparse.Action, file: dict[str, Any]) -> None:
+    """Say what can be filled in: the choices of a flag, the objectives, or else files."""
+    from isotrope.paradigm.declared import declared
+
+    metavar = action.metavar if isinstance(action.metavar, str) else ""
+    if action.dest == "objective":
+        action.choices = sorted(declared())
+    elif "|" in metavar:
+        action.choices = metavar.split("|")
+    elif action.choices is not None:
+        action.choices = list(action.choices)  # of shtab, a dictionary would be verbs
+    elif action.nargs != 0:
+        action.complete = file  # type: ignore[attr-defined] # where shtab looks for it
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:

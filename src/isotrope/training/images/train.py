@@ -37,8 +37,8 @@ from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.callbacks import Dev
+from isotrope.training.card import image_card
 from isotrope.training.fit_text import by_name
-from isotrope.training.images.card import image_card
 from isotrope.training.images.method import TRACKED, ImageMethod
 from isotrope.training.images.registry import find_method, options_of
 from isotrope.training.images.settings import ImageSettings
