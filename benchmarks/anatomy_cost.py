@@ -52,7 +52,9 @@ class Stopwatch(TrainerCallback):
         self._since = now
 
 
-def text(folder: Path, steps: int, *, batch: int = 64, **settings: object) -> None:
+def text(
+    folder: Path, steps: int, watch: Stopwatch, *, batch: int = 64, **settings: object
+) -> None:
     """Train on text."""
     from isotrope.training.fit_text import fit
 
@@ -70,11 +72,12 @@ def text(folder: Path, steps: int, *, batch: int = 64, **settings: object) -> No
         log_every=2,
         progress=False,
         device="cpu",
+        callbacks=[watch],
         **settings,
     )
 
 
-def image(folder: Path, steps: int, *, side: int = 32, batch: int = 128) -> None:
+def image(folder: Path, steps: int, watch: Stopwatch, *, side: int = 32, batch: int = 128) -> None:
     """Train on images."""
     from isotrope.training.images.train import fit_images
 
@@ -91,33 +94,25 @@ def image(folder: Path, steps: int, *, side: int = 32, batch: int = 128) -> None
         log_every=2,
         progress=False,
         device="cpu",
+        callbacks=[watch],
     )
 
 
-def timed(train: Callable[[Path, int], None], steps: int) -> dict[int, float]:
+def timed(train: Callable[[Path, int, Stopwatch], None], steps: int) -> dict[int, float]:
     """Return the CPU seconds of each step of a run but the first two."""
-    from isotrope.training import loop
-
     watch = Stopwatch()
-
-    make_steps = loop.make_steps
-
-    def watched(*given, callbacks, **named):
-        return make_steps(*given, callbacks=[*callbacks, watch], **named)
-
-    loop.make_steps = watched
     with tempfile.TemporaryDirectory() as folder:
-        train(Path(folder), steps)
+        train(Path(folder), steps, watch)
     return {step: seconds for step, seconds in watch.seconds.items() if step > 1}
 
 
 def row(case: str, steps: int) -> dict[str, object]:
     """Return what one case costs."""
-    ways: dict[str, Callable[[Path, int], None]] = {
+    ways: dict[str, Callable[[Path, int, Stopwatch], None]] = {
         "text": text,
-        "text-1024": lambda folder, n: text(folder, n, batch=1024, micro_batch=64),
+        "text-1024": lambda folder, n, watch: text(folder, n, watch, batch=1024, micro_batch=64),
         "image": image,
-        "digits": lambda folder, n: image(folder, n, side=8, batch=64),
+        "digits": lambda folder, n, watch: image(folder, n, watch, side=8, batch=64),
     }
     steps = {"text-1024": max(6, steps // 4), "digits": 5 * steps}.get(case, steps)
     seconds = timed(ways[case], steps)
