@@ -180,9 +180,6 @@ def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
     [
         ([], "KIND is missing"),
         (["raito"], "invalid choice: 'raito'"),
-        (["ratio", "--gated"], "--gated makes no difference to ratio; it is for weight"),
-        (["norm", "--seed", "1"], "--seed makes no difference to norm; it is for dissipation and"),
-        (["weight", "--part", "alignment"], "--part makes no difference to weight"),
         (["norm", "--objective.margin", "1"], "--objective.margin needs --objective NAME"),
         (["norm", "--objective", "mtp"], "unknown objective 'mtp' (did you mean 'mpt'?)"),
         (["norm", "--objective", "mpt", "--objective.m", "1"], "objective mpt has no setting 'm'"),

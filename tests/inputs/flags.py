@@ -128,8 +128,6 @@ RANGES: list[tuple[str, list[object], str]] = [
     ("simulate", ["--batches", 0], "batches"),
     ("simulate", ["--batches", 10**12], "batches"),
     ("simulate", ["--seed", -1], "seed"),
-    ("simulate", ["--gated"], "--gated makes no difference"),
-    ("simulate", ["--part", "alignment"], "--part makes no difference"),
     ("simulate", ["--objective", "nonsense"], "unknown objective"),
     ("simulate", ["--objective.margin", "3"], "needs --objective NAME"),
     ("simulate", ["--objective", "mpt", "--objective.margin", "nan"], "margin"),

@@ -29,14 +29,6 @@ NOTES = {
     "to 2:",
     "norm": "The norm, and the share of the plane with less than a hundredth of the largest:",
 }
-DRAWN = ("dissipation", "weight")
-# flags that would make no difference to the other kinds
-ONLY = {
-    **dict.fromkeys(("batches", "seed", "independent"), DRAWN),
-    "gated": ("weight",),
-    "part": ("norm",),
-}
-
 EPILOG = """\
 examples:
   isotrope simulate dissipation
@@ -91,12 +83,6 @@ def simulate(settings: SimulateSettings) -> int:
         raise SettingError(
             "needs `--objective NAME`", setting=f"objective.{next(iter(of_objective))}"
         )
-    for flag, kinds in ONLY.items():
-        if flag in settings.model_fields_set and settings.kind not in kinds:
-            raise SettingError(
-                f"makes no difference to {settings.kind}; it is for {' and '.join(kinds)}",
-                setting=flag,
-            )
     from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
