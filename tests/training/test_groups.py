@@ -181,7 +181,6 @@ def test_a_row_without_a_group_is_alone(
     ("changed", "message"),
     [
         ({"groups": "labels"}, "no column 'labels' \\(did you mean 'label'\\?\\)"),
-        ({"objective": "vicreg"}, "vicreg does not push rows apart"),
         ({"files": sentences(40)}, "its columns have no names"),
         ({"groups": "two\nlines"}, "a name must be one line"),
     ],

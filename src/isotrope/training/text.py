@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, world_size
-from isotrope.core.errors import InputError, SettingError
+from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.lock import clear, ensure_not_replaced, is_effectively_empty
 from isotrope.core.result import Result
@@ -132,12 +132,6 @@ def check(
         registry.load_plugin(Path(plugin))
     objectives = objectives_of(settings)
     for objective in objectives.values():
-        if settings.groups is not None and not objective.pairwise:
-            raise SettingError(
-                f"has no effect: objective {objective.name} does not push rows apart",
-                setting="groups",
-                remedy="leave it out, or choose infonce",
-            )
         try_objective(objective, negatives=objective.takes_negatives)
     watch = None
     if settings.dev not in (None, "auto"):
