@@ -29,10 +29,6 @@ def check_file(path: Path, within: Path | None = None) -> None:
     Args:
         path: The file.
         within: An untrusted folder; a link must not lead out of it.
-
-    Raises:
-        InputError: The file does not exist, is a folder, pipe, socket or device, or lies in another
-            folder.
     """
     try:
         mode = path.stat().st_mode
@@ -74,11 +70,7 @@ def read_text(path: Path | str, limit: int = LARGEST) -> str:
 
 @contextmanager
 def open_arrays(path: Path) -> "Iterator[NpzFile]":
-    """Open an archive that ``numpy.savez_compressed`` wrote.
-
-    Raises:
-        InputError: It is not a regular file, or unpacks to gigabytes.
-    """
+    """Open an archive that ``numpy.savez_compressed`` wrote."""
     import numpy as np
 
     check_file(path)
@@ -101,11 +93,7 @@ def read_json(path: Path | str) -> Any:  # noqa: ANN401 - any JSON
 
 
 def read_yaml(path: Path | str) -> dict[str, Any]:
-    """Return the settings of a file: see :func:`parse_yaml`.
-
-    Raises:
-        InputError: see :func:`read_text` and :func:`parse_yaml`.
-    """
+    """Return the settings of a file: see :func:`parse_yaml`."""
     return parse_yaml(read_text(path, LARGEST_SETTINGS), Path(path))
 
 

@@ -77,12 +77,7 @@ class RunFolder:
             temporary.write_text(f"{settings}{_SEAL}{_seal(settings)}\n", encoding="utf-8")
 
     def check(self) -> None:
-        """Refuse links, and files that the run could not overwrite later.
-
-        Raises:
-            InputError: One of its files or folders is a link, or a folder where a file is needed or
-                the reverse.
-        """
+        """Refuse links, and files that the run could not overwrite later."""
         for name, path in vars(self).items():
             if name == "path":
                 continue

@@ -83,11 +83,7 @@ class Sweep:
     jobs: int
 
     def run(self, values: Values, seed: int) -> RunSettings:
-        """Return the settings of one run.
-
-        Raises:
-            InputError: a value that the setting does not take.
-        """
+        """Return the settings of one run."""
         varied = {name.replace("_", "-") for name in values}
         base = {k: v for k, v in self.base.items() if k.replace("_", "-") not in varied}
         values_of_run = {**base, **values, "seed": seed, "progress": False}

@@ -46,9 +46,6 @@ class SweepStudy:
 
     Attributes:
         count: Number of different settings to try.
-
-    Raises:
-        InputError: the journal is damaged, or cannot be written.
     """
 
     def __init__(self, spec: Sweep) -> None:

@@ -109,12 +109,6 @@ def sweep(spec: Sweep, report: Report = lambda line: None) -> list[Trial]:
     Args:
         spec: The plan.
         report: Function that receives a line for each finished run.
-
-    Raises:
-        InputError: Before anything runs: a name, a value, the data, the encoder or the folder is
-            wrong, or the data of finished runs have changed.
-        LostProcess: a process died, or was stopped; finished runs are kept.
-        KeyboardInterrupt: Ctrl-C; finished runs are kept.
     """
     check_sweep(spec)
     output = spec.chosen.output

@@ -73,11 +73,7 @@ class _Facts:
 
 
 def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
-    """Return the settings with a choice for each missing value; print the choices.
-
-    Raises:
-        InputError: The folder, the encoder or the data cannot be used.
-    """
+    """Return the settings with a choice for each missing value; print the choices."""
     given = settings.model_fields_set
     if not recipe_applies(settings) or given >= CHOSEN:
         _refuse_minutes(settings)

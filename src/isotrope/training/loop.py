@@ -121,10 +121,6 @@ class TrainingTask(ABC):
         Args:
             lines: Print progress also without a bar; warnings are always printed.
             callbacks: The user's callbacks, called after those of the run.
-
-        Raises:
-            InputError: a checkpoint that does not fit, a diverged training, a full disk.
-            LostProcess: one of several processes has gone.
         """
         output, module, first = self.output, self.module, rank() == 0
         module.train()  # the encoder is loaded in evaluation mode, and the trainer keeps modes

@@ -165,10 +165,6 @@ def run(settings: Settings, work: Work[Settings], *, resume: bool, lines: bool =
 
     With ``devices`` above 1 the processes are started here, unless torchrun has started them. Runs
     in several threads of a process train one after the other.
-
-    Raises:
-        InputError: The settings, the data, the encoder or the folder cannot be used.
-        LostProcess: one of several processes has gone.
     """
     output = Path(settings.output)
     check_loggers(settings.logger)

@@ -45,10 +45,6 @@ def audit(
         suspect: Reciprocal push above which two pictures are likely false negatives.
         own_encoder: The user's encoder; None if ``settings.encoder`` names one.
         progress: show bars on stderr.
-
-    Raises:
-        InputError: The settings, the data or the encoder are wrong, or the objective does not push
-            the pictures of a batch apart.
     """
     numbers = {"batch_size": settings.batch_size, "suspect": suspect, "seed": settings.seed}
     AuditSettings.read(numbers)

@@ -25,11 +25,7 @@ METHODS = {
 
 
 def find_method(name: str) -> "type[ImageMethod]":
-    """Return the class of the method ``name`` (in any case), which is imported only now.
-
-    Raises:
-        InputError: no such method; names the nearest.
-    """
+    """Return the class of the method ``name`` (in any case), which is imported only now."""
     if name.lower() not in METHODS:
         raise InputError(
             f"unknown method {name!r}{nearest(name.lower(), METHODS)}; known: {', '.join(METHODS)}"
