@@ -136,13 +136,7 @@ def open_own(path: Path, mode: str, **how: Any) -> IO[Any]:
 
 
 def check_outputs(folder: Path, names: Iterable[str], inputs: Iterable[object] = ()) -> None:
-    """Refuse outputs that cannot be written, or that would overwrite an input.
-
-    Args:
-        folder: Where the files will be.
-        names: Names of the files.
-        inputs: Inputs of the same command; only paths of files and folders count.
-    """
+    """Refuse outputs that cannot be written, or that would overwrite an input of the command."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; give a folder")
     read = [Path(name).resolve() for name in inputs if isinstance(name, str | Path)]
@@ -161,11 +155,6 @@ def replace_together(
 
     Earlier files with these names, or with those of ``instead_of``, are removed first, so files of
     two commands are never mixed. If the body raises, nothing changes.
-
-    Args:
-        folder: Where the files will be; it is made.
-        names: Names of the files to write.
-        instead_of: Names of files that an earlier command may have written.
     """
     check_outputs(folder, names)
     with _room(folder / names[0]) as room:

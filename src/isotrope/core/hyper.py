@@ -145,10 +145,6 @@ def check(instance: object, *, constant: bool = False) -> None:
     """Check the hyperparameters of a dataclass instance against their declared bounds.
 
     A 0-dim tensor (a learnt temperature) is taken at its present value.
-
-    Args:
-        instance: Instance of a dataclass.
-        constant: Whether all hyperparameters are constant, even if not declared so.
     """
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)

@@ -62,12 +62,7 @@ ACCEPTED = {
 
 
 def intended_name(word: str, candidates: Iterable[str]) -> str | None:
-    """Return which of the known names was probably meant, by its aliases or by its letters.
-
-    Args:
-        word: The written name, with hyphens, underscores or neither.
-        candidates: Names with hyphens; ``temperature`` also matches ``objective.temperature``.
-    """
+    """Return which of the known names was probably meant, by its aliases or by its letters."""
     names = list(candidates)
     letters = _letters(word)
     exact = [name for name in names if letters == _letters(name)]

@@ -62,13 +62,7 @@ def similarities(encoder: Encoder) -> NDArray[np.float64]:
 
 
 def kept(before: NDArray[np.float64] | None, encoder: Encoder, history: DevHistory) -> float | None:
-    """Return 100 times Spearman's correlation of the similarities before and after a training.
-
-    Args:
-        before: Similarities before training; None for no comparison.
-        encoder: Encoder after the last step.
-        history: Scores of the run, which show whether the model before training was saved.
-    """
+    """Return 100 times Spearman's correlation of the similarities before and after a training."""
     if before is None:
         return None
     if history.scores and history.best == 0:
@@ -101,13 +95,7 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
 
 def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
-    """Return the change that promises most after this training; empty if none stands out.
-
-    Args:
-        report: Description of the data.
-        positions: Tokens that the encoder can read.
-        history: Scores of the run.
-    """
+    """Return the change that promises most after this training; empty if none stands out."""
     if report.truncated_share >= _CUT:
         longer = f"`--max-length {min(2 * report.max_length, positions)}`"
         remedy = longer if positions > report.max_length else "an encoder that reads more"

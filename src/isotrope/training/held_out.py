@@ -49,13 +49,6 @@ def held_out_losses(
     Dropout is on, as for the same measures of a training batch, because its masks make the two
     views of a single text. The masks are the same at every call.
 
-    Args:
-        encoder: Encoder, which is left unchanged.
-        head: Head trained on top of the encoder, which is left unchanged.
-        held_out: Anchors and positives; for single texts the positives are the anchors.
-        trained: Anchors and positives of as many training records.
-        seed: Seed of the masks.
-
     Returns:
         A number for each of :data:`HELD_OUT_COLUMNS`.
     """

@@ -116,12 +116,7 @@ class TrainingTask(ABC):
         return Path(self.settings.output)
 
     def run(self, *, lines: bool, callbacks: Sequence[TrainerCallback] = ()) -> Outcome:
-        """Run the remaining steps and write the files of a finished run.
-
-        Args:
-            lines: Print progress also without a bar; warnings are always printed.
-            callbacks: The user's callbacks, called after those of the run.
-        """
+        """Run the remaining steps and write the files of a finished run."""
         output, module, first = self.output, self.module, rank() == 0
         module.train()  # the encoder is loaded in evaluation mode, and the trainer keeps modes
         progress = Progress(steps=module.steps, bar=self.settings.progress, lines=lines)

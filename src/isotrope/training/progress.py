@@ -21,11 +21,6 @@ def warn(line: str) -> None:
 class Progress:
     """The progress of a run: a bar on a terminal, else a line per logged step and dev score.
 
-    Args:
-        steps: Number of steps of the whole run.
-        bar: Whether to show a bar if stderr is a terminal.
-        lines: Whether to show lines if there is no bar, even if no bar was requested.
-
     Attributes:
         shown: Whether there is a bar.
     """

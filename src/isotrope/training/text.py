@@ -92,14 +92,7 @@ def train(
     lines: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> Outcome:
-    """Train with the given settings and write the run folder (:func:`isotrope.training.run.run`).
-
-    Args:
-        settings: Settings of the run.
-        resume: Whether to continue, start or do nothing, like ``--resume``.
-        lines: Whether to print progress without a bar; warnings are always printed.
-        callbacks: Callbacks that the trainer calls between steps, after those of the run.
-    """
+    """Train with the given settings and write the run folder; see :mod:`isotrope.training.run`."""
     check_not_taken(Path(settings.output))
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read

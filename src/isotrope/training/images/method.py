@@ -144,8 +144,7 @@ class ImageMethod(nn.Module, ABC):
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return the pairs of views whose mean loss a step minimises, as raw embeddings.
 
-        Args:
-            crops: The batch once for each of ``augments``.
+        ``crops`` is the batch once for each of ``augments``.
         """
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
@@ -173,12 +172,7 @@ class ImageMethod(nn.Module, ABC):
     # what a method may use
 
     def cut_heads(self, c: float, what: Literal["weights", "all"] = "weights") -> None:
-        """Cut-initialise everything except the encoder, which the caller has initialised.
-
-        Args:
-            c: see :func:`isotrope.encoders.cut_initialize.cut_initialize`.
-            what: See :func:`isotrope.encoders.cut_initialize.cut_initialize`.
-        """
+        """Cut-initialise everything except the encoder, which the caller has initialised."""
         self.cut = c
         _cut_heads(self, c, what)
 
