@@ -12,6 +12,7 @@ import torch
 
 from isotrope.core.errors import CannotResume
 from isotrope.training.checkpoints import (
+    Checkpoints,
     ChecksumMismatch,
     finish,
     newest,
@@ -261,3 +262,41 @@ def test_a_run_does_not_go_on_with_another_dev_file(quick: dict, tmp_path: Path)
         fit(**settings, resume=True)
     dev.write_text("".join(scored))
     assert fit(**settings, resume=True).result.metrics["steps"] == quick["max_steps"]
+
+
+def test_files_that_could_not_be_removed_are_removed_later(runs: dict, tmp_path: Path) -> None:
+    """The disk failed while a finished run removed them, or the process was killed."""
+    shutil.copytree(runs["output"], run := tmp_path / "run")
+    last = checkpoints(str(run))[0]
+    left = [run / "tokens", run / "model/.README.md.abcdef12", last / ".complete.json.abcdef12"]
+    for folder in left:
+        folder.mkdir()
+    assert fit(**{**runs, "output": str(run)}, resume=True).exit_code == 0
+    assert not any(folder.exists() for folder in left)
+
+
+def test_checkpoints_that_could_not_be_removed_are_removed_later(
+    runs: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**runs, "output": str(tmp_path / "run"), "checkpoint_every": 1}
+    monkeypatch.setattr(Checkpoints, "rotate", lambda self: None)
+    with power_cut(5):
+        fit(**settings)
+    assert len(checkpoints(settings["output"])) > 2
+    monkeypatch.undo()
+    fit(**settings, resume=True)
+    assert [path.name for path in checkpoints(settings["output"])] == [
+        "checkpoint-5",
+        "checkpoint-4",
+    ]
+
+
+def test_a_result_that_is_lost_after_the_last_step_is_the_same_again(
+    runs: dict, tmp_path: Path
+) -> None:
+    settings = {**runs, "output": str(tmp_path / "run"), "keep_every": 6}
+    before = fit(**settings).result.metrics
+    (tmp_path / "run" / "result.json").unlink()
+    after = fit(**settings, resume=True).result.metrics
+    measured = before.keys() - {"seconds", "wall_seconds", "samples_per_second"}
+    assert {k: after[k] for k in measured} == {k: before[k] for k in measured}

@@ -132,7 +132,8 @@ class Metrics:
         if step != self._pending:
             self.close()
             self._pending, self._row = step, {}
-        self._row.update(values)
+        # as in the file, so that a run that is resumed after its last step has the same result
+        self._row.update({k: v if v is None else float(f"{v:.10g}") for k, v in values.items()})
         if self._row.get("loss") is not None:
             self.newest = self._row
         self._log({name: value for name, value in values.items() if value is not None}, step)
@@ -333,11 +334,10 @@ def worker_gone(error: BaseException) -> bool:
     """
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
-    # while this method of torch's loader reads a batch
-    frames = traceback.extract_tb(error.__traceback__)
-    return isinstance(error, (ConnectionError, EOFError)) and any(
-        frame.name == "_try_get_data" for frame in frames
-    )
+    # while this method of torch's loader reads a batch; nothing is read here, because torch raises
+    # the error of the process at any moment, as soon as its end is noticed
+    frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return isinstance(error, (ConnectionError, EOFError)) and "_try_get_data" in frames
 
 
 def _check_unchanged(what: str, before: str | None, now: str | None) -> None:

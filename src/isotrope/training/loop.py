@@ -137,6 +137,7 @@ class TrainingTask(ABC):
             return Outcome(self.result(), output, code, module.encoder, first=first)
         if not first:
             return Outcome(empty_result(output), output, encoder=module.encoder, first=False)
+        between.checkpoints.rotate()  # a process can end between writing one and removing another
         result = self.finish()
         result.metrics["wall_seconds"] = round(time.perf_counter() - began, 3)
         ensure_not_replaced(output)

@@ -4,12 +4,13 @@ A function (``Work``) checks, prepares and trains. This file gives it a folder a
 processes in its settings. ``loop`` runs the steps.
 """
 
+import os
 import random
 import shlex
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -247,6 +248,8 @@ def _taken(
     if not (output / LOCK).exists():
         finished = check_folder(output, settings, resume=resume)
         if finished is not None:
+            with suppress(OSError):  # the folder can be read only
+                remove_intermediates(output)
             yield Outcome(finished, output)
             return
     with exclusive_lock(output, f"training in {output}", role=role):
@@ -314,8 +317,8 @@ def remove_intermediates(output: Path) -> None:
 
 
 def _tidy(output: Path) -> None:
-    tidy(output)
-    tidy(RunFolder(output).checkpoints)
+    for folder, _, _ in os.walk(output):
+        tidy(Path(folder))
 
 
 def try_objective(objective: Objective, *, negatives: bool) -> None:
