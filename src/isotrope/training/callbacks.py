@@ -132,7 +132,7 @@ class Metrics:
         if step != self._pending:
             self.close()
             self._pending, self._row = step, {}
-        # as in the file, so that a run that is resumed after its last step has the same result
+        # as in the file, which a resumed run reads
         self._row.update({k: v if v is None else float(f"{v:.10g}") for k, v in values.items()})
         if self._row.get("loss") is not None:
             self.newest = self._row
@@ -330,12 +330,11 @@ class Dev:
 def worker_gone(error: BaseException) -> bool:
     """Return whether an error reports that a process of the data loader is gone.
 
-    The error may come at any moment of a step, so the step must not be saved.
+    torch raises it at any moment: within a step, which must not be saved, and during file access.
     """
     if isinstance(error, RuntimeError):
         return str(error).startswith("DataLoader worker")
-    # while this method of torch's loader reads a batch; nothing is read here, because torch raises
-    # the error of the process at any moment, as soon as its end is noticed
+    # while this method of torch's loader reads a batch
     frames = [frame.f_code.co_name for frame, _ in traceback.walk_tb(error.__traceback__)]
     return isinstance(error, (ConnectionError, EOFError)) and "_try_get_data" in frames
 

@@ -301,10 +301,7 @@ def check_devices(settings: RunSettings) -> str:
 
 
 def write_config(settings: RunSettings) -> None:
-    """Make the run folder with config.yaml, which ``--resume`` recognises.
-
-    Incomplete files of a killed run are removed.
-    """
+    """Make the run folder with config.yaml; remove incomplete files of a killed run."""
     output = Path(settings.output)
     RunFolder(output).write_settings(settings.to_yaml())
     _tidy(output)
