@@ -71,9 +71,11 @@ def add_fields(
         fields: Fields by name.
         both_ways: Whether every switch can be turned off, as a file may have turned it on.
     """
+    from isotrope.core.settings import extra_of
+
     groups: dict[str, Any] = {"": parser}
     for name, field in fields.items():
-        extra = _extra(field)
+        extra = extra_of(field)
         title = extra.get("group", "")
         if title not in groups:
             groups[title] = parser.add_argument_group(title)
@@ -105,10 +107,6 @@ def add_fields(
             add(*flags, dest=name, action="append" if many else "store", **common)
 
 
-def _extra(field: "FieldInfo") -> dict[str, Any]:
-    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-
-
 def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
     """Return the description with the default in brackets."""
     default = field.get_default(call_default_factory=True)
@@ -120,12 +118,6 @@ def _help(field: "FieldInfo", extra: Mapping[str, Any]) -> str:
     if shown:
         text = f"{text.removesuffix('.')} [{shown}]{'.' * text.endswith('.')}"
     return text.replace("%", "%%")
-
-
-def positionals(fields: Mapping[str, "FieldInfo"]) -> dict[str, str]:
-    """Return how messages name the fields that have no flag."""
-    extras = {name: _extra(field) for name, field in fields.items()}
-    return {name: extra["metavar"] for name, extra in extras.items() if extra.get("positional")}
 
 
 def _metavar(kind: object) -> str:

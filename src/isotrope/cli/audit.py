@@ -9,7 +9,7 @@ from pydantic import Field, create_model
 from isotrope.cli.arguments import check_readable
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import FolderError, InputError, SettingError
-from isotrope.core.settings import setting
+from isotrope.core.settings import extra_of, setting
 from isotrope.data.sources import by_dataset
 from isotrope.diagnostics.audit.options import OF_TEXTS, AuditSettings
 from isotrope.training.images.settings import ImageSettings
@@ -112,9 +112,7 @@ def _refuse_others(settings: AuditCommandSettings, data: str, *, images: bool) -
     other = OF_TEXTS if images else _IMAGES
     others = [] if images else [f"method.{key}" for key in settings.method_settings]
     for name, field in type(settings).model_fields.items():
-        extra = field.json_schema_extra
-        of_other = isinstance(extra, dict) and extra.get("group") == other
-        if of_other and name in settings.model_fields_set:
+        if extra_of(field).get("group") == other and name in settings.model_fields_set:
             others.append(name)
     if others:
         raise SettingError(

@@ -15,8 +15,8 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import Field
 
-from isotrope.cli.arguments import Parser, add_fields, dotted, positionals
-from isotrope.core.settings import Settings, setting
+from isotrope.cli.arguments import Parser, add_fields, dotted
+from isotrope.core.settings import Settings, extra_of, setting
 from isotrope.core.spelling import as_flag
 from isotrope.paradigm.declared import objective_settings
 
@@ -74,7 +74,7 @@ class Command(Generic[S]):
     def _usage(self) -> str:
         words = []
         for name, field in self.settings.model_fields.items():
-            extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
+            extra = extra_of(field)
             if extra.get("positional"):
                 many = " ..." if typing.get_origin(field.annotation) is list else ""
                 word = f"{extra['metavar']}{many}"
@@ -85,14 +85,14 @@ class Command(Generic[S]):
 
     def spelling(self, name: str, value: str) -> str:
         """Return how an error of this verb names a setting."""
-        place = positionals(self.settings.model_fields).get(name)
+        place = self.settings.positionals().get(name)
         return f"{place} {value}".rstrip() if place else as_flag(self.flags.get(name, name), value)
 
     @property
     def flags(self) -> Mapping[str, str]:
         """The flags that differ from their fields' names."""
-        extras = ((k, f.json_schema_extra) for k, f in self.settings.model_fields.items())
-        return {k: str(e["name"])[2:] for k, e in extras if isinstance(e, dict) and "name" in e}
+        extras = {name: extra_of(field) for name, field in self.settings.model_fields.items()}
+        return {name: extra["name"][2:] for name, extra in extras.items() if "name" in extra}
 
     def values(self, parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
         """Return the given values, by field."""
@@ -102,7 +102,7 @@ class Command(Generic[S]):
             of_prefix, others = dotted(others, prefix)
             chosen |= of_prefix
         given = vars(parser.parse_args(others))
-        empty = [name for name in positionals(self.settings.model_fields) if not given.get(name)]
+        empty = [name for name in self.settings.positionals() if not given.get(name)]
         return {name: value for name, value in given.items() if name not in empty} | chosen
 
     def __call__(self, arguments: Sequence[str]) -> int:

@@ -6,22 +6,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrope.cli.arguments import Parser, add_fields, dotted, positionals
+from isotrope.cli.arguments import Parser, add_fields, dotted
 from isotrope.cli.command import Command, as_json
 from isotrope.cli.training import from_file
 from isotrope.core.errors import InputError, nearest, needs_extra
 from isotrope.core.settings import setting
 from isotrope.core.spelling import as_flag
 from isotrope.core.table import table
-from isotrope.sweeps.spec import SweepSettings, run_settings
+from isotrope.sweeps.spec import RUNS, SweepSettings
 
 if TYPE_CHECKING:
     from isotrope.sweeps.spec import Sweep
     from isotrope.sweeps.sweep import Trial
     from isotrope.training.settings import RunSettings
-
-VERBS = ("train", "train-images")
-"""Verbs that can be swept."""
 
 EPILOG = """\
 examples:
@@ -82,7 +79,7 @@ class _SweepCommand(Command[_SweepFlags]):
         """Return a parser; with the flags of a verb, which the help does not repeat."""
         parser = super().parser()
         if verb:
-            cls = run_settings(verb)
+            cls = RUNS[verb]
             skip = {*cls.collected(), *_SweepFlags.model_fields, "seed", "progress"}
             shared = {k: v for k, v in cls.ordered().items() if k not in skip}
             add_fields(parser, shared, both_ways=True)
@@ -97,14 +94,14 @@ class _SweepCommand(Command[_SweepFlags]):
     def __call__(self, arguments: Sequence[str]) -> int:
         """Parse, train the missing runs, print the table and the best trial."""
         verb = arguments[0] if arguments else ""
-        if verb in ("-h", "--help") or (verb in VERBS and {"-h", "--help"} & set(arguments)):
+        if verb in ("-h", "--help") or (verb in RUNS and {"-h", "--help"} & set(arguments)):
             self.parser().parse_args(["--help"])
-        if verb not in VERBS:
+        if verb not in RUNS:
             raise InputError(
-                f"a sweep repeats one of {', '.join(VERBS)}; found {verb!r}{nearest(verb, VERBS)} "
+                f"a sweep repeats one of {', '.join(RUNS)}; found {verb!r}{nearest(verb, RUNS)} "
                 "(see `isotrope sweep --help`)"
             )
-        cls, others = run_settings(verb), list(arguments[1:])
+        cls, others = RUNS[verb], list(arguments[1:])
         chosen: dict[str, Any] = {}
         for prefix in cls.dotted:
             values, others = dotted(others, prefix)
@@ -114,7 +111,7 @@ class _SweepCommand(Command[_SweepFlags]):
         base = {**from_file(cls, given.pop("config", None))}
         for name in ("output", "seed", "progress"):
             base.pop(name, None)
-        given = {k: v for k, v in given.items() if v or k not in positionals(cls.model_fields)}
+        given = {k: v for k, v in given.items() if v or k not in cls.positionals()}
         return sweep(_SweepFlags.read(own), cls, base | given | chosen)
 
 

@@ -116,6 +116,12 @@ class Settings(BaseModel):
         return [f"{prefix}_settings" for prefix in cls.dotted]
 
     @classmethod
+    def positionals(cls) -> dict[str, str]:
+        """Return how messages name the fields that have no flag."""
+        extras = {name: extra_of(field) for name, field in cls.model_fields.items()}
+        return {name: extra["metavar"] for name, extra in extras.items() if "positional" in extra}
+
+    @classmethod
     def ordered(cls) -> dict[str, FieldInfo]:
         """Return the fields in the order of the help."""
         return dict(cls.model_fields)
@@ -134,8 +140,8 @@ class Settings(BaseModel):
         *own, _ = signature.parameters.values()
         keywords = []
         for name, field in cls.ordered().items():
-            extra = field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
-            if name not in {*without, *signature.parameters} and not extra.get("positional"):
+            extra = extra_of(field)
+            if name not in {*without, *signature.parameters} and "positional" not in extra:
                 default = field.get_default(call_default_factory=True)
                 keywords.append(
                     inspect.Parameter(
@@ -192,6 +198,11 @@ class Settings(BaseModel):
                 value=first["input"],
                 source=source,
             ) from None
+
+
+def extra_of(field: FieldInfo) -> dict[str, Any]:
+    """Return the properties of a field that a command line needs; see :func:`setting`."""
+    return field.json_schema_extra if isinstance(field.json_schema_extra, dict) else {}
 
 
 def dotted_key(cls: type[Settings], key: str) -> bool:

@@ -43,16 +43,17 @@ def sweep(
         MissingExtra: optuna or matplotlib is not installed.
     """
     with needs_extra("sweep", "optuna", "matplotlib"):
-        from isotrope.sweeps.spec import SweepSettings, plan, run_settings
+        from isotrope.sweeps.spec import RUNS, SweepSettings, plan
         from isotrope.sweeps.sweep import sweep as run
-        from isotrope.sweeps.tables import POSITIONALS, as_result, write
+        from isotrope.sweeps.tables import as_result, write
     from isotrope.training.fit_text import by_name
 
-    verb = "train-images" if images else "train"
+    runs = RUNS["train-images" if images else "train"]
     own = {name: settings.pop(name) for name in SweepSettings.model_fields if name in settings}
     chosen = SweepSettings.read({**own, "vary": _words(vary), "output": output})
     paths = str(data) if isinstance(data, (str, Path)) else [str(path) for path in data]
-    spec = plan(run_settings(verb), by_name({POSITIONALS[verb]: paths, **settings}), chosen)
+    positional = next(iter(runs.positionals()))
+    spec = plan(runs, by_name({positional: paths, **settings}), chosen)
     trials = run(spec, report)
     result = as_result(spec, trials)
     if result.details["best"] is None:

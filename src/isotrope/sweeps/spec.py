@@ -12,7 +12,8 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.core.settings import Settings, setting
 from isotrope.sweeps.search_space import Varied, read_varied
 from isotrope.training import launch
-from isotrope.training.settings import RunSettings
+from isotrope.training.images.settings import ImageSettings
+from isotrope.training.settings import RunSettings, TrainSettings
 
 Values = Mapping[str, str]
 """Values by setting, both spelled as in flags."""
@@ -22,6 +23,9 @@ TABLES = ("sweep.svg", "sweep.csv", "sweep.json")
 
 SCORES = {"text": "dev_best", "images": "knn_final"}
 """The number of a run's result that scores it, by the kind of the run, unless another is chosen."""
+
+RUNS: dict[str, type[RunSettings]] = {"train": TrainSettings, "train-images": ImageSettings}
+"""The settings of the runs of each verb."""
 
 _LONGEST = 120  # characters of a folder's name
 
@@ -45,17 +49,6 @@ class SweepSettings(Settings):
     jobs: int | None = setting(None, "Runs at a time.", shown="one for each GPU, or 1", ge=1)
     draws: int = setting(0, "Seed of random and tpe.", ge=0)
     keep: Literal["all", "best"] = setting("all", "Models to keep on disk.")
-
-
-def run_settings(verb: str) -> type[RunSettings]:
-    """Return the settings of the runs of a verb: ``train`` or ``train-images``."""
-    if verb == "train":
-        from isotrope.training.settings import TrainSettings
-
-        return TrainSettings
-    from isotrope.training.images.settings import ImageSettings
-
-    return ImageSettings
 
 
 @dataclass(frozen=True)

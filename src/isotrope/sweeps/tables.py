@@ -11,13 +11,10 @@ from isotrope.core.files import write_all
 from isotrope.core.legible import csv_text
 from isotrope.core.result import Result, provenance
 from isotrope.reports.scores import slices
-from isotrope.sweeps.spec import TABLES, Sweep
+from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
 from isotrope.sweeps.sweep import Trial, best_of, ranked
 from isotrope.training.settings import RunSettings
-
-POSITIONALS = {"train": "files", "train-images": "data"}
-"""Verbs that can be swept, and the setting of each that has no flag."""
 
 
 def table(spec: Sweep, trials: Sequence[Trial]) -> tuple[list[str], list[list[str]]]:
@@ -69,8 +66,8 @@ def again(spec: Sweep) -> str:
 
 def _words(settings: RunSettings, left_out: Iterable[str]) -> list[str]:
     """Return the verb with the settings that are not defaults."""
-    verb = {"text": "train", "images": "train-images"}[settings.kind]
-    positional, values = POSITIONALS[verb], settings.model_dump()
+    verb = next(verb for verb, cls in RUNS.items() if isinstance(settings, cls))
+    positional, values = next(iter(settings.positionals())), settings.model_dump()
     first = values[positional]
     skip = {positional, *left_out}
     fields = {k: v for k, v in type(settings).ordered().items() if k not in skip}
