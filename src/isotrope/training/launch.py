@@ -123,11 +123,13 @@ class _Worker:
             remote.close()
         self.busy = False
 
-    def begin(self, task: Task[T, R], item: T) -> None:
+    def begin(self, task: Task[T, R], item: T, requests: list[int]) -> None:
         """Start a task; the function and its argument must be picklable."""
         self.busy = True
         with suppress(BrokenPipeError):  # a dead process shows when its answer is awaited
             self.pipe.send_bytes(pickle.dumps((sys.argv, task, item)))
+        if requests:  # a request between the start of the process and its handlers
+            self.ask(requests[0])
 
     def answer(self) -> Answer:
         """Wait for the status and value of the task."""
@@ -175,12 +177,6 @@ def _together() -> Iterator[tuple[list[_Worker], list[int]]]:
                 worker.close(0.0 if requests.count(signal.SIGINT) > 1 else _GRACE)
 
 
-def _begin(worker: _Worker, task: Task[T, R], item: T, requests: list[int]) -> None:
-    worker.begin(task, item)
-    if requests:  # a request between the start of the process and its handlers
-        worker.ask(requests[0])
-
-
 # the ranks of one training
 
 
@@ -215,7 +211,7 @@ def launch(devices: int, task: Task[T, tuple[int, R]], item: T) -> tuple[int, R 
                 _LAUNCHER: str(os.getpid()),
             }
             workers.append(_Worker(environment, "nothing" if rank else "errors"))
-            _begin(workers[-1], task, item, requests)
+            workers[-1].begin(task, item, requests)
         answers = _answers(workers)
     kind, value = answers.get(0, ("lost", None))
     return _verdict(answers, devices), value[1] if kind == "done" else None
@@ -339,7 +335,7 @@ def _beside(task: Task[T, R], items: Iterable[T], jobs: int) -> Done[T, R]:
                     worker = _Worker(_share(len(workers), jobs))
                     workers.append(worker)
                 running[worker] = item
-                _begin(worker, task, item, requests)
+                worker.begin(task, item, requests)
             if not running:
                 break
             ready = wait([worker.pipe for worker in running])
