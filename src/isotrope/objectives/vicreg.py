@@ -40,10 +40,10 @@ class VICReg(
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 
-    Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults; l2-normalised as in
-    Li et al., 2024, section 4.1, unless space="raw". Their code divides the first term by D and
-    averages the deviations of the two views, which means sim_coeff=25/D, var_coeff=12.5. Li et al.,
-    2024 use sim_coeff=1 and epsilon=0.
+    Reference: Bardes et al., eq. 1-6, whose coefficients are the defaults. Rows are l2-normalised
+    as in Li et al., 2024, section 4.1, unless space="raw". The code of Bardes et al. divides the
+    first term by D and averages the deviations of the two views: sim_coeff=25/D, var_coeff=12.5. Li
+    et al., 2024 use sim_coeff=1 and epsilon=0.
 
     Example:
         >>> import torch
