@@ -95,10 +95,11 @@ class MPT(
     eq. 20) print the condition s_ii' + max s_ik' < m; the difference is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives, none farther than orthogonal: L_i = max(0, m - s_ii' + max(0, max_{k != i} s_ki')).
-    If no maximum is below 0, this equals the loss above with the two views exchanged. There are no
-    additional negatives. Let A_i = 1 while L_i > 0, else 0. Then A_i pulls h_i. Each h'_j whose
-    hardest negative is h_i pushes it: W_ij = A_j. GD_i = 1 while h_i is pulled or pushed.
+    negatives (none counts as farther than orthogonal): L_i = max(0, m - s_ii' + max(0, max_{k != i}
+    s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged.
+    There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then A_i pulls h_i. Each
+    h'_j whose hardest negative is h_i pushes it: W_ij = A_j. GD_i = 1 while h_i is pulled or
+    pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -184,11 +185,11 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     (2023, eq. 22) print the condition with the difference reversed.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives, none farther than orthogonal: L_i = max(0, m + theta_ii' - min(pi/2, min_{k != i}
-    theta_ki')). If no minimum is above pi/2, this equals the loss above with the two views
-    exchanged. There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i is
-    pulled by A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes it: W_ij = A_j /
-    sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
+    negatives (none counts as farther than orthogonal): L_i = max(0, m + theta_ii' - min(pi/2,
+    min_{k != i} theta_ki')). If no minimum is above pi/2, this equals the loss above with the two
+    views exchanged. There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i
+    is pulled by A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes it: W_ij = A_j
+    / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
