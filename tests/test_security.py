@@ -20,7 +20,6 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "isotrope"
 
 # what may stand where, and why
 ALLOWED = {
-    ("data/images/named.py", "pickle"): "CIFAR's own format: an unpickler without any class",
     ("training/launch.py", "pickle"): "a pipe to a process of our own",
     ("training/worker.py", "pickle"): "the other end of it",
     ("training/launch.py", "subprocess"): "processes of our own",

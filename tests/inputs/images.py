@@ -190,7 +190,7 @@ PICKLES: dict[str, tuple[bytes, str]] = {
     "text": (b"hello", "not a pickle of CIFAR"),
     "no bytes": (b"", "not a pickle of CIFAR"),
     "cut": (pickle.dumps({b"data": X, b"labels": [0]})[:50], "not a pickle of CIFAR"),
-    "a list": (pickle.dumps([1, 2]), "not a pickle of CIFAR (a list)"),
+    "a list": (pickle.dumps([1, 2]), "not a pickle of CIFAR"),
     "other keys": (pickle.dumps({b"a": 1}), "no pictures of 3,072 bytes"),
     "pictures of another size": (
         pickle.dumps({b"data": np.zeros((2, 9), np.uint8), b"labels": [0, 1]}, 2),
@@ -208,13 +208,13 @@ PICKLES: dict[str, tuple[bytes, str]] = {
         pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [10**6]}, 2),
         "numbers below 100",
     ),
-    "code": (pickle.dumps({b"data": _Code()}), "asks for pathlib"),
-    "os.system": (b"cos\nsystem\n(S'touch opened'\ntR.", "asks for os.system"),
-    "a class of ours": (b"cisotrope.cli.main\nguarded\n)R.", "asks for isotrope.cli.main.guarded"),
+    "code": (pickle.dumps({b"data": _Code()}), "not a pickle of CIFAR"),
+    "os.system": (b"cos\nsystem\n(S'touch opened'\ntR.", "not a pickle of CIFAR"),
+    "a class of ours": (b"cisotrope.cli.main\nguarded\n)R.", "not a pickle of CIFAR"),
     "a memo without end": (_memo_bomb(), "pickle of CIFAR"),
     "a length without end": (b"\x80\x04\x8e" + b"\xff" * 7 + b"\x7f", "not a pickle of CIFAR"),
-    "billion laughs": (_laughs(), "a key that is not text"),
-    "deep": (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "not a pickle of CIFAR (a list)"),
+    "billion laughs": (_laughs(), "not a pickle of CIFAR"),
+    "deep": (b"\x80\x02" + b"]" * 50_000 + b"a" * 49_999 + b".", "not a pickle of CIFAR"),
 }
 
 
@@ -301,7 +301,7 @@ def _pickles() -> Iterator[Case]:
             content(room / "data/cifar-100-python" / name, good)
         return train("data")
 
-    yield Case("cifar/names that are code", names, "asks for os.system")
+    yield Case("cifar/names that are code", names, "not a pickle of CIFAR")
     yield Case("cifar/STL-10 of other lengths", stl, "each picture has 27648 bytes")
     yield Case("cifar/STL-10 without labels", unlabelled, "a label from 1")
     yield Case("cifar/Flowers of words", flowers, "in a MATLAB file")

@@ -59,8 +59,11 @@ class TestCifar:
         names = ["data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5"]
         for name, x in zip([*names, "test_batch"], data, strict=True):
             (folder / name).write_bytes(dumped(x, [3, 1, 0, 2], b"labels"))
-        meta = {b"label_names": [b"airplane", b"automobile", b"bird", b"cat"]}
-        (folder / "batches.meta").write_bytes(pickle.dumps(meta, protocol=2))
+        (folder / "batches.meta").write_bytes(
+            b"(dp1\nS'num_cases_per_batch'\np2\nL10000L\nsS'label_names'\np3\n(lp4\n"
+            b"S'airplane'\np5\naS'automobile'\np6\naS'bird'\np7\naS'cat'\np8\n"
+            b"asS'num_vis'\np9\nL3072L\ns."
+        )
         for path in (folder, tmp_path):
             found = load_images(path)
             assert (found.name, found.side, found.in_memory) == ("cifar10", 32, True)
@@ -77,7 +80,9 @@ class TestCifar:
         folder.mkdir()
         (folder / "train").write_bytes(dumped(rows(3), [0, 99, 7], b"fine_labels"))
         (folder / "test").write_bytes(dumped(rows(2), [7, 1], b"fine_labels"))
-        (folder / "meta").write_bytes(pickle.dumps({"fine_label_names": ["apple"] * 100}))
+        meta = {"fine_label_names": ["apple"] * 100, "coarse_label_names": ["fruit"] * 20}
+        meta = {key: [f"{name} {i}" for i, name in enumerate(meta[key])] for key in meta}
+        (folder / "meta").write_bytes(pickle.dumps(meta, protocol=2))
         found = load_images(folder)
         assert found.name == "cifar100"
         assert found.train.labels is not None
@@ -100,12 +105,12 @@ class TestCifar:
             ("numpy", "load"),
             ("numpy.core.multiarray", "scalar"),
             ("numpy", "fromfile"),
-            ("isotrope.data.images.named", "_unpickled"),
+            ("isotrope.data.images.named", "_values"),
         ],
     )
     def test_nothing_is_executed(self, tmp_path: Path, module: str, name: str) -> None:
         trap = f"c{module}\n{name}\n(U\x08touch /xtR.".encode()
-        with pytest.raises(InputError, match=rf"asks for {module}\.{name}.*nothing else is read"):
+        with pytest.raises(InputError, match="not a pickle of CIFAR"):
             load_images(self.written(tmp_path, trap))
 
     def test_a_trap_as_pickle_writes_it(self, tmp_path: Path) -> None:
@@ -115,7 +120,7 @@ class TestCifar:
 
         for protocol in range(6):
             batch = pickle.dumps({"data": Trap()}, protocol=protocol)
-            with pytest.raises(InputError, match=r"asks for posix\.mkdir"):
+            with pytest.raises(InputError, match="not a pickle of CIFAR: no pictures"):
                 load_images(self.written(tmp_path, batch))
         assert not (tmp_path / "executed").exists()
 
@@ -126,7 +131,7 @@ class TestCifar:
             def __reduce__(self) -> tuple[Any, ...]:
                 return np.ndarray, ((1,), np.dtype("O"), bytes(8))
 
-        batch = pickle.dumps({"data": rows(1), "labels": [Trap()]}, protocol=2)
+        batch = pickle.dumps({"data": Trap(), "labels": [1]}, protocol=2)
         with pytest.raises(InputError, match="not a pickle of CIFAR"):
             load_images(self.written(tmp_path, batch))
 
@@ -141,7 +146,7 @@ class TestCifar:
         [
             (b"", "not a pickle of CIFAR"),
             (b"words", "not a pickle of CIFAR"),
-            (pickle.dumps([1, 2]), r"not a pickle of CIFAR \(a list\)"),
+            (pickle.dumps([1, 2]), "not a pickle of CIFAR: no pictures"),
             (python3(rows(3), [1, 2], b"labels"), "as many 'labels'"),
             (python3(rows(3), [1, 2, 3], b"fine_labels"), "as many 'labels'"),
             (python3(rows(2), [1, -2], b"labels"), "as many 'labels', numbers below 100"),

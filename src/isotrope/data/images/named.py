@@ -1,7 +1,7 @@
 """Reads local copies of known image sets (CIFAR, STL-10, ...), recognised by their files.
 
 - CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
-  pickles, from which only arrays, texts, numbers, lists and dicts are read, so nothing is executed;
+  pickles, of which only texts and numbers are read, so nothing is executed;
 - STL-10, binary version: the 5,000 labelled training and 8,000 test pictures, not the unlabelled;
 - Tiny-ImageNet: ``train/`` with 200 classes; ``val/`` with ``val_annotations.txt`` is the test
   part;
@@ -11,11 +11,13 @@
 The folder itself may be named, or the one that it was unpacked into.
 """
 
-import pickle
+import pickletools
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,8 @@ from isotrope.data.images.records import RecognisedPart, RecognisedSet
 from isotrope.data.lines import lines, quoted
 
 _CIFAR_SIDE, _STL_SIDE = 32, 96
+_CIFAR_BYTES = 3 * _CIFAR_SIDE**2
+_CONSTANT = re.compile(r"(INT|LONG|STRING|BYTES|UNICODE)\d?$")  # instructions of a pickle
 _FLOWERS = "image_{:05d}.jpg"
 _LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real ones have 15,000
 
@@ -59,101 +63,32 @@ def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
     return None
 
 
-_InPython: Any = pickle._Unpickler
+def _values(path: Path) -> list[Any]:
+    """Return the texts and numbers of a pickle as they are written, None after a list or an entry.
 
-
-class _Plain(_InPython):  # type: ignore[misc]
-    """Reads arrays of bytes and plain values; every other name in a pickle is refused.
-
-    The unpickler in Python, not the one in C: that one makes room for as many entries as a pickle
-    says it has. These pickles have few.
-
-    NumPy's own classes are not handed out: with ``ndarray`` a pickle can lay an array of objects
-    over bytes of its choice, which are then taken for pointers.
+    None of it is built or run.
     """
-
-    dispatch: ClassVar[dict[int, Any]] = {
-        code: load
-        for code, load in _InPython.dispatch.items()
-        if bytes([code]) not in (pickle.EMPTY_SET, pickle.FROZENSET, pickle.ADDITEMS)
-    }
-
-    def load_setitems(self, first: int = 0, code: bytes = pickle.SETITEMS) -> None:
-        """Fill a dict with text keys; nested keys could take forever to hash."""
-        if not all(isinstance(key, str | bytes | int) for key in self.stack[first::2]):
-            raise pickle.UnpicklingError("a key that is not text")
-        _InPython.dispatch[code[0]](self)
-
-    dispatch[pickle.SETITEMS[0]] = load_setitems
-    dispatch[pickle.SETITEM[0]] = partial(load_setitems, first=-2, code=pickle.SETITEM)
-    dispatch[pickle.DICT[0]] = partial(load_setitems, code=pickle.DICT)
-
-    def find_class(self, module: str, name: str) -> object:
-        """Return a safe substitute for one of the four names that a pickled array needs."""
-        if (module, name) in {("numpy", "ndarray"), ("numpy", "dtype")}:
-            return {"ndarray": _Bytes, "dtype": _Kind}[name]
-        if module in {"numpy.core.multiarray", "numpy._core.multiarray"} and (
-            name == "_reconstruct"
-        ):
-            return _empty
-        if (module, name) == ("_codecs", "encode"):  # how Python 3 writes bytes for Python 2
-            return _latin
-        raise pickle.UnpicklingError(f"asks for {module}.{name}")
-
-
-class _Kind:
-    """A pickled dtype: its code."""
-
-    def __init__(self, code: object, *_: object) -> None:
-        self.code = code
-
-    def __setstate__(self, state: object) -> None:
-        pass
-
-
-class _Bytes:
-    """A pickled array; one that does not hold bytes stays None."""
-
-    array: NDArray[np.uint8] | None = None
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        _, shape, kind, fortran, raw = state
-        if kind.code == "u1":
-            content = raw.encode("latin1") if isinstance(raw, str) else raw
-            values = np.frombuffer(content, np.uint8)
-            self.array = values.reshape(shape, order="F" if fortran else "C")
-
-
-def _empty(kind: type, shape: Sequence[int], code: object) -> _Bytes:
-    """Return what the state of a pickled array is put into."""
-    return _Bytes()
-
-
-def _latin(text: str, encoding: str) -> bytes:
-    return text.encode("latin1")
-
-
-def _unpickled(path: Path) -> dict[str, Any]:
     check_file(path)
+    values: list[Any] = []
     try:
-        with path.open("rb") as handle:
-            content = _load(handle)
-    except Exception as error:  # damaged bytes make an unpickler fail in any way
+        for code, value, _ in pickletools.genops(path.read_bytes()):
+            if code.name in ("NEWTRUE", "NEWFALSE"):
+                values.append(code.name == "NEWTRUE")
+            elif _CONSTANT.search(code.name):
+                values.append(value.encode("latin1") if isinstance(value, str) else value)
+            elif code.name in ("APPENDS", "SETITEM", "SETITEMS"):
+                values.append(None)
+    except Exception as error:  # damaged bytes make a reader fail in any way
         raise InputError(
-            f"{place(path)}: not a pickle of CIFAR ({quoted(str(error), 80)}); nothing else is "
-            "read from a pickle than arrays, texts and numbers"
+            f"{place(path)}: not a pickle of CIFAR ({quoted(str(error), 80)}); copy it again"
         ) from error
-    if not isinstance(content, dict):
-        raise InputError(f"{place(path)}: not a pickle of CIFAR (a {type(content).__name__})")
-    return {
-        _text(key): value.array if isinstance(value, _Bytes) else value
-        for key, value in content.items()
-        if isinstance(key, bytes | str)
-    }
+    return values
 
 
-def _load(handle: IO[bytes]) -> object:
-    return _Plain(handle, encoding="latin1").load()  # texts and arrays of Python 2
+def _after(values: list[Any], key: str) -> list[Any]:
+    """Return the values after a key; how Python 3 writes bytes for Python 2 is left out."""
+    place = values.index(key.encode()) + 1 if key.encode() in values else len(values)
+    return [value for value in values[place:] if value != b"latin1"]
 
 
 def _cifar10(folder: Path) -> RecognisedSet:
@@ -166,39 +101,45 @@ def _cifar100(folder: Path) -> RecognisedSet:
 
 
 def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> RecognisedSet:
-    names = _unpickled(meta).get(f"{key}_names") if meta.is_file() else None
-    return RecognisedSet(
-        name,
-        _cifar_part(files, f"{key}s"),
-        _cifar_part([test], f"{key}s"),
-        tuple(map(_text, names)) if isinstance(names, list) else None,
-    )
-
-
-def _text(name: object) -> str:
-    return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+    names = None
+    if meta.is_file():
+        listed = takewhile(lambda v: type(v) is bytes, _after(_values(meta), f"{key}_names"))
+        names = tuple(text.decode(errors="replace") for text in listed)
+        if not names:
+            raise InputError(f"{place(meta)}: not a pickle of CIFAR: no '{key}_names'")
+    train, tested = _cifar_part(files, f"{key}s"), _cifar_part([test], f"{key}s")
+    return RecognisedSet(name, train, tested, names)
 
 
 def _cifar_part(files: list[Path], key: str) -> RecognisedPart:
     arrays, labels = [], []
     for path in files:
-        batch = _unpickled(path)
-        data, numbers = batch.get("data"), batch.get(key)
+        values = _values(path)
+        listed = takewhile(lambda v: v is None or type(v) is int, _after(values, key))
+        numbers = [number for number in listed if number is not None]
+        # of an array: its shape, its type, whether it is stored column by column, and its bytes
+        *form, by_column, pixels = _upto(_after(values, "data"), _CIFAR_BYTES)
         if not (
-            isinstance(data, np.ndarray)
-            and data.dtype == np.uint8
-            and data.shape[1:] == (3 * _CIFAR_SIDE**2,)
-            and isinstance(numbers, list)
-            and len(numbers) == len(data)
-            and all(isinstance(number, int) and 0 <= number < 100 for number in numbers)
+            {_CIFAR_BYTES, b"u1"} <= {*form}
+            and len(pixels) == _CIFAR_BYTES * len(numbers)
+            and all(0 <= number < 100 for number in numbers)
         ):
             raise InputError(
-                f"{place(path)}: no pictures of 3,072 bytes under 'data' with as many {key!r}, "
-                "numbers below 100"
+                f"{place(path)}: not a pickle of CIFAR: no pictures of 3,072 bytes under 'data' "
+                f"with as many {key!r}, numbers below 100"
             )
-        arrays.append(data.reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE))
+        rows = np.frombuffer(pixels, np.uint8)
+        rows = rows.reshape((-1, _CIFAR_BYTES), order="F" if by_column is True else "C")
+        arrays.append(rows.reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE))
         labels.append(np.array(numbers, np.int64))
     return RecognisedPart(ArrayImages(np.concatenate(arrays)), np.concatenate(labels))
+
+
+def _upto(values: list[Any], size: int) -> list[Any]:
+    """Return the values up to the first of so many bytes; None and nothing without one."""
+    sizes = (i for i, value in enumerate(values) if type(value) is bytes and len(value) >= size)
+    end = next(sizes, None)
+    return [None, b""] if not end else values[: end + 1]
 
 
 def _stl10(folder: Path) -> RecognisedSet:
