@@ -28,7 +28,7 @@ import transformers
 
 from isotrope.data.text.sts_sets import Subset, load_sts
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.sts import sts
+from isotrope.evaluation import CachedEncoder, score_task
 
 HERE = Path(__file__).parent
 SETS = HERE.parents[1] / "shared" / "data" / "sts"
@@ -38,9 +38,10 @@ Sets = Mapping[str, Sequence[Subset]]
 
 
 def ours(encoder: SentenceEncoder, sets: Sets) -> dict[str, float]:
-    """Score with ``isotrope.evaluate``'s function for STS."""
-    tasks = sts(encoder, sets, batch_size=BATCH).details["tasks"]
-    return {task: scores["spearman"] for task, scores in tasks.items()}
+    """Score as ``isotrope.evaluate`` does."""
+    memory = CachedEncoder(encoder, batch_size=BATCH)
+    results = (score_task(memory, task, subsets) for task, subsets in sets.items())
+    return {task: score for result in results for task, score in result.metrics.items()}
 
 
 def theirs(encoder: SentenceEncoder, sets: Sets) -> dict[str, float]:

@@ -36,6 +36,7 @@ class PictureSet:
     fingerprint: str = "0123456789abcdef"
     in_memory: bool = True
     skipped: tuple[str, ...] = field(default=())
+    replaced: tuple[str, ...] = field(default=())
 
 
 def blobs(n, seed, classes=6, side=4):

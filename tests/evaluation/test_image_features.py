@@ -4,7 +4,8 @@ import pytest
 from isotrope.cli.scores import tables
 from isotrope.core.errors import InputError
 from isotrope.evaluation.image_features import both_features, image_features
-from isotrope.evaluation.image_scores import image_scores
+from isotrope.evaluation.knn import knn
+from isotrope.evaluation.linear_probe import linear_probe
 
 from .pictures import Part, Pictures, PictureSet, Sums, blobs, picture_set
 
@@ -34,17 +35,16 @@ def test_a_limit_takes_as_many_of_each_class_and_reads_no_others():
 
 def test_test_pictures_that_are_training_pictures_are_counted():
     data = picture_set()
-    for protocol in ("knn", "linear"):
-        kinds = {"knn": protocol == "knn", "linear": protocol == "linear"}
-        assert image_scores(Sums(), data, **kinds).details[protocol]["repeated"] == 0
+    for protocol, scored in (("knn", knn), ("linear", linear_probe)):
+        assert scored(*both_features(Sums(), data)).details[protocol]["repeated"] == 0
     pixels, labels = data.test.images.pixels.copy(), data.test.labels
     pixels[[3, 8]] = data.train.images.pixels[[100, 0]]
     leaked = PictureSet(data.train, Part(Pictures(pixels), labels))
-    found = image_scores(Sums(), leaked)
+    found = knn(*both_features(Sums(), leaked))
     assert found.details["knn"]["repeated"] == 2
     listed = tables(found)
     assert "2 of 90 test examples are also in the training part" in listed
-    assert "in the training part" not in tables(image_scores(Sums(), data))
+    assert "in the training part" not in tables(knn(*both_features(Sums(), data)))
 
 
 @pytest.mark.parametrize("limit", [240, 1000])

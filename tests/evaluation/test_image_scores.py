@@ -1,13 +1,13 @@
 import numpy as np
 import pytest
 
-from isotrope.core.errors import InputError
 from isotrope.data.images.sets import load_images
 from isotrope.data.text.labelled import Features
 from isotrope.encoders.image import ImageEncoder
-from isotrope.evaluation.image_scores import image_scores, knn_evaluation
+from isotrope.evaluation.image_features import both_features, knn_evaluation
+from isotrope.evaluation.image_tasks import image_tasks
 from isotrope.evaluation.knn import knn
-from isotrope.evaluation.linear_probe import Probe, linear_probe
+from isotrope.evaluation.linear_probe import linear_probe
 from tests.evaluation.raw_pixels import RawPixels
 
 from .pictures import Sums, picture_set
@@ -20,37 +20,27 @@ def features(data):
 
 
 def test_the_scores_are_those_of_the_features():
-    data, encoder, quick = picture_set(), Sums(), Probe(epochs=5)
-    found = image_scores(encoder, data, linear=True, probe=quick, batch_size=50)
-    parts = [knn(*features(data), name="sums"), linear_probe(*features(data), quick, name="sums")]
-    assert (found.kind, found.name) == ("knn+linear", "sums")
-    assert found.metrics == parts[0].metrics | parts[1].metrics
-    for given in found.details.values():  # these features come without their pictures
-        assert given.pop("repeated") == 0
-    for alone in (parts[0].details["knn"], parts[1].details["linear"]):
-        assert alone.pop("repeated") is None
-    assert found.details == parts[0].details | parts[1].details
-    assert found.items.keys() == parts[0].items.keys() | parts[1].items.keys()
-    assert found.provenance["data"] == data.fingerprint
-    assert 0.4 < found.metrics["knn_top1"] < 1
+    data, encoder = picture_set(), Sums()
+    tasks = image_tasks(data, knn=True, linear=True, progress=False, batch_size=50)
+    assert [task.kind for task in tasks] == ["knn", "linear"]
+    for task, scored in zip(tasks, (knn, linear_probe), strict=True):
+        found, expected = task.score(encoder), scored(*features(data), name="sums")
+        assert (found.kind, found.name) == (task.kind, "sums")
+        assert found.metrics == expected.metrics
+        details, alone = found.details[task.kind], expected.details[task.kind]
+        # features alone come without their pictures
+        assert (details.pop("repeated"), alone.pop("repeated")) == (0, None)
+        assert details == alone | {"skipped": 0, "replaced": 0}
+        assert found.items.keys() == expected.items.keys()
+        assert 0.4 < found.metrics[f"{task.kind}_top1"] <= 1
     # both from one pass over the pictures
     assert encoder.seen == sum(data.train.images.reads + data.test.images.reads) == 240 + 90
-
-
-def test_either_alone():
-    data = picture_set()
-    assert image_scores(Sums(), data).kind == "knn"
-    alone = image_scores(Sums(), data, knn=False, linear=True, probe=Probe(epochs=20))
-    assert alone.kind == "linear"
-    assert alone.metrics["linear_top1"] > 0.5
-    with pytest.raises(InputError, match="nothing to score: choose nearest neighbours"):
-        image_scores(Sums(), data, knn=False)
 
 
 def test_knn_on_the_way():
     data = picture_set()
     look = knn_evaluation(Sums(), data)
-    assert look.value == 100 * image_scores(Sums(), data).metrics["knn_top1"]
+    assert look.value == 100 * knn(*both_features(Sums(), data)).metrics["knn_top1"]
     assert look.value == 100 * look.items.mean()
     part = knn_evaluation(Sums(), data, limit_train=60, limit_test=30, k=5)
     limited = picture_set()

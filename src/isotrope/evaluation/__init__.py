@@ -1,7 +1,7 @@
 """Scores an encoder on benchmark data: STS, transfer, retrieval, kNN and a linear probe.
 
-The functions ``sts``, ``transfer``, ``retrieval``, ``knn``, ``linear_probe``, ``corpus`` and
-``compare`` are in the files of the same names. Each returns a Result.
+The functions ``retrieval``, ``knn``, ``linear_probe`` and ``corpus`` are in the files of the same
+names. Each returns a Result.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from isotrope.evaluation.files import search as search
     from isotrope.evaluation.sts import score_task as score_task
     from isotrope.evaluation.sts import sts_dev as sts_dev
-    from isotrope.evaluation.sts import with_average as with_average
+    from isotrope.evaluation.tasks import with_average as with_average
     from isotrope.evaluation.transfer import transfer_task as transfer_task
     from isotrope.evaluation.whitening import WhitenedEncoder as WhitenedEncoder
 

@@ -196,7 +196,7 @@ def _together(
     """Join the Results of all tasks into one."""
     kinds = list(dict.fromkeys(task.kind for task in tasks))
     joined = [
-        join(kind, [r for task, r in zip(tasks, results, strict=True) if task.kind == kind])
+        join([r for task, r in zip(tasks, results, strict=True) if task.kind == kind])
         for kind in kinds
     ]
     details: dict[str, Any] = {}

@@ -15,6 +15,8 @@ from isotrope.data.images.splits import balanced_prefix
 from isotrope.data.text.labelled import Features
 from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.evaluation.knn import knn as nearest_neighbours
+from isotrope.measures.judgement import DevEvaluation
 
 if TYPE_CHECKING:
     from isotrope.data.images.records import ImagePart, ImageSet
@@ -96,3 +98,31 @@ def both_features(
         for part, what, limit in parts
     )
     return train, tested
+
+
+def knn_evaluation(
+    encoder: Encoder,
+    image_set: "ImageSet",
+    *,
+    limit_train: int | None = None,
+    limit_test: int | None = None,
+    k: int = 200,
+    temperature: float = 0.1,
+    batch_size: int = 256,
+) -> DevEvaluation:
+    """Return the percentage of test pictures that their neighbours classify correctly, and which.
+
+    Args:
+        encoder: See :func:`image_features`.
+        image_set: a set with labels and a test part.
+        limit_train: Largest number of training pictures, evenly over the classes; None takes all.
+        limit_test: Largest number of test pictures.
+        k: Neighbours; all training pictures if they are fewer.
+        temperature: The temperature of their votes.
+        batch_size: Pictures held and encoded at a time.
+    """
+    train, test = both_features(
+        encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size
+    )
+    result = nearest_neighbours(train, test, k=k, temperature=temperature)
+    return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

@@ -8,12 +8,13 @@ majority vote counts each as 1.
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.core.result import Result, provenance
+from isotrope.core.result import Result
 from isotrope.data.text.labelled import Features, LabelledSplit
 from isotrope.evaluation.embed import Encoder, encoder_name
 from isotrope.evaluation.labelled import (
     Classes,
     check_finite,
+    classified,
     index_classes,
     label_in_top_k,
     text_features,
@@ -61,29 +62,8 @@ def knn(
     check_finite(train.vectors, "training")
     places, cosines = nearest_rows(test.vectors, train.vectors, min(k, len(classes.train)))
     items = _votes(places, cosines, classes, temperature)
-    values = {key: float(right.mean()) for key, right in items.items()}
-    top5 = values["top5"] if len(classes.names) > 5 else None
-    return Result(
-        kind="knn",
-        name=name,
-        metrics={f"knn_{key}": value for key, value in {**values, "top5": top5}.items()},
-        details={
-            "knn": {
-                **values,
-                "top5": top5,
-                "k": places.shape[1],
-                "k_asked": k,
-                "temperature": temperature,
-                "train": len(classes.train),
-                "test": len(classes.test),
-                "classes": len(classes.names),
-                "unseen": classes.unseen,
-                "repeated": classes.repeated,
-            }
-        },
-        provenance=provenance(),
-        items={f"knn_{key}": right for key, right in items.items()},
-    )
+    settings = {"k": places.shape[1], "k_asked": k, "temperature": temperature}
+    return classified("knn", name, items, classes, **settings)
 
 
 def knn_text(

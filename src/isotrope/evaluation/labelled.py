@@ -1,10 +1,13 @@
 """Prepares labelled texts for kNN and linear probe: class indices, features, top-k accuracy."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from isotrope.core.errors import InputError
+from isotrope.core.result import Result, provenance
 from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
 from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, embed
@@ -100,6 +103,30 @@ def label_in_top_k(scores: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray
     before = ((scores > label_scores) | (earlier & (scores == label_scores))).sum(axis=1)
     correct: np.ndarray = (before < k) & (labels >= 0) & (label_scores[:, 0] > -np.inf)
     return correct
+
+
+def classified(
+    kind: str, name: str, items: Mapping[str, np.ndarray], classes: Classes, **details: Any
+) -> Result:
+    """Return the Result of a classification from whether each test row was right."""
+    values: dict[str, float | None] = {key: float(right.mean()) for key, right in items.items()}
+    if len(classes.names) <= 5:
+        values["top5"] = None
+    counts = {
+        "train": len(classes.train),
+        "test": len(classes.test),
+        "classes": len(classes.names),
+        "unseen": classes.unseen,
+        "repeated": classes.repeated,
+    }
+    return Result(
+        kind=kind,
+        name=name,
+        metrics={f"{kind}_{key}": value for key, value in values.items()},
+        details={kind: {**values, **details, **counts}},
+        provenance=provenance(seed=details.get("seed")),
+        items={f"{kind}_{key}": right for key, right in items.items()},
+    )
 
 
 def text_features(

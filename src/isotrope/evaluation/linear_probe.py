@@ -16,11 +16,17 @@ import torch
 from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest
-from isotrope.core.result import Result, provenance
+from isotrope.core.result import Result
 from isotrope.data.text.labelled import Features, LabelledSplit
 from isotrope.encoders.device import find_device
 from isotrope.evaluation.embed import Encoder, encoder_name
-from isotrope.evaluation.labelled import check_finite, index_classes, label_in_top_k, text_features
+from isotrope.evaluation.labelled import (
+    check_finite,
+    classified,
+    index_classes,
+    label_in_top_k,
+    text_features,
+)
 
 _ROWS = 8192  # read at a time, where their order is that of the file
 _MOMENTUM = 0.9
@@ -124,28 +130,8 @@ def linear_probe(
     shape = (learn.vectors.shape[1], len(classes.names))
     weight, bias = _by_sgd(learn, classes.train, shape, probe, find_device(device))
     items = _right(judge, classes.test, weight, bias)
-    values: dict[str, float | None] = {key: float(right.mean()) for key, right in items.items()}
-    if len(classes.names) <= 5:
-        values["top5"] = None
-    return Result(
-        kind="linear",
-        name=name,
-        metrics={f"linear_{key}": value for key, value in values.items()},
-        details={
-            "linear": {
-                **values,
-                "train_top1": float(_right(learn, classes.train, weight, bias)["top1"].mean()),
-                **asdict(probe),
-                "train": len(classes.train),
-                "test": len(classes.test),
-                "classes": len(classes.names),
-                "unseen": classes.unseen,
-                "repeated": classes.repeated,
-            }
-        },
-        provenance=provenance(seed=probe.seed),
-        items={f"linear_{key}": right for key, right in items.items()},
-    )
+    learnt = float(_right(learn, classes.train, weight, bias)["top1"].mean())
+    return classified("linear", name, items, classes, train_top1=learnt, **asdict(probe))
 
 
 def linear_text(

@@ -10,7 +10,7 @@ weighted by their pairs; Pearson's correlation; the dot product, and the negativ
 Manhattan distance in place of the cosine; the dev split of STS-B and SICK-R.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +18,9 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result, provenance
-from isotrope.data.text.sts_sets import TASKS, Subset, load_sts, load_sts_file
-from isotrope.evaluation.embed import CachedEncoder, Encoder, embed, encoder_name
+from isotrope.data.text.sts_sets import Subset, load_sts, load_sts_file
+from isotrope.evaluation.embed import Encoder, embed, encoder_name
 from isotrope.measures.judgement import DevEvaluation
-
-_NEEDED = f"the average needs all of {', '.join(TASKS)}"
-
-
-def sts(
-    encoder: Encoder,
-    data: Path | str | Mapping[str, Sequence[Subset]],
-    *,
-    progress: bool = False,
-    batch_size: int = 128,
-) -> Result:
-    """Score an encoder on the seven tasks, or on a file of scored pairs.
-
-    Every distinct sentence of all tasks is encoded once.
-
-    Args:
-        encoder: Anything with ``encode``.
-        data: The folder of the tasks, a file, or what :func:`load_tasks` made of it.
-        progress: Show a bar on stderr, if the encoder can.
-        batch_size: Texts in each batch.
-
-    Returns:
-        A Result of kind ``sts``; its ``details`` are
-        ``{"tasks": {"STS12": {"spearman": ...}, ...}, "average": ...}``, each task as
-        :func:`score_task` returns it. A single file has no average.
-    """
-    sets = load_tasks(Path(data)) if isinstance(data, (str, Path)) else data
-    check_tasks(sets)
-    memory = CachedEncoder(encoder, batch_size=batch_size, progress=progress)
-    return with_average([score_task(memory, task, subsets) for task, subsets in sets.items()])
-
-
-def check_tasks(sets: Mapping[str, Sequence[Subset]]) -> None:
-    """Refuse an incomplete set of the seven tasks, or a task without its test split."""
-    standard = [task for task in sets if task in TASKS]
-    absent = [t for t in TASKS if not any(s.split == "test" for s in sets.get(t, ()))]
-    if absent and (standard or not sets):
-        raise InputError(f"the data lack the test split of {', '.join(absent)}; {_NEEDED}")
 
 
 def load_tasks(path: Path) -> dict[str, list[Subset]]:
@@ -119,23 +81,6 @@ def score_task(
         details={"tasks": {task: scores}},
         provenance=provenance(),
         items={f"{task}/cosine": pooled["cosine"], f"{task}/gold": gold},
-    )
-
-
-def with_average(results: Sequence[Result]) -> Result:
-    """Join the Results of single tasks; with their average if they are all seven."""
-    tasks = {task: scores for r in results for task, scores in r.details["tasks"].items()}
-    metrics = {task: scores["spearman"] for task, scores in tasks.items()}
-    average = {}
-    if set(tasks) == set(TASKS):
-        average["average"] = _rounded(float(np.mean(list(metrics.values()))))
-    return Result(
-        kind="sts",
-        name=results[0].name,
-        metrics={**metrics, **average},
-        details={"tasks": tasks, **average},
-        provenance=results[0].provenance,
-        items={name: values for result in results for name, values in result.items.items()},
     )
 
 

@@ -9,11 +9,18 @@ from typing import Any, Literal
 import numpy as np
 
 from isotrope.core.fingerprint import fingerprint
-from isotrope.core.result import Result
-from isotrope.evaluation.embed import CachedEncoder, Encoder
+from isotrope.core.result import Result, provenance
+from isotrope.data.text import sts_sets, transfer_sets
+from isotrope.evaluation.embed import CachedEncoder, Encoder, encoder_name
 
 PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1, "corpus": 1}
 """Versions: raised when the same model and data would give another number, or more numbers."""
+
+# of the tasks of a kind: what their average is called, the score that it is of, and all of them
+_AVERAGES = {
+    "sts": ("average", "spearman", sts_sets.TASKS),
+    "transfer": ("transfer_average", "accuracy", transfer_sets.TASKS),
+}
 
 
 @dataclass(frozen=True)
@@ -68,17 +75,21 @@ def transfer_tasks(
 ) -> list[Task]:
     """Load the transfer tasks, one for each of the seven, or of ``only``."""
     from isotrope.data.text.transfer_sets import TransferTask, load_transfer
-    from isotrope.evaluation.transfer import check_task, transfer
+    from isotrope.evaluation.classifier import SEED
+    from isotrope.evaluation.transfer import check_task, transfer_task
 
     def task(name: str, data: TransferTask) -> Task:
         def score(encoder: Encoder) -> Result:
-            return transfer(
-                encoder,
-                {name: data},
-                mode=mode,
-                tasks=[name],
-                progress=progress,
-                batch_size=batch_size,
+            found = transfer_task(
+                encoder, data, mode=mode, progress=progress, batch_size=batch_size
+            )
+            return Result(
+                kind="transfer",
+                name=encoder_name(encoder),
+                metrics={name: found.accuracy},
+                details={"tasks": {name: found.numbers()}, "mode": mode},
+                provenance=provenance(seed=SEED),
+                items={name: found.correct},
             )
 
         check_task(data, mode)
@@ -173,32 +184,31 @@ def finish(
     return results
 
 
-def join(kind: str, results: Sequence[Result]) -> Result:
-    """Put the Results of one kind together, averages included."""
-    from isotrope.evaluation.sts import with_average
-
-    if kind == "sts":
+def join(results: Sequence[Result]) -> Result:
+    """Put the Results of one kind together, with the average of seven tasks."""
+    if results[0].kind in _AVERAGES:
         return with_average(results)
-    if kind == "transfer":
-        return _with_transfer_average(results)
     (result,) = results
     return result
 
 
-def _with_transfer_average(results: Sequence[Result]) -> Result:
-    """The average of the seven has a name of its own: that of STS is called ``average``."""
-    from isotrope.data.text.transfer_sets import TASKS
+def with_average(results: Sequence[Result]) -> Result:
+    """Join the Results of single tasks, all of STS or all of transfer.
 
+    If they are all seven, ``average`` (of transfer ``transfer_average``) is the mean of their
+    rounded scores.
+    """
+    average, score, seven = _AVERAGES[results[0].kind]
     tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}
-    accuracies = {name: scores["accuracy"] for name, scores in tasks.items()}
-    average: dict[str, float] = {}
-    if set(accuracies) == set(TASKS):
-        average["transfer_average"] = round(float(np.mean(list(accuracies.values()))), 2)
+    metrics = {name: scores[score] for name, scores in tasks.items()}
+    mean = {}
+    if set(tasks) == set(seven):
+        mean[average] = round(float(np.mean(list(metrics.values()))), 2) + 0.0  # never -0
     return Result(
-        kind="transfer",
+        kind=results[0].kind,
         name=results[0].name,
-        metrics={**accuracies, **average},
-        details={"tasks": tasks, **average, "mode": results[0].details["mode"]},
+        metrics={**metrics, **mean},
+        details={**results[0].details, "tasks": tasks, **mean},
         provenance=results[0].provenance,
         items={name: values for result in results for name, values in result.items.items()},
     )

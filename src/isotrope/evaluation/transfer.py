@@ -8,9 +8,8 @@ seed 1111. Each score is rounded to two decimals, and the average is the mean of
 ones. Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -20,8 +19,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError, MissingExtra, nearest
 from isotrope.core.progress import bar
-from isotrope.core.result import Result, provenance
-from isotrope.data.text.transfer_sets import TASKS, Examples, TransferTask, load_transfer
+from isotrope.data.text.transfer_sets import Examples, TransferTask
 from isotrope.evaluation.classifier import (
     DECAYS,
     FULL,
@@ -34,7 +32,7 @@ from isotrope.evaluation.classifier import (
     fit,
     predict,
 )
-from isotrope.evaluation.embed import Encoder, embed, encoder_name
+from isotrope.evaluation.embed import Encoder, embed
 
 if TYPE_CHECKING:
     from sklearn.model_selection import StratifiedKFold
@@ -67,72 +65,6 @@ class TaskScore:
         return values if self.f1 is None else values | {"f1": self.f1}
 
 
-def transfer(
-    encoder: Encoder,
-    data: Path | str | Mapping[str, TransferTask],
-    *,
-    mode: Mode = "full",
-    tasks: Sequence[str] | None = None,
-    progress: bool = False,
-    batch_size: int = 128,
-) -> Result:
-    """Score an encoder on the transfer tasks.
-
-    Args:
-        encoder: Anything with ``encode``.
-        data: The folder of the tasks, or what ``load_transfer`` made of it.
-        mode: One of :data:`MODES`.
-        tasks: Tasks to score; None means all seven, and only all seven have an average.
-        progress: Show bars on stderr.
-        batch_size: Texts in each batch of the encoder.
-
-    Returns:
-        A Result of kind ``transfer``, see :func:`transfer_result`.
-    """
-    sets = load_transfer(data, tasks) if isinstance(data, (str, Path)) else data
-    chosen = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
-    absent = [task for task in chosen if task not in sets]
-    if absent:
-        raise InputError(
-            f"the data lack {', '.join(absent)}; the average needs all seven tasks: add them, or "
-            "name the tasks to take"
-        )
-    for task in chosen:  # before anything is encoded
-        check_task(sets[task], mode)
-    scores = {
-        task: transfer_task(
-            encoder, sets[task], mode=mode, progress=progress, batch_size=batch_size
-        )
-        for task in chosen
-    }
-    return transfer_result(encoder_name(encoder), scores, mode=mode)
-
-
-def transfer_result(name: str, scores: Mapping[str, TaskScore], *, mode: Mode = "full") -> Result:
-    """Put the scores of tasks together.
-
-    Returns:
-        A Result of kind ``transfer``; its ``details`` are ``{"tasks": {"MR": {"accuracy": ...,
-        "devacc": ...}, ...}, "average": ..., "mode": ...}``, the average None unless all seven
-        tasks are there; its ``items`` are each task's ``correct``.
-    """
-    complete = all(task in scores for task in TASKS)
-    mean = float(np.mean([scores[task].accuracy for task in TASKS])) if complete else None
-    average = None if mean is None else round(mean, 2)
-    return Result(
-        kind="transfer",
-        name=name,
-        metrics={**{task: score.accuracy for task, score in scores.items()}, "average": average},
-        details={
-            "tasks": {task: score.numbers() for task, score in scores.items()},
-            "average": average,
-            "mode": mode,
-        },
-        provenance=provenance(seed=SEED),
-        items={task: score.correct for task, score in scores.items()},
-    )
-
-
 def transfer_task(
     encoder: Encoder,
     task: TransferTask,
@@ -142,9 +74,15 @@ def transfer_task(
     progress: bool = False,
     batch_size: int = 128,
 ) -> TaskScore:
-    """Score an encoder on one task; arguments and errors as for :func:`transfer`.
+    """Score an encoder on one task.
 
-    ``fit`` trains the classifiers; ``benchmarks/transfer.py`` compares it with SentEval's loop.
+    Args:
+        encoder: Anything with ``encode``.
+        task: The task, see :func:`isotrope.data.text.transfer_sets.load_transfer`.
+        mode: One of :data:`MODES`.
+        fit: Trains the classifiers; ``benchmarks/transfer.py`` compares it with SentEval's loop.
+        progress: Show bars on stderr.
+        batch_size: Texts in each batch of the encoder.
     """
     check_task(task, mode)
     x = _features(encoder, task, batch_size, progress)

@@ -32,7 +32,8 @@ from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
 from isotrope.encoders.image import ImageEncoder
 from isotrope.encoders.image_nets import ARCHITECTURES, IMAGENET_MEAN, IMAGENET_STD
-from isotrope.evaluation.image_scores import image_scores, knn_evaluation
+from isotrope.evaluation.image_features import both_features, knn_evaluation
+from isotrope.evaluation.linear_probe import linear_probe
 from isotrope.measures.judgement import DevHistory
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -369,7 +370,7 @@ class ImageTask(TrainingTask):
         check_finite_weights(encoder, self.module.steps)
         result.metrics["linear"] = None
         if self.settings.linear and has_labels(self.images):
-            scores = image_scores(encoder, self.images, knn=False, linear=True)
+            scores = linear_probe(*both_features(encoder, self.images))
             top1 = scores.metrics["linear_top1"]
             if top1 is not None:
                 result.metrics["linear"] = 100 * float(top1)
