@@ -22,7 +22,7 @@ from ..pictures import folders, ramp, save
 def names(found: RecognisedSet) -> list[str]:
     images = found.train.images
     assert isinstance(images, EncodedImages)
-    return [images.files.name(i) for i in range(len(images))]
+    return list(images.names)
 
 
 def test_a_flat_folder_has_no_labels(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ class TestBroken:
         assert isinstance(found.train.images, EncodedImages)
         assert found.test is not None
         for i in range(4):
-            cut(tmp_path / found.train.images.files.name(i))
+            cut(tmp_path / found.train.images.names[i])
         own = {row.tobytes() for row in found.train.images.read(range(10))}
         assert not own & {row.tobytes() for row in found.test.images.read(range(10))}
         assert len(found.replaced) == 4

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.core.pictures import Unreadable, pixels, square
-from isotrope.data.images.records import RecognisedPart, RecognisedSet
+from isotrope.data.images.records import ImagePart, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
 from isotrope.data.lines import open_bytes, quoted, refuse_bomb
 
@@ -171,11 +171,11 @@ class _Archive:
 
 def _part(
     arrays: _Archive, images: str, labels: str | None, names: tuple[str, ...] | None
-) -> tuple[RecognisedPart, tuple[str, ...] | None]:
+) -> tuple[ImagePart, tuple[str, ...] | None]:
     """Return a split, and the names of the classes as far as they are known."""
     rows = ArrayImages(_channels_first(arrays[images], arrays.path, images))
     if labels is None:
-        return RecognisedPart(rows, None), names
+        return ImagePart(rows, None), names
     label_array = arrays[labels]
     if label_array.shape not in {(len(rows),), (len(rows), 1)}:
         raise InputError(
@@ -196,12 +196,12 @@ def _part(
             f"{place(arrays.path)}: labels from {numbers.min()} to {numbers.max()}, but "
             f"{len(names)} class names; labels count from 0"
         )
-    return RecognisedPart(rows, numbers), names
+    return ImagePart(rows, numbers), names
 
 
 def _by_name(
     rows: ArrayImages, label_names: NDArray[Any], names: tuple[str, ...] | None, path: Path
-) -> tuple[RecognisedPart, tuple[str, ...]]:
+) -> tuple[ImagePart, tuple[str, ...]]:
     """Number labels that are names."""
     class_names = tuple(sorted(set(label_names.tolist()))) if names is None else names
     number = {name: i for i, name in enumerate(class_names)}
@@ -211,7 +211,7 @@ def _by_name(
             f"{place(path)}: label {quoted(unknown)} is not one of the {len(class_names)} classes "
             "of the training part; give class_names"
         )
-    return RecognisedPart(
+    return ImagePart(
         rows, np.array([number[name] for name in label_names.tolist()], np.int64)
     ), class_names
 
@@ -264,7 +264,7 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     if limit is not None:
         labels = np.concatenate([_strip_labels(path) for path in files])
         needed = int(balanced_prefix(labels, limit, len(labels))[-1]) + 1
-    parts: list[RecognisedPart] = []
+    parts: list[ImagePart] = []
     names = None
     for path in files:
         before = sum(len(part.images) for part in parts)
@@ -275,7 +275,7 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     labels = np.concatenate([part.labels for part in parts if part.labels is not None])
     test_file = folder / "test.npz"
     test = _strips(test_file)[0] if test_file.exists() else None
-    return RecognisedSet(folder.name, RecognisedPart(ArrayImages(array), labels), test, names)
+    return RecognisedSet(folder.name, ImagePart(ArrayImages(array), labels), test, names)
 
 
 def _strip_labels(path: Path) -> NDArray[np.int64]:
@@ -284,7 +284,7 @@ def _strip_labels(path: Path) -> NDArray[np.int64]:
         return arrays["labels"].astype(np.int64)
 
 
-def _strips(path: Path, limit: int | None = None) -> tuple[RecognisedPart, tuple[str, ...] | None]:
+def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str, ...] | None]:
     with _opened(path) as arrays:
         arrays.need(*_STRIPS)
         webp, offsets = arrays["webp"], arrays["offsets"]
@@ -316,7 +316,7 @@ def _strips(path: Path, limit: int | None = None) -> tuple[RecognisedPart, tuple
         raise InputError(
             f"{place(path)}: {len(rows)} pictures, but {len(labels)} labels; copy the file again"
         )
-    return RecognisedPart(ArrayImages(np.ascontiguousarray(rows)), labels[:limit]), names
+    return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels[:limit]), names
 
 
 def load_digits(share: float, seed: int) -> RecognisedSet:
@@ -333,7 +333,7 @@ def load_digits(share: float, seed: int) -> RecognisedSet:
     digits = bundled()
     grey = (digits.images * (255 / 16)).round().astype(np.uint8)[:, None]
     images = ArrayImages(np.ascontiguousarray(np.broadcast_to(grey, (len(grey), 3, 8, 8))))
-    everything = RecognisedPart(images, digits.target.astype(np.int64))
+    everything = ImagePart(images, digits.target.astype(np.int64))
     train, test = held_out(digits.target, share or _DIGITS_TEST, seed)
     names = tuple(map(str, range(10)))
     return RecognisedSet("digits", everything.select(train), everything.select(test), names)

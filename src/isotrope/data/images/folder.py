@@ -8,10 +8,10 @@ that one is read. Names are read in sorted order.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Protocol, Self
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 import torch
@@ -20,57 +20,11 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.core.pictures import PHOTOS, SUFFIXES, Unreadable, measure, square
-from isotrope.data.images.records import RecognisedPart, RecognisedSet
+from isotrope.data.images.records import ImagePart, RecognisedSet
 from isotrope.data.lines import is_folder, quoted
 
 _TRAIN = ("train", "training")
 _TEST = ("test", "testing", "validation", "valid", "val")
-
-
-class Files(Protocol):
-    """Encoded pictures that are opened by number."""
-
-    def __len__(self) -> int: ...
-
-    def name(self, i: int) -> str:
-        """Return the picture's name for messages and for the fingerprint."""
-        ...
-
-    def open(self, i: int) -> Path | BinaryIO:
-        """Return the picture's bytes, or the path of its file."""
-        ...
-
-    def select(self, places: NDArray[np.int64]) -> Self:
-        """Return only the files at these places."""
-        ...
-
-
-@dataclass(frozen=True, eq=False)
-class FolderFiles:
-    """Files below one folder.
-
-    Attributes:
-        folder: The folder.
-        names: Paths of the files below it, with forward slashes.
-    """
-
-    folder: Path
-    names: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def name(self, i: int) -> str:
-        """Return the path from the folder."""
-        return self.names[i]
-
-    def open(self, i: int) -> Path:
-        """Return the path."""
-        return self.folder / self.names[i]
-
-    def select(self, places: NDArray[np.int64]) -> Self:
-        """Return only the files at these places."""
-        return replace(self, names=tuple(self.names[i] for i in places))
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,21 +36,28 @@ class EncodedImages:
     records the broken ones, so that the main process knows what workers found.
 
     Attributes:
-        files: The files.
+        keys: What each is opened by: the path of a file, or the number of a row.
+        opened: Function that returns the bytes of a key, or the path of its file.
         facts_of: int64, n x 4: width, height, length in bytes and a checksum of the file's ends.
         labels: int64 (n), or None.
         broken: bool (n), shared by all processes.
         side: the side of the pictures that are read, in pixels.
     """
 
-    files: Files
+    keys: tuple[str | int, ...]
+    opened: Callable[[Any], Path | BinaryIO]
     facts_of: NDArray[np.int64]
     labels: NDArray[np.int64] | None
     broken: Tensor
     side: int = 32
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.keys)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each picture, for messages and for the fingerprint."""
+        return tuple(key if isinstance(key, str) else f"row {key}" for key in self.keys)
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -106,7 +67,7 @@ class EncodedImages:
     @property
     def replaced(self) -> tuple[str, ...]:
         """Names of the pictures that could not be decoded."""
-        return tuple(self.files.name(int(i)) for i in self.broken.nonzero())
+        return tuple(self.names[int(i)] for i in self.broken.nonzero())
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return pictures as RGB, n x 3 x side x side."""
@@ -120,11 +81,11 @@ class EncodedImages:
         for candidate in self._candidates(i):
             if not self.broken[candidate]:
                 try:
-                    return square(self.files.open(candidate), self.side)
+                    return square(self.opened(self.keys[candidate]), self.side)
                 except Unreadable:
                     self.broken[candidate] = True
         raise InputError(
-            f"none of {len(self)} pictures can be decoded, such as {quoted(self.files.name(i))}; "
+            f"none of {len(self)} pictures can be decoded, such as {quoted(self.names[i])}; "
             "copy them again"
         )
 
@@ -139,8 +100,8 @@ class EncodedImages:
     def select(self, places: NDArray[np.int64]) -> Self:
         """Return only the pictures at these places."""
         labels = None if self.labels is None else self.labels[places]
-        files, facts = self.files.select(places), self.facts_of[places]
-        return replace(self, files=files, facts_of=facts, labels=labels, broken=_flags(len(files)))
+        keys, facts = tuple(self.keys[i] for i in places), self.facts_of[places]
+        return replace(self, keys=keys, facts_of=facts, labels=labels, broken=_flags(len(keys)))
 
     def resized(self, side: int) -> Self:
         """Return the same pictures, read as side x side."""
@@ -152,7 +113,7 @@ class EncodedImages:
 
     def facts(self) -> Iterator[Any]:
         """Yield names, widths, heights, lengths and checksums."""
-        yield (self.files.name(i) for i in range(len(self)))
+        yield iter(self.names)
         yield self.facts_of
 
 
@@ -163,34 +124,37 @@ def _flags(n: int) -> Tensor:
 
 
 def readable_pictures(
-    files: Files, labels: NDArray[np.int64] | None, where: Path
-) -> tuple[RecognisedPart, tuple[str, ...]]:
+    keys: Sequence[str | int],
+    opened: Callable[[Any], Path | BinaryIO],
+    labels: NDArray[np.int64] | None,
+    where: Path,
+) -> tuple[ImagePart, tuple[str, ...]]:
     """Return the pictures whose headers can be read, and the names of the others.
 
     Args:
-        files: all of them.
-        labels: Labels of the files, or None.
+        keys: What each picture is opened by.
+        opened: Function that opens it.
+        labels: Labels of the pictures, or None.
         where: The place to name in an error.
     """
-    facts = np.zeros((len(files), 4), np.int64)
-    good = np.zeros(len(files), bool)
-    for i in range(len(files)):
+    facts = np.zeros((len(keys), 4), np.int64)
+    good = np.zeros(len(keys), bool)
+    for i, key in enumerate(keys):
         try:
-            facts[i] = measure(files.open(i))
+            facts[i] = measure(opened(key))
             good[i] = True
         except Unreadable:
             pass
-    skipped = tuple(files.name(int(i)) for i in np.flatnonzero(~good))
-    places = np.flatnonzero(good)
-    if not len(places):
-        such = f", such as {quoted(files.name(0))}" if len(files) else ""
+    images = EncodedImages(tuple(keys), opened, facts, labels, _flags(len(keys)))
+    skipped = tuple(images.names[i] for i in np.flatnonzero(~good))
+    if not good.any():
+        such = f", such as {quoted(skipped[0])}" if skipped else ""
         raise InputError(
-            f"{place(where)}: none of {len(files)} files can be read as a picture{such}; "
+            f"{place(where)}: none of {len(keys)} files can be read as a picture{such}; "
             "give PNG, JPEG, WebP, GIF, BMP or TIFF"
         )
-    kept_labels = None if labels is None else labels[places]
-    images = EncodedImages(files.select(places), facts[places], kept_labels, _flags(len(places)))
-    return RecognisedPart(images, kept_labels), skipped
+    readable = images.select(np.flatnonzero(good))
+    return ImagePart(readable, readable.labels), skipped
 
 
 def load_folder(folder: Path, classes: Sequence[str] | None = None) -> RecognisedSet:
@@ -294,11 +258,11 @@ class _Scan:
 
     def measured(
         self, root: Path, names: Iterable[str] | None
-    ) -> tuple[RecognisedPart, tuple[str, ...]]:
+    ) -> tuple[ImagePart, tuple[str, ...]]:
         """Return the pictures, named by their paths from a folder above, and the skipped files."""
         start = self.folder.relative_to(root).as_posix()
         paths = tuple(name if start == "." else f"{start}/{name}" for name in self.names)
-        return readable_pictures(FolderFiles(root, paths), self.labels(names), self.folder)
+        return readable_pictures(paths, root.joinpath, self.labels(names), self.folder)
 
     def labels(self, names: Iterable[str] | None) -> NDArray[np.int64] | None:
         """Return the number of each picture's class, or None without classes."""

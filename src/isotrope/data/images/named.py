@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.data.images.arrays import ArrayImages
-from isotrope.data.images.folder import FolderFiles, load_folder, readable_pictures
-from isotrope.data.images.records import RecognisedPart, RecognisedSet
+from isotrope.data.images.folder import load_folder, readable_pictures
+from isotrope.data.images.records import ImagePart, RecognisedSet
 from isotrope.data.lines import lines, quoted
 
 _CIFAR_SIDE, _STL_SIDE = 32, 96
@@ -111,7 +111,7 @@ def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> Re
     return RecognisedSet(name, train, tested, names)
 
 
-def _cifar_part(files: list[Path], key: str) -> RecognisedPart:
+def _cifar_part(files: list[Path], key: str) -> ImagePart:
     arrays, labels = [], []
     for path in files:
         values = _values(path)
@@ -132,7 +132,7 @@ def _cifar_part(files: list[Path], key: str) -> RecognisedPart:
         rows = rows.reshape((-1, _CIFAR_BYTES), order="F" if by_column is True else "C")
         arrays.append(rows.reshape(-1, 3, _CIFAR_SIDE, _CIFAR_SIDE))
         labels.append(np.array(numbers, np.int64))
-    return RecognisedPart(ArrayImages(np.concatenate(arrays)), np.concatenate(labels))
+    return ImagePart(ArrayImages(np.concatenate(arrays)), np.concatenate(labels))
 
 
 def _upto(values: list[Any], size: int) -> list[Any]:
@@ -148,7 +148,7 @@ def _stl10(folder: Path) -> RecognisedSet:
     return RecognisedSet("stl10", _stl_part(folder, "train"), _stl_part(folder, "test"), names)
 
 
-def _stl_part(folder: Path, split: str) -> RecognisedPart:
+def _stl_part(folder: Path, split: str) -> ImagePart:
     """Return a split: pictures column by column, labels from 1."""
     pictures, numbers = folder / f"{split}_X.bin", folder / f"{split}_y.bin"
     check_file(pictures)
@@ -162,7 +162,7 @@ def _stl_part(folder: Path, split: str) -> RecognisedPart:
             f"has {length} bytes and a label from 1"
         )
     rows = np.memmap(pictures, np.uint8, "r", shape=(n, 3, _STL_SIDE, _STL_SIDE))
-    return RecognisedPart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)
+    return ImagePart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)
 
 
 def _tiny(folder: Path) -> RecognisedSet:
@@ -186,9 +186,7 @@ def _tiny(folder: Path) -> RecognisedSet:
             )
         names.append(f"val/images/{file}")
         labels.append(label)
-    test, skipped = readable_pictures(
-        FolderFiles(folder, tuple(names)), np.array(labels, np.int64), folder
-    )
+    test, skipped = readable_pictures(names, folder.joinpath, np.array(labels, np.int64), folder)
     left = (*(f"train/{name}" for name in train.skipped), *skipped)
     return RecognisedSet("tiny-imagenet", train.train, test, train.class_names, left)
 
@@ -211,9 +209,9 @@ def _flowers102(folder: Path) -> RecognisedSet:
 
 def _flowers(
     folder: Path, places: NDArray[np.int64], labels: NDArray[np.int64]
-) -> tuple[RecognisedPart, tuple[str, ...]]:
-    names = tuple("jpg/" + _FLOWERS.format(i + 1) for i in places.tolist())
-    return readable_pictures(FolderFiles(folder, names), labels[places], folder)
+) -> tuple[ImagePart, tuple[str, ...]]:
+    names = ["jpg/" + _FLOWERS.format(i + 1) for i in places.tolist()]
+    return readable_pictures(names, folder.joinpath, labels[places], folder)
 
 
 def _matlab(path: Path, name: str) -> NDArray[np.int64]:

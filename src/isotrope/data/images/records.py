@@ -8,18 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-class Images(Protocol):
-    """Pictures that are read by number; files are decoded when read."""
+class Pictures(Protocol):
+    """Pictures that are read by number, to select from and to resize; files are decoded then."""
 
     def __len__(self) -> int: ...
 
     def read(self, indices: Sequence[int] | NDArray[np.int64]) -> NDArray[np.uint8]:
         """Return pictures as RGB, n x 3 x side x side."""
         ...
-
-
-class Pictures(Images, Protocol):
-    """Pictures of any size, as a loader returns them, to select from and to resize."""
 
     @property
     def sizes(self) -> NDArray[np.int64]:
@@ -53,22 +49,27 @@ class ImagePart:
     """The pictures of one split.
 
     Attributes:
-        images: n pictures, RGB, all of one size.
+        images: n pictures.
         labels: int64 (n), or None without labels.
         numbers: int64 (n), the position of each in the stored part; None if all are present.
     """
 
-    images: Images
+    images: Pictures
     labels: NDArray[np.int64] | None
     numbers: NDArray[np.int64] | None = None
 
     @property
     def names(self) -> list[int | str]:
         """The path of each picture, or its number from 0 if pictures are not files."""
-        files, n = getattr(self.images, "files", None), len(self.images)
-        if files is not None:
-            return [files.name(i) for i in range(n)]
-        return list(range(n)) if self.numbers is None else self.numbers.tolist()
+        if (names := getattr(self.images, "names", None)) is not None:
+            return list(names)
+        return list(range(len(self.images))) if self.numbers is None else self.numbers.tolist()
+
+    def select(self, places: NDArray[np.int64]) -> "ImagePart":
+        """Return only the rows at these places, in this order."""
+        labels = None if self.labels is None else self.labels[places]
+        numbers = places if self.numbers is None else self.numbers[places]
+        return ImagePart(self.images.select(places), labels, numbers)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,24 +106,11 @@ class ImageSet:
 
 
 @dataclass(frozen=True, eq=False)
-class RecognisedPart:
-    """A split as it is stored: pictures of any size, labels as in the files."""
-
-    images: Pictures
-    labels: NDArray[np.int64] | None
-
-    def select(self, places: NDArray[np.int64]) -> "RecognisedPart":
-        """Return only the rows at these places, in this order."""
-        labels = None if self.labels is None else self.labels[places]
-        return RecognisedPart(self.images.select(places), labels)
-
-
-@dataclass(frozen=True, eq=False)
 class RecognisedSet:
     """A data set as it is stored, before a part is held out, limited or resized."""
 
     name: str
-    train: RecognisedPart
-    test: RecognisedPart | None = None
+    train: ImagePart
+    test: ImagePart | None = None
     class_names: tuple[str, ...] | None = None
     skipped: tuple[str, ...] = ()

@@ -25,7 +25,7 @@ from isotrope.core.hub import check_named
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
 from isotrope.data.images.named import find_named
-from isotrope.data.images.records import ImagePart, ImageSet, RecognisedPart, RecognisedSet
+from isotrope.data.images.records import ImageSet, RecognisedSet
 from isotrope.data.images.splits import balanced_prefix, held_out
 from isotrope.data.images.tables import is_table, load_table
 from isotrope.data.lines import is_folder, lines
@@ -63,7 +63,37 @@ def load_images(
     if limit is not None and limit < 2:
         raise InputError(f"a limit of {limit} pictures is too small to learn from; use 2 or more")
     recognised = _recognise(path, holdout, seed, limit, _class_list(classes))
-    return _prepare(recognised, side=side, holdout=holdout, seed=seed, limit=limit)
+    train, test = recognised.train, recognised.test
+    if holdout and test is None:
+        if train.labels is None:
+            raise InputError(
+                f"{recognised.name}: the pictures have no labels, so none can be held out for "
+                "scoring; put each class into a folder"
+            )
+        train_rows, test_rows = held_out(train.labels, holdout, seed)
+        train, test = train.select(train_rows), train.select(test_rows)
+    if limit is not None:
+        train = train.select(balanced_prefix(train.labels, limit, len(train.images)))
+    if len(train.images) < 2:
+        raise InputError(
+            f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
+        )
+    side = _side(train.images.sizes, side)
+    parts = [
+        replace(part, images=part.images.resized(side))
+        for part in (train, test)
+        if part is not None
+    ]
+    return ImageSet(
+        name=recognised.name,
+        side=side,
+        train=parts[0],
+        test=parts[1] if test is not None else None,
+        class_names=recognised.class_names,
+        fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),
+        in_memory=all(part.images.in_memory() for part in parts),
+        skipped=recognised.skipped,
+    )
 
 
 def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
@@ -108,51 +138,6 @@ def _file(path: Path) -> RecognisedSet:
             ".npz file, or digits"
         )
     return load_npz(path)
-
-
-def _prepare(
-    recognised: RecognisedSet,
-    *,
-    side: int | None = None,
-    holdout: float = 0.0,
-    seed: int = 0,
-    limit: int | None = None,
-) -> ImageSet:
-    """Return the set that training sees: held out, limited, of one size, with its fingerprint."""
-    train, test = recognised.train, recognised.test
-    numbers = np.arange(len(train.images))
-    if holdout and test is None:
-        if train.labels is None:
-            raise InputError(
-                f"{recognised.name}: the pictures have no labels, so none can be held out for "
-                "scoring; put each class into a folder"
-            )
-        train_rows, test_rows = held_out(train.labels, holdout, seed)
-        train, test = train.select(train_rows), train.select(test_rows)
-        numbers = numbers[train_rows]
-    if limit is not None:
-        first = balanced_prefix(train.labels, limit, len(train.images))
-        train, numbers = train.select(first), numbers[first]
-    if len(train.images) < 2:
-        raise InputError(
-            f"{recognised.name}: {len(train.images)} picture to train on; at least 2 are needed"
-        )
-    side = _side(train.images.sizes, side)
-    parts = [_resized(part, side) for part in (train, test) if part is not None]
-    return ImageSet(
-        name=recognised.name,
-        side=side,
-        train=ImagePart(parts[0].images, parts[0].labels, numbers),
-        test=ImagePart(parts[1].images, parts[1].labels) if test is not None else None,
-        class_names=recognised.class_names,
-        fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),
-        in_memory=all(part.images.in_memory() for part in parts),
-        skipped=recognised.skipped,
-    )
-
-
-def _resized(part: RecognisedPart, side: int) -> RecognisedPart:
-    return replace(part, images=part.images.resized(side))
 
 
 def _side(sizes: NDArray[np.int64], requested: int | None) -> int:

@@ -5,12 +5,12 @@ class labels (or ``label``, ``labels``). The names of parquet files give the spl
 ``test-...``), as in ``datasets``, which keeps a converted copy in its own cache.
 """
 
+import functools
 import glob
 import io
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Self
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.data.files import TRAIN, named_split
 from isotrope.data.images.folder import readable_pictures
-from isotrope.data.images.records import RecognisedPart, RecognisedSet
+from isotrope.data.images.records import ImagePart, RecognisedSet
 from isotrope.data.lines import quoted
 
 if TYPE_CHECKING:
@@ -31,37 +31,12 @@ _IMAGE = ("image", "img", "images")
 _LABEL = ("label", "labels", "fine_label")
 
 
-@dataclass(frozen=True, eq=False)
-class TableFiles:
-    """Encoded pictures in a column of a dataset.
-
-    Attributes:
-        rows: the dataset, its column of pictures not decoded.
-        column: the name of that column.
-        places: int64 (n), rows of the dataset.
-    """
-
-    rows: Any
-    column: str
-    places: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def name(self, i: int) -> str:
-        """Return the number of the row."""
-        return f"row {self.places[i]}"
-
-    def open(self, i: int) -> Path | BinaryIO:
-        """Return the bytes of a row, or the path that it holds."""
-        cell = self.rows[int(self.places[i])][self.column] or {}
-        if cell.get("bytes") is not None:
-            return io.BytesIO(cell["bytes"])
-        return Path(cell.get("path") or "")
-
-    def select(self, places: NDArray[np.int64]) -> Self:
-        """Return only the rows at these places."""
-        return replace(self, places=self.places[places])
+def _opened(rows: "Dataset", column: str, row: int) -> Path | BinaryIO:
+    """Return the bytes of a picture in a column that is not decoded, or the path that it holds."""
+    cell = rows[row][column] or {}
+    if cell.get("bytes") is not None:
+        return io.BytesIO(cell["bytes"])
+    return Path(cell.get("path") or "")
 
 
 def is_table(folder: Path) -> bool:
@@ -142,7 +117,7 @@ def load_table(folder: Path) -> RecognisedSet:
 
 def _part(
     rows: "Dataset", folder: Path, names: tuple[str, ...] | None = None
-) -> tuple[RecognisedPart, tuple[str, ...] | None, tuple[str, ...]]:
+) -> tuple[ImagePart, tuple[str, ...] | None, tuple[str, ...]]:
     """Return a split, the names of its classes, and what could not be read."""
     import datasets
 
@@ -159,9 +134,8 @@ def _part(
             f"{place(folder)}: column {image!r} holds {str(rows.features[image])[:60]}, "
             "not encoded pictures"
         ) from error
-    part, skipped = readable_pictures(
-        TableFiles(encoded, image, np.arange(len(rows))), labels, folder
-    )
+    opened = functools.partial(_opened, encoded, image)
+    part, skipped = readable_pictures(range(len(rows)), opened, labels, folder)
     return part, names, skipped
 
 
