@@ -8,7 +8,7 @@ from torch import nn
 from isotrope.core.errors import InputError
 from isotrope.encoders import ImageEncoder, MLPHead, cut_initialize
 from isotrope.encoders.cut_initialize import first_turn
-from isotrope.encoders.projectors import DINOHead, projector
+from isotrope.encoders.heads import DINOHead, projector
 
 
 def parameters(module):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from isotrope.reports.embedded import source
+from isotrope.reports.html import source
 from isotrope.reports.plots import INK, styles
 from isotrope.reports.quantities import QUANTITIES, explained
 

@@ -1,7 +1,26 @@
-"""Heads between encoder and objective, used in training and dropped afterwards."""
+"""Heads between encoder and objective, used in training and dropped afterwards.
+
+The heads of the papers on images, with D the dimension of the encoder:
+
+| method | head |
+|---|---|
+| SimCLR, MoCo v2 (Draganov et al.) | ``projector(D, [512], 128, batch_norm=False)`` |
+| SimCLR (Chen et al.) | ``projector(D, [512], 128, last_norm="affine")`` |
+| BYOL on small images | ``projector(D, [1024], 256)`` and ``predictor(256, 1024)`` |
+| SimSiam | ``projector(D, [2048, 2048], 2048, last_norm="plain")``, ``predictor(2048, 512)`` |
+| Barlow Twins, VICReg | ``projector(D, [2048, 2048], 2048, bias=False)`` |
+| MoCo v3 | ``projector(D, [4096, 4096], 256, last_norm="plain")``, its predictor with one hidden |
+| DINO | ``DINOHead(D, 65536)`` |
+"""
+
+import itertools
+from collections.abc import Sequence
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+
+from isotrope.core.errors import InputError
 
 
 class MLPHead(nn.Module):
@@ -46,3 +65,115 @@ class LinearHead(nn.Module):
         """Return h A^T + b for embeddings ``h`` (n x d)."""
         projected: Tensor = self.dense(h)
         return projected
+
+
+def projector(
+    dimension: int,
+    hidden: Sequence[int],
+    out: int,
+    *,
+    batch_norm: bool = True,
+    last_norm: Literal["none", "affine", "plain"] = "none",
+    bias: bool = True,
+) -> nn.Sequential:
+    """Return linear layers with ReLU between them.
+
+    A linear layer before a batch norm has no bias, because the norm would remove it.
+
+    Args:
+        dimension: the dimension of the embeddings that come in.
+        hidden: Widths of the hidden layers; empty for a single linear layer.
+        out: the dimension of the output.
+        batch_norm: whether a batch norm follows every hidden linear layer.
+        last_norm: a batch norm after the last layer: ``none``, with (``affine``) or without
+            (``plain``) scale and shift.
+        bias: Whether the last linear layer has a bias, if no norm follows it.
+
+    Raises:
+        InputError: A width is below 1, or ``last_norm`` is unknown.
+    """
+    widths = [dimension, *hidden, out]
+    if min(widths) < 1:
+        raise InputError(f"the widths of a head must be at least 1; found {widths}")
+    if last_norm not in ("none", "affine", "plain"):
+        raise InputError(f"last_norm is 'none', 'affine' or 'plain'; found {last_norm!r}")
+    layers: list[nn.Module] = []
+    for before, after in itertools.pairwise(widths[:-1]):
+        layers.append(nn.Linear(before, after, bias=not batch_norm))
+        if batch_norm:
+            layers.append(nn.BatchNorm1d(after))
+        layers.append(nn.ReLU(inplace=True))
+    layers.append(nn.Linear(widths[-2], out, bias=bias and last_norm == "none"))
+    if last_norm != "none":
+        layers.append(nn.BatchNorm1d(out, affine=last_norm == "affine"))
+    return nn.Sequential(*layers)
+
+
+def predictor(
+    dimension: int,
+    hidden: int,
+    *,
+    batch_norm: bool = True,
+    last_norm: Literal["none", "affine", "plain"] = "none",
+) -> nn.Sequential:
+    """Return the head from one view's projection to the other's: one hidden layer, d to d.
+
+    Args:
+        dimension: d, the dimension of the projections.
+        hidden: the width of the hidden layer; d/4, a bottleneck, in SimSiam.
+        batch_norm: whether a batch norm follows the hidden linear layer.
+        last_norm: the same as in :func:`projector`.
+
+    Raises:
+        InputError: the same as in :func:`projector`.
+    """
+    return projector(dimension, [hidden], dimension, batch_norm=batch_norm, last_norm=last_norm)
+
+
+class DINOHead(nn.Module):
+    """Maps embeddings to logits over prototypes, n x d to n x k (Caron et al. 2021, section 3.1).
+
+    The head has three linear layers with GELU between them, normalises the bottleneck, and takes
+    its cosine with each prototype. Normalising the prototypes equals the paper's weight
+    normalisation with a scale of 1. As in the authors' code, weights start as N(0, 0.02), biases at
+    zero, and prototypes like torch's linear layers.
+
+    Args:
+        dimension: d, of the embeddings.
+        prototypes: k.
+        hidden: width of the two hidden layers.
+        bottleneck: dimension in which the cosine is taken.
+        batch_norm: whether batch norms follow the hidden linear layers; not in the paper's ViTs.
+
+    Attributes:
+        prototypes: k x bottleneck, a linear layer without bias.
+    """
+
+    def __init__(
+        self,
+        dimension: int,
+        prototypes: int,
+        *,
+        hidden: int = 2048,
+        bottleneck: int = 256,
+        batch_norm: bool = False,
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        for before, after in ((dimension, hidden), (hidden, hidden)):
+            layers.append(nn.Linear(before, after, bias=not batch_norm))
+            if batch_norm:
+                layers.append(nn.BatchNorm1d(after))
+            layers.append(nn.GELU())
+        self.body = nn.Sequential(*layers, nn.Linear(hidden, bottleneck))
+        self.prototypes = nn.Linear(bottleneck, prototypes, bias=False)
+        for layer in self.body:
+            if isinstance(layer, nn.Linear):
+                nn.init.normal_(layer.weight, std=0.02)
+                if layer.bias is not None:
+                    nn.init.zeros_(layer.bias)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Return the n x k logits of embeddings ``h`` (n x d)."""
+        z = nn.functional.normalize(self.body(h), dim=-1)
+        return nn.functional.linear(z, nn.functional.normalize(self.prototypes.weight, dim=-1))

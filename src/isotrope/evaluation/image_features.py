@@ -11,7 +11,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
-from isotrope.data.images.splits import balanced_prefix
+from isotrope.data.images.records import balanced_prefix
 from isotrope.data.text.labelled import Features
 from isotrope.data.text.repeats import hash64
 from isotrope.evaluation.embed import Encoder, encoder_name

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.data.images.splits import balanced_prefix, held_out
+from isotrope.data.images.records import balanced_prefix, held_out
 
 LABELS = np.array([2, 2, 2, 2, 0, 0, 1, 0, 0, 0])
 

@@ -25,8 +25,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.core.pictures import Unreadable, pixels, square
-from isotrope.data.images.records import ImagePart, RecognisedSet
-from isotrope.data.images.splits import balanced_prefix, held_out
+from isotrope.data.images.records import ImagePart, RecognisedSet, balanced_prefix, held_out
 from isotrope.data.lines import open_bytes, quoted, refuse_bomb
 
 _IMAGES = ("images", "x", "x_train", "train_images")

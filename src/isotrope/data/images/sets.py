@@ -25,8 +25,7 @@ from isotrope.core.hub import check_named
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
 from isotrope.data.images.named import find_named
-from isotrope.data.images.records import ImageSet, RecognisedSet
-from isotrope.data.images.splits import balanced_prefix, held_out
+from isotrope.data.images.records import ImageSet, RecognisedSet, balanced_prefix, held_out
 from isotrope.data.images.tables import is_table, load_table
 from isotrope.data.lines import is_folder, lines
 

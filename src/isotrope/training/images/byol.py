@@ -8,8 +8,8 @@ from torch import Tensor, nn
 
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
+from isotrope.encoders.heads import predictor, projector
 from isotrope.encoders.momentum import Momentum
-from isotrope.encoders.projectors import predictor, projector
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.optimisers import build_optimizer, cosine
 from isotrope.training.recipe import Recipe

@@ -11,8 +11,8 @@ from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
 from isotrope.data.images.augment import Augment, two_views
+from isotrope.encoders.heads import DINOHead
 from isotrope.encoders.momentum import Momentum
-from isotrope.encoders.projectors import DINOHead
 from isotrope.objectives import dino
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.method import ImageMethod, Options, at_least_float

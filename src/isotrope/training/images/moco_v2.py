@@ -10,9 +10,8 @@ from isotrope.core.distributed import GlobalBatch
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
-from isotrope.encoders.momentum import Momentum
-from isotrope.encoders.projectors import projector
-from isotrope.encoders.queue import Queue
+from isotrope.encoders.heads import projector
+from isotrope.encoders.momentum import Momentum, Queue
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.recipe import Recipe

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
+from isotrope.encoders.heads import predictor, projector
 from isotrope.encoders.image_nets import freeze_patches
 from isotrope.encoders.momentum import Momentum
-from isotrope.encoders.projectors import predictor, projector
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.optimisers import cosine
 from isotrope.training.recipe import Recipe

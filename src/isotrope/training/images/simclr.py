@@ -7,7 +7,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
-from isotrope.encoders.projectors import projector
+from isotrope.encoders.heads import projector
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.recipe import Recipe
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from isotrope.core.hyper import Hyper, Paper
 from isotrope.core.views import Views
-from isotrope.encoders.projectors import predictor, projector
+from isotrope.encoders.heads import predictor, projector
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.optimisers import build_optimizer
 from isotrope.training.recipe import Recipe
