@@ -6,7 +6,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from isotrope.core.errors import InputError
 from isotrope.data.text.labelled import Features, LabelledSplit, LabelledText
-from isotrope.evaluation.knn import knn, knn_text
+from isotrope.evaluation.knn import knn
+from isotrope.evaluation.labelled import text_features
 
 from .conftest import Table
 
@@ -118,9 +119,9 @@ class TestResult:
         split = LabelledSplit(
             LabelledText(["a", "b"], ["x", "y"]), LabelledText(["c", "d", "b"], ["x", "y", "y"])
         )
-        found = knn_text(table, split, k=1)
+        found = knn(*text_features(table, split), k=1)
         assert found.metrics["knn_top1"] == pytest.approx(2 / 3)
-        assert (found.name, found.details["knn"]["repeated"]) == ("table", 1)
+        assert found.details["knn"]["repeated"] == 1
 
 
 def test_a_memory_map_is_the_array(tmp_path):

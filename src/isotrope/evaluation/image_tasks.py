@@ -1,6 +1,6 @@
 """The image tasks of ``isotrope.evaluate``: pictures of a run, or the user's labelled pictures."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,8 +14,8 @@ from isotrope.core.hub import check_named
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.labelled import Features
-from isotrope.evaluation.embed import Encoder, encoder_name
-from isotrope.evaluation.tasks import Task
+from isotrope.evaluation.embed import Encoder
+from isotrope.evaluation.tasks import Task, classification_tasks
 
 if TYPE_CHECKING:
     from isotrope.data.images.records import ImageSet
@@ -145,25 +145,14 @@ def _renumbered(
 def image_tasks(
     image_set: "ImageSet", *, knn: bool, linear: bool, progress: bool, batch_size: int
 ) -> list[Task]:
-    """Return the tasks of a labelled set; each picture is encoded once for both of them."""
+    """Return the tasks of a labelled set."""
     from isotrope.evaluation.image_features import both_features
-    from isotrope.evaluation.knn import knn as nearest_neighbours
-    from isotrope.evaluation.linear_probe import linear_probe
 
-    encoded: list[tuple[Features, Features]] = []
+    def features(encoder: Encoder) -> tuple[Features, Features]:
+        return both_features(encoder, image_set, batch_size=batch_size, progress=progress)
 
-    def task(kind: str, function: Callable[..., Result]) -> Task:
-        def score(encoder: Encoder) -> Result:
-            if not encoded:
-                encoded.append(
-                    both_features(encoder, image_set, batch_size=batch_size, progress=progress)
-                )
-            result = function(*encoded[0], name=encoder_name(encoder))
-            result.details[kind]["skipped"] = len(image_set.skipped)
-            result.details[kind]["replaced"] = len(image_set.replaced)
-            return result
+    def counts() -> dict[str, int]:
+        return {"skipped": len(image_set.skipped), "replaced": len(image_set.replaced)}
 
-        return Task(kind, kind, image_set.fingerprint, score)
-
-    protocols = (("knn", knn, nearest_neighbours), ("linear", linear, linear_probe))
-    return [task(kind, function) for kind, wanted, function in protocols if wanted]
+    content = image_set.fingerprint
+    return classification_tasks(content, features, counts, knn=knn, linear=linear)

@@ -9,15 +9,13 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.data.text.labelled import Features, LabelledSplit
-from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.data.text.labelled import Features
 from isotrope.evaluation.labelled import (
     Classes,
     check_finite,
     classified,
     index_classes,
     label_in_top_k,
-    text_features,
 )
 from isotrope.evaluation.nearest import nearest_rows
 
@@ -64,20 +62,6 @@ def knn(
     items = _votes(places, cosines, classes, temperature)
     settings = {"k": places.shape[1], "k_asked": k, "temperature": temperature}
     return classified("knn", name, items, classes, **settings)
-
-
-def knn_text(
-    encoder: Encoder,
-    data: LabelledSplit,
-    *,
-    k: int = 200,
-    temperature: float = 0.1,
-    batch_size: int = 128,
-    progress: bool = False,
-) -> Result:
-    """Classify texts by their neighbours among the encoder's embeddings; see :func:`knn`."""
-    train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
-    return knn(train, test, k=k, temperature=temperature, name=encoder_name(encoder))
 
 
 def _votes(

@@ -9,29 +9,24 @@ be a memory map larger than the memory. For the minimum of the penalised loss us
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError
 from isotrope.core.result import Result
-from isotrope.data.text.labelled import Features, LabelledSplit
-from isotrope.encoders.device import find_device
-from isotrope.evaluation.embed import Encoder, encoder_name
+from isotrope.data.text.labelled import Features
 from isotrope.evaluation.labelled import (
     check_finite,
     classified,
     index_classes,
     label_in_top_k,
-    text_features,
 )
 
 _ROWS = 8192  # read at a time, where their order is that of the file
 _MOMENTUM = 0.9
-
-Scaling = Literal["standard", "unit", "none"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,62 +34,33 @@ class Probe:
     """How a linear probe is fitted.
 
     Attributes:
-        scaling: ``standard`` gives every dimension mean 0 and one variance, 1/d, by the training
-            part (one that varies a million times less than another becomes 0); ``unit`` divides
-            each row by its norm; ``none``. With the first two, rows have length 1 on average, so
-            that one learning rate suits all.
         epochs: Passes over the training part.
         batch_size: Rows in each step.
-        learning_rate: The rate at the start, not scaled by the batch size. For features
-            of length 1 steps are stable below 7.6: softmax curves at most by 1/2.
+        learning_rate: The rate at the start, not scaled by the batch size. Steps are stable below
+            7.6: rows have length 1 on average, and softmax curves at most by 1/2.
         weight_decay: Lambda of lambda/2 ||W||^2, added to the mean loss; the bias has none.
         seed: The seed of the order of the rows.
     """
 
-    scaling: Scaling = "standard"
     epochs: int = 100
     batch_size: int = 256
     learning_rate: float = 3.0
     weight_decay: float = 0.0
     seed: int = 0
 
-    def __post_init__(self) -> None:
-        """Check the values."""
-        choices = get_args(Scaling)
-        if self.scaling not in choices:
-            raise InputError(
-                f"there is no scaling {self.scaling!r}{nearest(self.scaling, choices)}; "
-                f"use {', '.join(choices)}"
-            )
-        if min(self.epochs, self.batch_size) < 1 or not 0 < self.learning_rate < math.inf:
-            raise InputError(
-                "a linear probe needs at least 1 epoch, 1 row a batch and a learning rate above "
-                f"0; found {self.epochs}, {self.batch_size} and {self.learning_rate}"
-            )
-        if not 0 <= self.weight_decay < math.inf:
-            raise InputError(f"the weight decay must be 0 or more; found {self.weight_decay}")
-
 
 @dataclass(frozen=True)
 class _Scaled:
-    """Scaled features of the probe: shifted, multiplied, and optionally of length 1; float64."""
+    """Features (n x d) from which ``shift`` is subtracted and which ``factor`` multiplies then."""
 
-    vectors: np.ndarray  # n x d, as they are
-    shift: np.ndarray  # subtracted from each row, d
-    factor: np.ndarray  # multiplies each dimension then, d
-    unit: bool  # whether rows are divided by their norm first
+    vectors: np.ndarray
+    shift: np.ndarray
+    factor: np.ndarray
 
     def rows(self, index: slice | np.ndarray) -> np.ndarray:
         features = np.asarray(self.vectors[index], dtype=np.float64)
-        if self.unit:
-            features = features / np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
         scaled: np.ndarray = (features - self.shift) * self.factor
         return scaled
-
-    def blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        for first in range(0, len(self.vectors), _ROWS):
-            block = slice(first, min(first + _ROWS, len(self.vectors)))
-            yield block, self.rows(block)
 
 
 def linear_probe(
@@ -102,16 +68,17 @@ def linear_probe(
     test: Features,
     probe: Probe | None = None,
     *,
-    device: str = "cpu",
     name: str = "features",
 ) -> Result:
     """Fit softmax regression on the training part and score it on the test part.
+
+    Every dimension gets mean 0 and one variance, 1/d, by the training part; one that varies a
+    million times less than another becomes 0.
 
     Args:
         train: n rows, an array or memory map, which is read once an epoch.
         test: m rows, an array or memory map.
         probe: Settings of the fit; by default ``Probe()``.
-        device: Device for the fit: ``auto``, ``cpu``, ``cuda``, ...
         name: The name of the Result.
 
     Returns:
@@ -123,44 +90,25 @@ def linear_probe(
     probe = probe or Probe()
     classes = index_classes(train, test)
     check_finite(test.vectors, "test")
-    shift, factor = _scale(train.vectors, probe.scaling)
-    learn, judge = (
-        _Scaled(part.vectors, shift, factor, probe.scaling == "unit") for part in (train, test)
-    )
+    scale = _scale(train.vectors)
+    learn, judge = (_Scaled(part.vectors, *scale) for part in (train, test))
     shape = (learn.vectors.shape[1], len(classes.names))
-    weight, bias = _by_sgd(learn, classes.train, shape, probe, find_device(device))
+    weight, bias = _by_sgd(learn, classes.train, shape, probe)
     items = _right(judge, classes.test, weight, bias)
     learnt = float(_right(learn, classes.train, weight, bias)["top1"].mean())
     return classified("linear", name, items, classes, train_top1=learnt, **asdict(probe))
 
 
-def linear_text(
-    encoder: Encoder,
-    data: LabelledSplit,
-    probe: Probe | None = None,
-    *,
-    batch_size: int = 128,
-    device: str = "cpu",
-    progress: bool = False,
-) -> Result:
-    """Probe the encoder's embeddings of texts; see :func:`linear_probe`."""
-    train, test = text_features(encoder, data, batch_size=batch_size, progress=progress)
-    return linear_probe(train, test, probe, device=device, name=encoder_name(encoder))
-
-
-def _scale(vectors: np.ndarray, scaling: Scaling) -> tuple[np.ndarray, np.ndarray]:
+def _scale(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return what is subtracted from the rows and what multiplies them then, both of length d."""
-    d = vectors.shape[1]
     mean, std = _moments(vectors)
     if not np.isfinite(std).all():
         raise InputError(
             "the training features hold numbers that are not finite (NaN, infinite or nearly so)"
         )
-    if scaling != "standard":
-        return np.zeros(d), np.ones(d)
     # encoders have dimensions that vary by rounding only; blown up they would be noise
     live = std > 1e-6 * np.hypot(mean, std).max()
-    return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(d)
+    return mean, np.where(live, 1 / np.where(live, std, 1), 0) / math.sqrt(len(std))
 
 
 @np.errstate(all="ignore")
@@ -179,11 +127,11 @@ def _moments(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _by_sgd(
-    learn: _Scaled, labels: np.ndarray, shape: tuple[int, int], probe: Probe, device: torch.device
+    learn: _Scaled, labels: np.ndarray, shape: tuple[int, int], probe: Probe
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return W (d x C) and b (C)."""
-    weight = torch.zeros(shape, device=device, requires_grad=True)
-    bias = torch.zeros(shape[1], device=device, requires_grad=True)
+    weight = torch.zeros(shape, requires_grad=True)
+    bias = torch.zeros(shape[1], requires_grad=True)
     groups: list[dict[str, Any]] = [
         {"params": [weight], "weight_decay": probe.weight_decay},
         {"params": [bias]},
@@ -194,19 +142,18 @@ def _by_sgd(
         optimiser, lambda step: (1 + math.cos(math.pi * step / steps)) / 2
     )
     for index in _batches(len(labels), probe):
-        rows = torch.from_numpy(learn.rows(index)).float().to(device)
+        rows = torch.from_numpy(learn.rows(index)).float()
         logits = rows @ weight + bias
-        truth = torch.from_numpy(labels[index]).to(device)
+        truth = torch.from_numpy(labels[index])
         loss: Tensor = torch.nn.functional.cross_entropy(logits, truth)
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
         cosine.step()
-    fitted = [part.detach().cpu().double().numpy() for part in (weight, bias)]
+    fitted = [part.detach().double().numpy() for part in (weight, bias)]
     if not all(np.isfinite(part).all() for part in fitted):
         raise InputError(
-            f"the linear probe diverges at a learning rate of {probe.learning_rate}; lower it, or "
-            "scale the features"
+            f"the linear probe diverges at a learning rate of {probe.learning_rate}; lower it"
         )
     return fitted[0], fitted[1]
 
@@ -224,8 +171,9 @@ def _right(
 ) -> dict[str, np.ndarray]:
     """Return for each row whether its class is first, and among the first five."""
     correct: dict[str, list[np.ndarray]] = {"top1": [], "top5": []}
-    for block, rows in judge.blocks():
-        logits = rows @ weight + bias
+    for first in range(0, len(labels), _ROWS):
+        block = slice(first, first + _ROWS)
+        logits = judge.rows(block) @ weight + bias
         correct["top1"].append(label_in_top_k(logits, labels[block], 1))
         correct["top5"].append(label_in_top_k(logits, labels[block], 5))
     return {key: np.concatenate(right) for key, right in correct.items()}

@@ -11,6 +11,7 @@ import numpy as np
 from isotrope.core.fingerprint import fingerprint
 from isotrope.core.result import Result, provenance
 from isotrope.data.text import sts_sets, transfer_sets
+from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import CachedEncoder, Encoder, encoder_name
 
 PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1, "corpus": 1}
@@ -125,19 +126,49 @@ def labelled_tasks(
 ) -> list[Task]:
     """Load labelled texts, for nearest neighbours, a linear probe, or both."""
     from isotrope.data.text.labelled import load_labelled
-    from isotrope.evaluation.knn import knn_text
-    from isotrope.evaluation.linear_probe import linear_text
+    from isotrope.evaluation.labelled import text_features
 
     data = load_labelled(path, test)
-    content = fingerprint(data)
+
+    def features(encoder: Encoder) -> tuple[Features, Features]:
+        return text_features(encoder, data, batch_size=batch_size, progress=progress)
+
+    return classification_tasks(fingerprint(data), features, knn=knn, linear=linear)
+
+
+def classification_tasks(
+    data: str,
+    features: Callable[[Encoder], tuple[Features, Features]],
+    counts: Callable[[], dict[str, int]] = dict,
+    *,
+    knn: bool,
+    linear: bool,
+) -> list[Task]:
+    """Return the tasks of labelled examples, which are encoded once for both.
+
+    Args:
+        data: Fingerprint of the examples.
+        features: Function that encodes the training and the test part.
+        counts: Function that returns what the details of a Result count as well.
+        knn: Classify by nearest neighbours.
+        linear: Classify by a linear probe.
+    """
+    from isotrope.evaluation.knn import knn as nearest_neighbours
+    from isotrope.evaluation.linear_probe import linear_probe
+
+    encoded: list[tuple[Features, Features]] = []
 
     def task(kind: str, function: Callable[..., Result]) -> Task:
         def score(encoder: Encoder) -> Result:
-            return function(encoder, data, progress=progress, batch_size=batch_size)
+            if not encoded:
+                encoded.append(features(encoder))
+            result = function(*encoded[0], name=encoder_name(encoder))
+            result.details[kind].update(counts())
+            return result
 
-        return Task(kind, kind, content, score)
+        return Task(kind, kind, data, score)
 
-    protocols = (("knn", knn, knn_text), ("linear", linear, linear_text))
+    protocols = (("knn", knn, nearest_neighbours), ("linear", linear, linear_probe))
     return [task(kind, function) for kind, wanted, function in protocols if wanted]
 
 
