@@ -34,7 +34,7 @@ from isotrope.core.files import atomic_replace
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder
-from isotrope.evaluation.retrieval import retrieval_dev
+from isotrope.evaluation.retrieval import retrieval_evaluation
 
 CSV = Path(__file__).resolve().parents[1] / "docs" / "results" / "quality.csv"
 COLUMNS = ("trainer", "seed", "score", "start", "steps", "pairs", "torch", "sentence_transformers")
@@ -143,13 +143,13 @@ def main() -> None:
         if all((arm, str(seed)) in there for arm in ARMS):
             continue
         pairs, held_out = data(seed)
-        start = retrieval_dev(SentenceEncoder.load(ENCODER, device="cpu"), held_out)
+        start = retrieval_evaluation(SentenceEncoder.load(ENCODER, device="cpu"), held_out).value
         for arm in ARMS:
             if (arm, str(seed)) in there:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 encoder = trained(arm, pairs, seed, folder)
-                score = retrieval_dev(encoder, held_out)
+                score = retrieval_evaluation(encoder, held_out).value
             versions = torch.__version__, sentence_transformers.__version__
             found = (
                 arm,

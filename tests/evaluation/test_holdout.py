@@ -2,7 +2,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.evaluation.holdout import VIEWS, holdout_set
-from isotrope.evaluation.retrieval import retrieval_dev
+from isotrope.evaluation.retrieval import retrieval_evaluation
 
 SUBJECTS = ["the boat", "a miller", "our cat", "the night train", "her teacher", "one old oak"]
 DEEDS = [
@@ -120,4 +120,4 @@ def test_a_pretrained_encoder_finds_what_belongs_together(minilm):
         (f"the {thing} was in the garden", f"everybody looked at a {thing}")
         for thing in things.split()
     ]
-    assert retrieval_dev(minilm, holdout_set(pairs, "pairs")) > 90
+    assert retrieval_evaluation(minilm, holdout_set(pairs, "pairs")).value > 90

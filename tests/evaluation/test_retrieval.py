@@ -8,7 +8,7 @@ from isotrope.core.errors import InputError
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.evaluation import evaluate
 from isotrope.evaluation.embed import CachedEncoder, Truncated
-from isotrope.evaluation.retrieval import own_prompts, retrieval, retrieval_dev
+from isotrope.evaluation.retrieval import own_prompts, retrieval, retrieval_evaluation
 
 from .conftest import Table
 from .test_nearest import brute_force
@@ -140,7 +140,10 @@ class TestMetrics:
 
     def test_the_dev_score_is_a_percentage(self):
         data, table = task()
-        assert retrieval_dev(table, data) == 100 * retrieval(table, data).metrics["mrr@10"]
+        assert (
+            retrieval_evaluation(table, data).value
+            == 100 * retrieval(table, data).metrics["mrr@10"]
+        )
 
     def test_all_texts_are_encoded_in_one_call(self):
         data, table = task()

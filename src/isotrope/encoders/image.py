@@ -130,7 +130,7 @@ class ImageEncoder(nn.Module):
             heads=heads,
             seed=seed,
         )
-        return cls._around(model, name, image_size, mean, std)
+        return cls._around(name, model, image_size, mean, std)
 
     @classmethod
     def load(cls, name: str | Path, *, device: str = "auto") -> "ImageEncoder":
@@ -145,9 +145,7 @@ class ImageEncoder(nn.Module):
             InputError: The model is missing, broken or of another kind, or there is no such device.
         """
         where = find_device(device)
-        stored = image_folder.read(resolve(name))
-        encoder = cls._around(stored.model, str(name), stored.image_size, stored.mean, stored.std)
-        return encoder.to(where).eval()
+        return cls._around(str(name), *image_folder.read(resolve(name))).to(where).eval()
 
     @classmethod
     def wrap(
@@ -184,8 +182,8 @@ class ImageEncoder(nn.Module):
     @classmethod
     def _around(
         cls,
-        model: nn.Module,
         name: str,
+        model: nn.Module,
         image_size: int,
         mean: Sequence[float],
         std: Sequence[float],
@@ -291,9 +289,8 @@ class ImageEncoder(nn.Module):
         Raises:
             InputError: the folder cannot be written.
         """
-        mean, std = self._colours()
-        stored = image_folder.Stored(self.model, self.image_size, mean, std)
-        image_folder.write(stored, Path(folder), self._card() if card is None else card)
+        text = self._card() if card is None else card
+        image_folder.write(Path(folder), self.model, self.image_size, *self._colours(), text)
 
     def _colours(self) -> tuple[list[float], list[float]]:
         mean, std = (

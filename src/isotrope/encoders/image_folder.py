@@ -10,7 +10,7 @@ import copy
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 from torch import nn
@@ -40,30 +40,14 @@ MODULE = "isotrope-module"
 _LARGEST_SIDE = 8192  # of pictures as an encoder sees them
 
 
-class Stored(NamedTuple):
-    """The contents of an encoder folder.
-
-    Attributes:
-        model: a model of transformers, or any module when writing.
-        image_size: side of the prepared pictures.
-        mean: the mean of red, green and blue.
-        std: the standard deviation of the same.
-    """
-
-    model: nn.Module
-    image_size: int
-    mean: Sequence[float]
-    std: Sequence[float]
-
-
 def _json(file: Path) -> dict[str, Any]:
     """Return what a file that was checked to be JSON holds; nothing where there is none."""
     content = read_json(file) if file.is_file() else {}
     return content if isinstance(content, dict) else {}
 
 
-def read(folder: Path) -> Stored:
-    """Read a folder that holds an image encoder."""
+def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
+    """Return the network of a folder, the side of its pictures, and their mean and deviation."""
     config = _json(folder / "config.json")
     kind = config.get("model_type")
     if kind == MODULE:
@@ -85,7 +69,7 @@ def read(folder: Path) -> Stored:
         what = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder} is not a model that can be loaded: {what}") from error
     report.check(folder)
-    return Stored(model, *_preparation(folder, config))
+    return model, *_preparation(folder, config)
 
 
 def _cifar(folder: Path, config: dict[str, Any]) -> nn.Module:
@@ -130,19 +114,26 @@ def _preparation(folder: Path, config: dict[str, Any]) -> tuple[int, Any, Any]:
     return size, mean, std
 
 
-def write(stored: Stored, folder: Path, card: str) -> None:
-    """Write a folder, whole or not at all."""
+def write(
+    folder: Path,
+    model: nn.Module,
+    image_size: int,
+    mean: Sequence[float],
+    std: Sequence[float],
+    card: str,
+) -> None:
+    """Write a folder, whole or not at all; the module may be any."""
     from safetensors import SafetensorError
 
     with atomic_replace(folder) as temporary, quiet_loading():
         temporary.mkdir()
         try:
-            _write_model(stored.model, temporary)
+            _write_model(model, temporary)
         except SafetensorError as error:  # how its writer reports a full disk
             raise OSError(str(error)) from error
         for weights in temporary.glob("*.safetensors"):
             weights.chmod(0o644)  # its writer makes them readable for their owner only
-        _write_json(temporary / "preprocessor_config.json", _processor(stored))
+        _write_json(temporary / "preprocessor_config.json", _processor(image_size, mean, std))
         (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
@@ -181,21 +172,21 @@ def _with_pooler(model: "ViTModel") -> nn.Module:
     return model
 
 
-def _processor(stored: Stored) -> dict[str, Any]:
+def _processor(image_size: int, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:
     """How transformers shall prepare pictures, so that they are as ours."""
     return {
         "image_processor_type": "CLIPImageProcessor",
         "do_convert_rgb": True,
         "do_resize": True,
-        "size": {"shortest_edge": stored.image_size},
+        "size": {"shortest_edge": image_size},
         "resample": 2,  # Pillow's number for bilinear
         "do_center_crop": True,
-        "crop_size": {"height": stored.image_size, "width": stored.image_size},
+        "crop_size": {"height": image_size, "width": image_size},
         "do_rescale": True,
         "rescale_factor": 1 / 255,
         "do_normalize": True,
-        "image_mean": stored.mean,
-        "image_std": stored.std,
+        "image_mean": mean,
+        "image_std": std,
     }
 
 

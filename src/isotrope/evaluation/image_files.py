@@ -1,9 +1,7 @@
 """Encodes and searches the pictures of a folder (``isotrope encode`` and ``isotrope search``)."""
 
 import logging
-from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,27 +58,14 @@ def encode_pictures(
             "has one name a line; rename it"
         )
     encoder = ImageEncoder.load(model, device=device)
-    encoded: list[str] = []
+    encoded, rows = _encoded(encoder, folder, names, normalize=normalize, progress=progress)
+    # names as the file system has them, in whatever encoding
+    listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
     files = [output.name, output.with_suffix(".txt").name]
-    with (
-        replace_together(output.parent, files) as new,
-        (new / files[0]).open("wb") as handle,
-    ):
-        _write_header(handle, len(names), encoder.dimension)
-        for block, rows in _encoded(encoder, folder, names, normalize=normalize, progress=progress):
-            encoded += block
-            handle.write(rows.astype("<f4", copy=False).tobytes())
-        handle.seek(0)
-        _write_header(handle, len(encoded), encoder.dimension)  # as long: NumPy leaves it room
-        # names as the file system has them, in whatever encoding
-        listed = "".join(f"{name}\n" for name in encoded).encode("utf-8", "surrogateescape")
+    with replace_together(output.parent, files) as new:
+        np.save(new / files[0], rows)
         (new / files[1]).write_bytes(listed)
-    return len(encoded), encoder.dimension
-
-
-def _write_header(handle: BinaryIO, n: int, d: int) -> None:
-    header = {"descr": "<f4", "fortran_order": False, "shape": (n, d)}
-    np.lib.format.write_array_header_1_0(handle, header)
+    return rows.shape
 
 
 def search_pictures(
@@ -99,10 +84,8 @@ def search_pictures(
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
     query_row = encoder.encode([query])
-    blocks = list(_encoded(encoder, folder, names, progress=progress))
-    encoded = [name for block, _ in blocks for name in block]
-    corpus = np.concatenate([rows for _, rows in blocks])
-    places, cosines = nearest_rows(query_row, corpus, top)
+    encoded, rows = _encoded(encoder, folder, names, progress=progress)
+    places, cosines = nearest_rows(query_row, rows, top)
     return [
         (float(cosine), int(i) + 1, encoded[i])
         for i, cosine in zip(places[0], cosines[0], strict=True)
@@ -116,22 +99,26 @@ def _encoded(
     *,
     normalize: bool = False,
     progress: bool = False,
-) -> Iterator[tuple[list[str], NDArray[np.float32]]]:
-    """Yield names and rows of pictures that could be read; in the end, warn of the others."""
-    broken = []
+) -> tuple[list[str], NDArray[np.float32]]:
+    """Return names and rows of the pictures that could be read; warn of the others."""
+    encoded: list[str] = []
+    broken: list[str] = []
+    blocks = []
     for first in range(0, len(names), _BLOCK):
-        readable, pixels = [], []
+        pixels = []
         for name in names[first : first + _BLOCK]:
             try:
                 pixels.append(square(Path(folder) / name, encoder.image_size))
             except Unreadable as error:
                 broken.append(str(error))
             else:
-                readable.append(name)
-        if readable:
-            yield readable, encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
-    if len(broken) == len(names):
+                encoded.append(name)
+        if pixels:
+            rows = encoder.encode(np.stack(pixels), normalize=normalize, progress=progress)
+            blocks.append(rows)
+    if not blocks:
         raise InputError(f"{place(folder)}: none of {len(names):,} files can be read: {broken[0]}")
     if broken:
         count = f"{len(broken):,} of {len(names):,}"
         logger.warning("left out %s pictures that cannot be read, such as: %s", count, broken[0])
+    return encoded, np.concatenate(blocks)

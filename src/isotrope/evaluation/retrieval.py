@@ -85,11 +85,6 @@ def retrieval(
     )
 
 
-def retrieval_dev(encoder: Encoder, data: RetrievalSet, *, batch_size: int = 128) -> float:
-    """Return 100 MRR@10, for choosing a model, on the scale of ``sts_dev``."""
-    return retrieval_evaluation(encoder, data, batch_size=batch_size).value
-
-
 def retrieval_evaluation(
     encoder: Encoder,
     data: RetrievalSet,

@@ -73,7 +73,7 @@ class Store:
             items: dict[str, np.ndarray] = {}
             if name := result.provenance.get("items"):
                 with open_arrays(self.folder / name) as arrays:
-                    items = {_plain(stored): arrays[stored] for stored in arrays.files}
+                    items = {item: arrays[item] for item in arrays.files}
                 if name != _archive(path, items):  # the names in an archive have no checksum
                     return None
         # cut short, edited, or its arrays gone: as if it had not been finished
@@ -90,7 +90,7 @@ class Store:
         name = None
         if result.items:
             name = _archive(path, result.items)
-            arrays: dict[str, Any] = {_stored(k): values for k, values in result.items.items()}
+            arrays: dict[str, Any] = dict(result.items)
             with atomic_replace(self.folder / name) as temporary, temporary.open("wb") as handle:
                 np.savez_compressed(handle, **arrays)
         provenance = {**result.provenance, "key": dict(key), "items": name}
@@ -104,12 +104,3 @@ class Store:
 def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:
     """Return what the file of arrays beside the record ``path`` is called."""
     return f"{path.stem}-{fingerprint(items)}.npz"
-
-
-def _stored(name: str) -> str:
-    """Return the name of an array in its archive, where a slash would make a folder."""
-    return name.replace("%", "%25").replace("/", "%2F")
-
-
-def _plain(name: str) -> str:
-    return name.replace("%2F", "/").replace("%25", "%")
