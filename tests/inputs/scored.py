@@ -65,13 +65,13 @@ RETRIEVAL: dict[str, tuple[dict[str, bytes | str], str]] = {
 
 # label<TAB>text, or a table
 LABELLED: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "good\n", "1 columns without a header"),
-    ("three.tsv", "a\tb\tc\n", "3 columns without a header"),
-    ("label.tsv", "\ttext\nx\ty\n", "no column 'label'"),
-    ("text.tsv", "a\t \nb\tc\n", "no text; give one or remove the line"),
+    ("fields.tsv", "good\n", "holds texts where a label"),
+    ("three.tsv", "a\tb\tc\n", "holds pairs where a label"),
+    ("label.tsv", "\ttext\nx\ty\n", "holds texts where a label"),
+    ("text.tsv", "a\t \nb\tc\n", "1 row with an empty text"),
     ("classes.tsv", "a\tone\na\ttwo\n", "1 different labels; at least 2 are needed"),
     ("few.tsv", "a\tone\nb\ttwo\n", "no label has enough texts"),
-    ("columns.csv", "a,b\n1,2\n", "no column 'label'"),
+    ("columns.csv", "a,b\n1,2\n", "none of the usual columns"),
     ("kind.xlsx", b"PK\3\4", "unknown kind of file '.xlsx'"),
     ("list.jsonl", '{"label": [1], "text": "a"}\n', "not text"),
     ("empty.tsv", "", "is empty"),

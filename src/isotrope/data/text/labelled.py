@@ -6,7 +6,7 @@ two such files, called train and test.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +14,8 @@ import numpy as np
 
 from isotrope.core.errors import InputError, place
 from isotrope.data.lines import COMPRESSED, is_folder, quoted
-from isotrope.data.rows import cell_text
-from isotrope.data.schemas import HEADER, mark
-from isotrope.data.table import SUFFIXES, open_table
+from isotrope.data.schemas import read
+from isotrope.data.table import SUFFIXES
 
 _ENDINGS = tuple(end + zipped for zipped in ("", *COMPRESSED) for end in SUFFIXES)
 _TRAINED = 0.8  # of the texts of a label, where there is one file
@@ -105,39 +104,26 @@ def _part(folder: Path, name: str) -> Path:
 
 
 def _load(path: Path, classes: int = 2) -> LabelledText:
-    rows = list(_rows(path))
-    data = LabelledText([row[1] for row in rows], [row[2] for row in rows])
-    for line, words, name in rows:
-        if not name or not words:
-            what = "label" if not name else "text"
-            raise InputError(f"{place(path, line)}: no {what}; give one or remove the line")
-    if len(set(data.labels)) < classes:
-        raise InputError(
-            f"{place(path)}: {len(data)} texts with {len(set(data.labels))} different labels; "
-            f"at least {classes} are needed"
-        )
-    return data
-
-
-def _rows(path: Path) -> Iterator[tuple[int, str, str]]:
-    """Yield (line, text, label); blank lines are left out."""
-    table = open_table(path, header=HEADER, txt_columns=True)
-    if table.titled:
-        names = {name.lower(): name for name in table.columns}
-        text = "sentence" if "text" not in names and "sentence" in names else "text"
-        columns = [names.get("label", "label"), names.get(text, text)]
-    elif len(table.columns) == 2:
-        different = [len({row[i] for _, row in table.rows(["1", "2"]) if row}) for i in (0, 1)]
-        columns = ["2", "1"] if different[1] < different[0] else ["1", "2"]
+    reading = read([path], paired=False, scored=True, choose=0)
+    rows = [(record.group, *record.texts) for record in reading]
+    if reading.kind == "pairs" and reading.names == ["1", "2"]:  # without a header
+        both = list(zip(*rows, strict=True))[1:]
+        label, text = sorted(both, key=lambda cells: len(set(cells)))
+    elif reading.kind == "labelled texts":
+        label, text = zip(*rows, strict=True)
     else:
         raise InputError(
-            f"{place(path)}: {len(table.columns)} columns without a header where a label and a "
-            "text are needed; name the columns label and text in a first line"
+            f"{place(path)}: holds {reading.kind} where a label and a text are needed; name the "
+            "columns label and text in a first line"
         )
-    for line, cells in table.rows(columns):
-        if cells and any(cell not in (None, "") for cell in cells):
-            words = " ".join(cell_text(cells[1], path, line, columns[1]).split())
-            yield line, words, mark(cells[0], path, line, columns[0])
+    if reading.left:
+        raise InputError(f"{place(path)}: {reading.left_out}; give each text a label")
+    if len(set(label)) < classes:
+        raise InputError(
+            f"{place(path)}: {len(rows)} texts with {len(set(label))} different labels; "
+            f"at least {classes} are needed"
+        )
+    return LabelledText([" ".join(words.split()) for words in text], list(label))
 
 
 def _split(data: LabelledText, seed: int, path: Path) -> LabelledSplit:
