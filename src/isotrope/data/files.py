@@ -20,12 +20,7 @@ _WORDS = {
 
 
 def named_split(path: Path, folder: Path) -> str | None:
-    """Return ``train``, ``test`` or ``validation``; None if the name has no such word.
-
-    Args:
-        path: Path of a file below the folder.
-        folder: The folder, whose own name is ignored.
-    """
+    """Return ``train``, ``test`` or ``validation``; None if the name has no such word."""
     words = set(re.split(r"[\W\d_]+", path.relative_to(folder).as_posix().lower()))
     return next((split for split, names in _WORDS.items() if words & set(names)), None)
 
@@ -35,9 +30,6 @@ def files_of(paths: Iterable[Path | str]) -> tuple[list[Path], list[Path]]:
 
     Folders are searched to any depth, following symbolic links, each folder once. Their files are
     sorted. Hidden and empty files are ignored. A saved dataset is one source.
-
-    Raises:
-        InputError: A file does not exist or is of unknown kind, or a folder has no readable file.
     """
     files: list[Path] = []
     others: list[Path] = []

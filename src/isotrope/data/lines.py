@@ -64,16 +64,7 @@ def most_unpacked(packed: int) -> int:
 
 
 def refuse_bomb(path: Path, size: int, packed: int) -> None:
-    """Refuse a small file that unpacks to gigabytes.
-
-    Args:
-        path: The file.
-        size: Unpacked size in bytes.
-        packed: Size in bytes.
-
-    Raises:
-        InputError: It unpacks to more than text would.
-    """
+    """Refuse a small file that unpacks to gigabytes."""
     if size > most_unpacked(packed):
         raise InputError(
             f"{place(path)}: unpacks to more than {RATIO} times its size, far more than text "
@@ -113,13 +104,7 @@ class _Unpacked(io.RawIOBase):
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open a regular file for reading bytes; one of :data:`COMPRESSED` is decompressed.
-
-    Raises:
-        InputError: The file is missing, not regular, not readable, or damaged; also raised while
-            the caller reads.
-        MissingExtra: The file is a ``.zst``, and pyarrow is not installed.
-    """
+    """Open a regular file for reading bytes; one of :data:`COMPRESSED` is decompressed."""
     check_file(path)
     packed = path.suffix.lower() in COMPRESSED
     try:
@@ -184,9 +169,6 @@ def fields(path: Path, needed: str, *, blank: bool = False) -> Iterator[tuple[in
         path: The file.
         needed: The names of the cells, as ``label<TAB>text``.
         blank: Whether blank lines are allowed; they are skipped.
-
-    Raises:
-        InputError: A line has another number of cells.
     """
     count = needed.count("<TAB>") + 1
     for number, text in lines(path):

@@ -21,11 +21,6 @@ class Order:
 
     >>> sorted(Order(5, seed=0, epoch=0)[np.arange(5)].tolist())
     [0, 1, 2, 3, 4]
-
-    Args:
-        n: number of records, at least 1.
-        seed: Seed of the run.
-        epoch: Number of the epoch; each has its own order.
     """
 
     def __init__(self, n: int, seed: int, epoch: int) -> None:

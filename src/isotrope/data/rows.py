@@ -37,11 +37,7 @@ class Table:
     how: str = ""
 
     def rows(self, names: Sequence[str]) -> Iterator[Row]:
-        """Yield the rows of the columns of these names.
-
-        Raises:
-            InputError: A column is missing or occurs twice, or a row cannot be read.
-        """
+        """Yield the rows of the columns of these names."""
         for name in names:
             if self.columns.count(name) != 1:
                 problem = "no column" if name not in self.columns else "more than one column"

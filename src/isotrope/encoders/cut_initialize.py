@@ -63,11 +63,6 @@ def first_turn(module: "nn.Module", learning_rate: float) -> float:
     If a normalisation follows, only the direction of weights matters, and their gradient is
     orthogonal to them: a step turns them by atan(rate ||gradient|| / ||weights||). Dividing the
     weights by c multiplies the gradient by c, so the angle grows with c squared.
-
-    Args:
-        module: The module, with gradients; vectors, scalars and parameters without a gradient are
-            ignored.
-        learning_rate: The learning rate of the step.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]
     squares = [

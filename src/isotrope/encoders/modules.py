@@ -44,11 +44,7 @@ UNLIMITED = 2**31 - 1  # tokens of a model without positions
 
 
 def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
-    """Return the poolings of a model, and refuse one that gives no vector of fixed size for a text.
-
-    Raises:
-        InputError: such a model.
-    """
+    """Return the poolings of a model; refuse one that gives no vector of fixed size for a text."""
     from sentence_transformers.base.modules import Transformer
     from sentence_transformers.sentence_transformer.modules import Pooling
 

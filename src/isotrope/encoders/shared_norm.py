@@ -32,9 +32,6 @@ class SharedBatchNorm(_BatchNorm):
     """A batch norm over the rows of all processes, for inputs of any number of dimensions above 1.
 
     With one process, and in evaluation mode, it is the batch norm it was made from.
-
-    Args:
-        norm: Batch norm whose parameters, buffers, settings and mode are used.
     """
 
     def __init__(self, norm: _BatchNorm) -> None:

@@ -33,11 +33,7 @@ class BM25:
         raise InputError("bm25 has no embeddings; score it with `--retrieval` alone")
 
     def places(self, queries: Sequence[str], corpus: Sequence[str], top: int) -> np.ndarray:
-        """Return the best ``top`` places in the corpus for each query, n x k, best first.
-
-        Raises:
-            MissingExtra: bm25s is not installed.
-        """
+        """Return the best ``top`` places in the corpus for each query, n x k, best first."""
         bm25s = _package()
         options: dict[str, object] = {"stopwords": [], "return_ids": False, "show_progress": False}
         ranking = bm25s.BM25()

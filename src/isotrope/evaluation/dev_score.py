@@ -52,11 +52,7 @@ class DevMetric:
 
 
 def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
-    """Return the dev score of an STS file, a retrieval folder or a pairs file.
-
-    Raises:
-        SettingError: A metric other than the default for an STS file.
-    """
+    """Return the dev score of an STS file, a retrieval folder or a pairs file."""
     if not _is_sts(path):
         data = load_retrieval(path)
         score = functools.partial(retrieval_evaluation, data=data, metric=metric)
@@ -92,11 +88,6 @@ def dev_metric_held_out(
 
     Several data sets are searched one by one, and the score is the mean over all queries.
     Where rows have groups, a query may find the target of any row of its group.
-
-    Args:
-        stores: The run's tokens, by data set.
-        prompts: Prompts of queries and targets; the encoder adds a prompt of the model itself.
-        metric: Metric of the rankings.
     """
     sets, looked_at, met = [], 0, 0
     for name, store in stores.items():

@@ -130,9 +130,6 @@ class Truncated:
     Attributes:
         name: Name of the encoder, with what is stored.
         encoder: The encoder that embeds.
-
-    Raises:
-        InputError: The dimension is below 1.
     """
 
     def __init__(self, encoder: Encoder, dimension: int, precision: Precision = "float32") -> None:
@@ -179,18 +176,11 @@ def stored(
 ) -> list[Encoder]:
     """Return an encoder whose vectors are stored in every combination, to ``isotrope.compare``.
 
-    Each text is embedded once for all of them.
-
-    Args:
-        encoder: The encoder that embeds.
-        dimensions: Numbers of coordinates; empty for all that it has.
-        precisions: ``float32``, ``int8``, ``binary``; empty for float32.
+    Each text is embedded once for all of them. Without dimensions, all are kept; without
+    precisions, float32.
 
     Returns:
         The full vectors, then each combination, in the given order.
-
-    Raises:
-        InputError: The encoder has fewer coordinates.
     """
     shared = CachedEncoder(encoder)
     full = embed(shared, ["one text"]).shape[1]

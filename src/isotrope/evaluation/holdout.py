@@ -50,9 +50,6 @@ def holdout_set(
         seed: The seed of the draw.
         groups: A number for each record, equal for records that belong together; of equal records
             the first one's counts.
-
-    Raises:
-        InputError: unknown views, records without a positive, or fewer than 20 usable ones.
     """
     if views not in VIEWS:
         raise InputError(

@@ -47,11 +47,7 @@ def _of_images(run: Path) -> bool:
 
 
 def own_images(run: str | Path) -> "ImageSet":
-    """Open the training and test pictures of a run, split and resized as in the run.
-
-    Args:
-        run: The folder of the run.
-    """
+    """Open the training and test pictures of a run, split and resized as in the run."""
     from isotrope.data.images.sets import load_images
 
     run = Path(run).expanduser()
@@ -94,11 +90,6 @@ def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
 
     Classes of two parts are matched by name. If one part has no names, they are matched by number:
     the names as numbers, if all are numbers, else their places in sorted order.
-
-    Args:
-        labels: The training part, all pictures, or a folder of both parts.
-        test: The test part.
-        side: Side of the pictures that the encoder takes.
     """
     from isotrope.data.images.sets import load_images
 

@@ -45,10 +45,6 @@ def retrieval(
     Returns:
         A Result of kind ``retrieval``; its ``items`` hold, under the names of the metrics, one
         value for each query.
-
-    Raises:
-        InputError: no queries, no corpus, a query without a relevant document, no k, or a k
-            below 1.
     """
     _check(data, ks, depths)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts

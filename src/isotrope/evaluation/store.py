@@ -46,14 +46,7 @@ def store_folder(model: object) -> Path:
 
 
 class Store:
-    """The finished tasks of a folder.
-
-    Args:
-        folder: The folder; created if it is missing.
-
-    Raises:
-        InputError: the folder cannot be made or written.
-    """
+    """The finished tasks of a folder, which is created if it is missing."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)

@@ -112,11 +112,7 @@ def spearman(x: np.ndarray, y: np.ndarray) -> float:
 
 
 def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
-    """Return four similarities of each pair of rows: higher is closer.
-
-    Args:
-        x: n x d.
-        y: n x d.
+    """Return four similarities of each pair of rows (n x d): higher is closer.
 
     Returns:
         ``cosine`` (0 where a row has no direction, 1 of equal rows: pairs of twice the same

@@ -144,15 +144,7 @@ def classification_tasks(
     knn: bool,
     linear: bool,
 ) -> list[Task]:
-    """Return the tasks of labelled examples, which are encoded once for both.
-
-    Args:
-        data: Fingerprint of the examples.
-        features: Function that encodes the training and the test part.
-        counts: Function that returns what the details of a Result count as well.
-        knn: Classify by nearest neighbours.
-        linear: Classify by a linear probe.
-    """
+    """Return the tasks of labelled examples; ``counts`` go into the details of their Results."""
     from isotrope.evaluation.knn import knn as nearest_neighbours
     from isotrope.evaluation.linear_probe import linear_probe
 
@@ -193,16 +185,7 @@ def finish(
     progress: bool,
     batch_size: int,
 ) -> list[Result]:
-    """Score the tasks that are not finished yet, one after the other.
-
-    Args:
-        tasks: The tasks, in the order in which they are scored.
-        encoder: Anything with ``encode``.
-        keep: Called with each task as soon as it is finished.
-        finished: The finished tasks, by name.
-        progress: Show bars on stderr.
-        batch_size: Texts in each batch.
-    """
+    """Score the tasks that are not finished yet, one after the other."""
     # the years of STS share sentences with STS-B
     memory = CachedEncoder(encoder, progress=progress, batch_size=batch_size)
     results = []

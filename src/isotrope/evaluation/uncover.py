@@ -82,11 +82,7 @@ def uncover(
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 
-    Args:
-        encoder: The encoder to start training from.
-        texts: Texts that give mean and covariance; none of them may be scored.
-        name: The name of the score.
-        score: The score of an encoder by example.
+    None of the texts, which give mean and covariance, may be scored.
     """
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))

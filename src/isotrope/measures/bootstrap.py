@@ -15,13 +15,7 @@ _HELD = 100_000  # counts held at a time: a few copies of them fit into the cach
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield how often each resample holds each of ``size`` examples, block by block (size x b).
-
-    Args:
-        rng: The generator of the draws.
-        size: Number of scored examples.
-        resamples: Number of draws of ``size`` examples with replacement.
-    """
+    """Yield how often each resample holds each of ``size`` examples, block by block (size x b)."""
     most = max(1, _HELD // size)
     for start in range(0, resamples, most):
         rows = min(most, resamples - start)

@@ -92,11 +92,7 @@ class DevHistory:
         return {min(self.scores), self.best, max(self.scores)} <= self.evaluations.keys()
 
     def save(self, path: Path) -> None:
-        """Write the file of a run folder atomically.
-
-        Raises:
-            InputError: the file cannot be written.
-        """
+        """Write the file of a run folder atomically."""
         steps = sorted(self.evaluations)
         evaluations = [self.evaluations[step] for step in steps]
         arrays: dict[str, Any] = {
@@ -159,11 +155,7 @@ class Judgement:
 
     @classmethod
     def read(cls, record: object) -> "Judgement":
-        """Read the judgement from a record of ``dataclasses.asdict``.
-
-        Raises:
-            InputError: the record is not a judgement.
-        """
+        """Read the judgement from a record of ``dataclasses.asdict``."""
         fields = record if isinstance(record, Mapping) else {}
         sentence, numbers = fields.get("sentence"), fields.get("numbers")
         stated = fields.get("outcome")

@@ -105,13 +105,7 @@ def write_report(
 
 
 def tables_page(title: str, lead: str, tables: Sequence[HtmlTable]) -> str:
-    """Return a page of tables and nothing else, with the style of a report.
-
-    Args:
-        title: The page's title.
-        lead: The sentence below it.
-        tables: Tables in order; each line of a note becomes a paragraph.
-    """
+    """Return a page of tables and nothing else, with the style of a report."""
     template = _environment().get_template("tables.html")
     cells_of = [(table, _cells(table)) for table in tables]
     return template.render(title=title, lead=lead, tables=cells_of, sheet=source("sheet.css"))

@@ -252,12 +252,7 @@ def is_strips(folder: Path) -> bool:
 
 
 def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
-    """Open a folder of strips of lossless WebP.
-
-    Args:
-        folder: the folder of ``train*.npz``, and perhaps ``test.npz``.
-        limit: Number of training pictures to decode.
-    """
+    """Open a folder of strips of lossless WebP, or only the first pictures, up to a limit."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
     if limit is not None:

@@ -77,9 +77,6 @@ class Augment:
         blur: probability of a Gaussian blur.
         blur_sigma: Smallest and largest width of the blur, in pixels.
         solarize: Probability of inverting values of one half or more.
-
-    Raises:
-        InputError: a number outside its range.
     """
 
     size: int
@@ -115,12 +112,7 @@ class Augment:
             )
 
     def draw(self, n: int, generator: torch.Generator) -> Draws:
-        """Draw all random numbers for n images; their number does not depend on the settings.
-
-        Args:
-            n: Number of images in the whole batch.
-            generator: Generator on the CPU.
-        """
+        """Draw all random numbers for n images; their number does not depend on the settings."""
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
             return low + (high - low) * torch.rand(n, columns, generator=generator)
@@ -322,12 +314,7 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
 
 
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
-    """Return the two views of a recipe; ``"dino"`` above 64 pixels has eight more local views.
-
-    Args:
-        name: one of :data:`RECIPES`.
-        size: height and width of the (global) views, in pixels.
-    """
+    """Return the two views of a recipe; ``"dino"`` above 64 pixels has eight more local views."""
     if name not in RECIPES:
         raise InputError(
             f"no augmentation is called {name!r}{nearest(name, RECIPES)}; "

@@ -129,14 +129,7 @@ def readable_pictures(
     labels: NDArray[np.int64] | None,
     where: Path,
 ) -> tuple[ImagePart, tuple[str, ...]]:
-    """Return the pictures whose headers can be read, and the names of the others.
-
-    Args:
-        keys: What each picture is opened by.
-        opened: Function that opens it.
-        labels: Labels of the pictures, or None.
-        where: The place to name in an error.
-    """
+    """Return the pictures whose headers can be read, and the names of the others."""
     facts = np.zeros((len(keys), 4), np.int64)
     good = np.zeros(len(keys), bool)
     for i, key in enumerate(keys):

@@ -121,12 +121,8 @@ class RecognisedSet:
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return the places of the first ``n`` pictures when the classes take turns.
 
-    In every class the pictures keep their stored order. Without labels: the first ``n``.
-
-    Args:
-        labels: int64 (total), or None.
-        n: how many; more than there are means all.
-        total: number of pictures.
+    In every class the pictures keep their stored order. Without labels: the first ``n``. More than
+    there are means all.
     """
     if labels is None:
         return np.arange(min(n, total))
@@ -148,11 +144,6 @@ def held_out(
     """Return the training and the held-out positions: of each class the same share, rounded.
 
     Every class keeps at least one picture to train on.
-
-    Args:
-        labels: int64 (n).
-        share: between 0 and 1.
-        seed: the seed of the draw.
     """
     if not 0 < share < 1:
         raise InputError(f"the held-out share must lie between 0 and 1; found {share}")

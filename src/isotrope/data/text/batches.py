@@ -19,16 +19,7 @@ from isotrope.data.text.tokens import TokenStore
 
 
 class Batches:
-    """The records of every step, computed from (seed, epoch, step).
-
-    Args:
-        store: The records; anything with a length.
-        batch_size: Number of records in a batch.
-        seed: Seed of the run; each epoch has its own order.
-
-    Raises:
-        InputError: A batch would have fewer than two records, or more than there are.
-    """
+    """The records of every step, computed from (seed, epoch, step)."""
 
     def __init__(self, store: Sized, batch_size: int, seed: int = 0) -> None:
         self.n, self.batch_size, self.seed = len(store), batch_size, seed

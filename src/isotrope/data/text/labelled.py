@@ -71,11 +71,6 @@ def load_labelled(path: Path | str, test: Path | str | None = None, seed: int = 
     A single file is split by class: four fifths of the texts of each, rounded up and drawn by the
     seed, are for training. A class with two or more texts keeps at least one to test on.
     A repeated text can be in both parts; the scores report their number.
-
-    Args:
-        path: a folder of a train and a test file, the training file, or the only file.
-        test: the test file.
-        seed: the seed of the draw.
     """
     path = Path(path)
     if test is None and is_folder(path):

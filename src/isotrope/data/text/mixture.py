@@ -35,15 +35,6 @@ class DatasetMixture:
     ``proportional``: an epoch has every full batch of every data set once, in random order, so a
     data set is drawn as often as its size says. ``round-robin``: one batch of each in turn; an
     epoch ends with the smallest, and the others continue where they were.
-
-    Args:
-        stores: the records of each data set.
-        batch_size: Number of records in a batch.
-        sampling: One of the two.
-        seed: the seed of the run.
-
-    Raises:
-        InputError: A batch is larger than a data set.
     """
 
     def __init__(

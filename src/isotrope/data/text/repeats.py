@@ -53,11 +53,6 @@ def mark_repeated(hashes: Path, repeated: Path, count: int) -> None:
 
     Each pass over the hashes handles one bucket of values, so that about ``_BUCKET`` different ones
     are in memory.
-
-    Args:
-        hashes: a file of uint64.
-        repeated: the file to write, uint8.
-        count: number of hashes.
     """
     with repeated.open("wb") as handle:
         for start in range(0, count, CHUNK):  # no hole: a full disk must show here, not below

@@ -43,10 +43,6 @@ class StreamedBatches:
     Attributes:
         stores: the store of the present buffer, under the name of its data set, ``""``.
         steps_per_epoch: None, because the length of the data is unknown.
-
-    Raises:
-        InputError: The data fit into one buffer, the first buffer has less than a batch, or reading
-            fails.
     """
 
     steps_per_epoch = None

@@ -137,12 +137,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path, *, verify: bool = False) -> "TokenStore":
-        """Open a store.
-
-        Args:
-            folder: Folder of the store.
-            verify: Read all of it and compare it with its digests.
-        """
+        """Open a store; ``verify`` reads all of it and compares it with its digests."""
         folder = Path(folder)
         try:
             manifest = read_json(folder / "manifest.json")
