@@ -58,22 +58,6 @@ def test_the_global_random_state_is_left_alone():
     assert before.equal(torch.get_rng_state())
 
 
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ({"vocabulary": 10}, "vocabulary of an encoder from scratch must be at least 100"),
-        ({"layers": 0}, "layers of an encoder from scratch must be at least 1; found 0"),
-        ({"heads": 0}, "heads of an encoder from scratch must be at least 1; found 0"),
-        ({"max_length": 2}, "max_length of an encoder from scratch must be at least 8; found 2"),
-        ({"width": 10, "heads": 4}, "width must be a multiple of heads; found 10 and 4"),
-        ({"dropout": 1.0}, r"dropout must lie in \[0, 1\); found 1.0"),
-    ],
-)
-def test_sizes_that_do_not_fit(setting, message):
-    with pytest.raises(InputError, match=message):
-        SentenceEncoder.scratch(TEXTS, **setting)
-
-
 @pytest.mark.parametrize("texts", [[], ["", "  "]])
 def test_no_text_no_vocabulary(texts):
     with pytest.raises(InputError, match="no text to learn a vocabulary from"):

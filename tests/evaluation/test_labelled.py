@@ -19,24 +19,9 @@ class TestClasses:
         assert found.test.tolist() == [1, -1, 0]
         assert found.unseen == 1
 
-    @pytest.mark.parametrize(
-        ("train", "test", "message"),
-        [
-            (([0, 1], 2), (["0"], 2), "all integers or all strings; found int64 for training"),
-            (([0, 0], 2), ([0], 2), "at least two classes; found .0."),
-            (([0, 1, 1], 2), ([0], 2), "training features must have a row for each of 3 labels"),
-            (([0, 1], 2), ([0, 1], 2), "test features must have a row for each of 2 labels"),
-            (([0, 1], 3), ([0], 2), "have 3 dimensions and test features 2; take both from one"),
-            (([0.5, 1], 2), ([0], 2), "training labels must be a list of integers or of strings"),
-            (([[0], [1]], 2), ([0], 2), "strings; found shape .2, 1. of int64"),
-            (([0, 1], 2), ([], 2), "the test labels must be a list of integers or of strings"),
-        ],
-    )
-    def test_what_does_not_fit(self, train, test, message):
-        with pytest.raises(InputError, match=message):
-            index_classes(
-                Features(np.ones((2, train[1])), train[0]), Features(np.ones((1, test[1])), test[0])
-            )
+    def test_one_class(self):
+        with pytest.raises(InputError, match="at least two classes"):
+            index_classes(Features(np.ones((2, 2)), [0, 0]), Features(np.ones((1, 2)), [0]))
 
 
 class TestHits:

@@ -163,19 +163,6 @@ class TestBadInput:
         with pytest.raises(InputError, match=r"query 0 \('q'\) has no relevant text"):
             retrieval(Table({}), data)
 
-    @pytest.mark.parametrize(
-        ("options", "message"),
-        [
-            ({"ks": (0, 1)}, "recall@k needs k of at least 1; found 0"),
-            ({"ks": ()}, "recall@k needs k of at least 1; found none"),
-            ({"depths": (10, -1)}, "MRR@k and nDCG@k need k of at least 1; found -1"),
-            ({"depths": ()}, "MRR@k and nDCG@k need k of at least 1; found none"),
-        ],
-    )
-    def test_depths_of_nothing(self, options, message):
-        with pytest.raises(InputError, match=message):
-            retrieval(Table({}), RetrievalSet(["q"], ["a"], [{0: 1.0}]), **options)
-
 
 class TestPrompts:
     @pytest.fixture

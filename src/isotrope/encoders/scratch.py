@@ -45,20 +45,6 @@ def scratch_model(
     dropout: float,
 ) -> "SentenceTransformer":
     """Return an untrained BERT with mean pooling, see ``SentenceEncoder.scratch``."""
-    for what, size, least in (
-        ("vocabulary", vocabulary, 100),
-        ("layers", layers, 1),
-        ("heads", heads, 1),
-        ("max_length", max_length, 8),
-    ):
-        if size < least:
-            raise InputError(
-                f"{what} of an encoder from scratch must be at least {least}; found {size}"
-            )
-    if width < heads or width % heads:
-        raise InputError(f"width must be a multiple of heads; found {width} and {heads}")
-    if not 0 <= dropout < 1:
-        raise InputError(f"dropout must lie in [0, 1); found {dropout}")
     with quiet_loading():
         from safetensors import SafetensorError
         from safetensors.torch import save_file

@@ -40,20 +40,8 @@ class Classes:
 
 
 def index_classes(train: Features, test: Features) -> Classes:
-    """Check labels and shapes of a training and a test set, and return their class indices."""
-    parts = [(train, "training"), (test, "test")]
-    first, second = (_labels(part, what) for part, what in parts)
-    if first.dtype.kind != second.dtype.kind:
-        raise InputError(
-            f"labels must be all integers or all strings; found {first.dtype} for training and "
-            f"{second.dtype} for testing"
-        )
-    widths = [part.vectors.shape[1] for part, _ in parts]
-    if len(set(widths)) > 1:
-        raise InputError(
-            f"training features have {widths[0]} dimensions and test features {widths[1]}; take "
-            "both from one encoder"
-        )
+    """Return the class indices of a training and a test set."""
+    first, second = np.asarray(train.labels), np.asarray(test.labels)
     names, numbers = np.unique(first, return_inverse=True)
     if len(names) < 2:
         raise InputError(f"a classification needs at least two classes; found {names.tolist()}")
@@ -63,23 +51,6 @@ def index_classes(train: Features, test: Features) -> Classes:
     if train.marks is not None and test.marks is not None:
         repeated = int(np.isin(test.marks, train.marks).sum())
     return Classes(names, numbers, np.where(names[place] == second, place, -1), repeated)
-
-
-def _labels(part: Features, what: str) -> np.ndarray:
-    labels = np.asarray(part.labels)
-    kind = {"i": "i", "u": "i", "U": "U"}.get(labels.dtype.kind)
-    if labels.ndim != 1 or kind is None or not len(labels):
-        raise InputError(
-            f"the {what} labels must be a list of integers or of strings; found shape "
-            f"{labels.shape} of {labels.dtype}"
-        )
-    shape = part.vectors.shape
-    if len(shape) != 2 or shape[0] != len(labels):
-        raise InputError(
-            f"the {what} features must have a row for each of {len(labels)} labels; found an "
-            f"array of shape {shape}"
-        )
-    return labels.astype(np.int64) if kind == "i" else labels
 
 
 def check_finite(rows: np.ndarray, what: str) -> None:

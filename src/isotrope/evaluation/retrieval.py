@@ -46,7 +46,7 @@ def retrieval(
         A Result of kind ``retrieval``; its ``items`` hold, under the names of the metrics, one
         value for each query.
     """
-    _check(data, ks, depths)
+    _check(data)
     before_query, before_document = own_prompts(encoder) if prompts is None else prompts
     if isinstance(encoder, SentenceEncoder):
         encoder.check_prompts(before_query, before_document)
@@ -106,15 +106,12 @@ def own_prompts(encoder: Encoder) -> tuple[str, str]:
     return saved_prompts(encoder.model if isinstance(encoder, SentenceEncoder) else encoder)
 
 
-def _check(data: RetrievalSet, ks: Sequence[int], depths: Sequence[int]) -> None:
+def _check(data: RetrievalSet) -> None:
     if not data.queries or not data.corpus:
         raise InputError(
             f"retrieval needs queries and a corpus; found {len(data.queries)} queries and "
             f"{len(data.corpus)} texts"
         )
-    for what, wanted in (("recall@k needs", ks), ("MRR@k and nDCG@k need", depths)):
-        if min(wanted, default=0) < 1:
-            raise InputError(f"{what} k of at least 1; found {min(wanted, default='none')}")
     for i, row in enumerate(data.relevant):
         if not any(gain > 0 for gain in row.values()):
             raise InputError(f"query {i} ({data.queries[i]!r:.60}) has no relevant text")

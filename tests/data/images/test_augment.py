@@ -330,36 +330,3 @@ def test_local_crops() -> None:
 def test_refuses_an_unknown_recipe() -> None:
     with pytest.raises(InputError, match=r"called 'moco' \(did you mean 'mocov\d'\?\); there are"):
         two_views("moco", 32)
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("size", 0, "size of at least 1 pixel; found 0"),
-        ("flip", 1.5, "flip is a probability; found 1.5"),
-        ("grey", -0.1, "grey is a probability; found -0.1"),
-        ("scale", (0.0, 1.0), r"scale is .* at most 1; found 0.0, 1.0"),
-        ("scale", (0.5, 1.1), r"scale is .* at most 1; found 0.5, 1.1"),
-        ("ratio", (2.0, 1.0), r"ratio is a smallest and a largest number above 0; found 2.0, 1.0"),
-        ("blur_sigma", (0.0, 1.0), r"blur_sigma is .*; found 0.0, 1.0"),
-        ("jitter", (0.4, 0.4, 0.4, 0.6), r"hue at most 0.5; found \(0.4, 0.4, 0.4, 0.6\)"),
-        ("jitter", (-0.1, 0.4, 0.4, 0.1), r"strengths of 0 or more.*found \(-0.1"),
-    ],
-)
-def test_refuses_settings_out_of_range(name: str, value: object, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        replace(EVERYTHING, **{name: value})
-
-
-def test_refuses_what_are_no_images() -> None:
-    draws = STILL.draw(4, generator())
-    with pytest.raises(InputError, match="n x 3 x height x width; found 4 x 32 x 32 x 3"):
-        STILL.apply(torch.zeros(4, 32, 32, 3), draws)
-    with pytest.raises(InputError, match="found 4 x 3 x 0 x 5"):
-        STILL.apply(torch.zeros(4, 3, 0, 5), draws)
-    with pytest.raises(InputError, match=r"uint8 or float in \[0, 1\]; found torch.int64"):
-        STILL.apply(torch.zeros(4, 3, 8, 8, dtype=torch.int64), draws)
-    with pytest.raises(
-        InputError, match=r"3 images but draws of 4; select their draws with draws.rows"
-    ):
-        STILL.apply(torch.zeros(3, 3, 8, 8), draws)

@@ -92,25 +92,6 @@ class Augment:
     blur_sigma: tuple[float, float] = (0.1, 2.0)
     solarize: float = 0.0
 
-    def __post_init__(self) -> None:
-        if self.size < 1:
-            raise InputError(f"a view has a size of at least 1 pixel; found {self.size}")
-        for name in ("flip", "jitter_probability", "grey", "blur", "solarize"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InputError(f"{name} is a probability; found {getattr(self, name)}")
-        for name, most in (("scale", 1.0), ("ratio", math.inf), ("blur_sigma", math.inf)):
-            low, high = getattr(self, name)
-            if not 0 < low <= high <= most:
-                raise InputError(
-                    f"{name} is a smallest and a largest number above 0"
-                    f"{' and at most 1' if most == 1 else ''}; found {low}, {high}"
-                )
-        if min(self.jitter) < 0 or self.jitter[_HUE] > 0.5:
-            raise InputError(
-                "jitter holds strengths of 0 or more, that of the hue at most 0.5; "
-                f"found {self.jitter}"
-            )
-
     def draw(self, n: int, generator: torch.Generator) -> Draws:
         """Draw all random numbers for n images; their number does not depend on the settings."""
 
@@ -179,7 +160,6 @@ class Augment:
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.
         """
-        _check(images, len(draws.flip))
         device = images.device
         with torch.autocast(device.type, enabled=False):
             boxes = self.boxes(draws, *images.shape[2:]).to(device)
@@ -199,20 +179,6 @@ class Augment:
     def _blur(self, views: Tensor, sigma: Tensor) -> Tensor:
         """Blur in a window of three of the largest widths that there are, whatever was drawn."""
         return pixels.blur(views, sigma, math.ceil(3 * self.blur_sigma[1]))
-
-
-def _check(images: Tensor, n: int) -> None:
-    if images.ndim != 4 or images.shape[1] != 3 or not images.numel():
-        raise InputError(
-            "images to augment are n x 3 x height x width; found "
-            + " x ".join(map(str, images.shape))
-        )
-    if images.dtype != torch.uint8 and not images.is_floating_point():
-        raise InputError(f"images to augment are uint8 or float in [0, 1]; found {images.dtype}")
-    if len(images) != n:
-        raise InputError(
-            f"found {len(images)} images but draws of {n}; select their draws with draws.rows(...)"
-        )
 
 
 def _change(views: Tensor, chosen: Tensor, change: Callable[..., Tensor], *numbers: Tensor) -> None:
