@@ -51,7 +51,7 @@ def test_a_resnet_by_its_kernels():
 
 
 def test_a_vision_transformer_but_for_tokens_positions_and_norms():
-    encoder = ImageEncoder.build("vit-tiny", width=12, heads=3, patch=8, seed=0)
+    encoder = ImageEncoder.build("vit-tiny", width=12, seed=0)
     found, _ = divided(encoder, 9)
     left = set(parameters(encoder)) - found
     assert "model.embeddings.patch_embeddings.projection.weight" in found

@@ -33,11 +33,11 @@ def test_another_process_learns_the_same_vocabulary(tiny):
 
 def test_it_has_the_shape_that_was_asked_for():
     encoder = SentenceEncoder.scratch(
-        TEXTS, vocabulary=120, layers=1, width=24, heads=3, max_length=16, dropout=0.3
+        TEXTS, vocabulary=120, layers=1, width=24, heads=3, max_length=16
     )
     config = encoder.model[0].config
     assert (config.num_hidden_layers, config.hidden_size, config.num_attention_heads) == (1, 24, 3)
-    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.3
+    assert config.hidden_dropout_prob == config.attention_probs_dropout_prob == 0.1
     assert len(encoder.tokenizer) <= 120
     assert (encoder.dimension, encoder.max_length, encoder.pooling) == (24, 16, "mean")
     assert encoder.name == "scratch"

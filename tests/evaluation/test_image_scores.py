@@ -42,13 +42,13 @@ def test_knn_on_the_way():
     look = knn_evaluation(Sums(), data)
     assert look.value == 100 * knn(*both_features(Sums(), data)).metrics["knn_top1"]
     assert look.value == 100 * look.items.mean()
-    part = knn_evaluation(Sums(), data, limit_train=60, limit_test=30, k=5)
+    part = knn_evaluation(Sums(), data, limit_train=60, limit_test=30)
     limited = picture_set()
     for side, limit in ((limited.train, 60), (limited.test, 30)):
         ranks = [np.flatnonzero(side.labels == c)[: limit // 6] for c in range(6)]
         places = np.sort(np.concatenate(ranks))
         side.images.pixels, side.labels = side.images.pixels[places], side.labels[places]
-    assert part.value == 100 * knn(*features(limited), k=5).metrics["knn_top1"]
+    assert part.value == 100 * knn(*features(limited)).metrics["knn_top1"]
 
 
 def test_noise_scores_chance():
@@ -56,7 +56,7 @@ def test_noise_scores_chance():
     rng = np.random.default_rng(0)
     for part in (data.train, data.test):
         part.images.pixels = rng.integers(0, 256, size=part.images.pixels.shape, dtype=np.uint8)
-    assert knn_evaluation(RawPixels(data.train), data, k=50).value == pytest.approx(100 / 6, abs=12)
+    assert knn_evaluation(RawPixels(data.train), data).value == pytest.approx(100 / 6, abs=12)
 
 
 @pytest.fixture(scope="module")

@@ -125,9 +125,7 @@ def test_bad_data_and_modes_stop_before_encoding(tasks, tmp_path):
         isotrope.evaluate(encoder, sts=own, corpus=single)
     with pytest.raises(InputError, match=r"there is no mode 'quick'"):
         isotrope.evaluate(encoder, sts=own, transfer="a", mode="quick")
-    with pytest.raises(
-        InputError, match=r"pairs.tsv: 1 row with an empty text .line 2.; give"
-    ):
+    with pytest.raises(InputError, match=r"pairs.tsv: 1 row with an empty text .line 2.; give"):
         isotrope.evaluate(encoder, sts=own, labels=pairs)
     with pytest.raises(InputError, match="test part without its training part; also give labels"):
         isotrope.evaluate(encoder, sts=own, labels_test=pairs)

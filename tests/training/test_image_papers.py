@@ -291,7 +291,7 @@ def test_mocov3_freezes_the_patch_projection_of_a_vision_transformer() -> None:
     from isotrope.encoders.image import ImageEncoder
 
     def learnt(frozen: bool) -> set[str]:
-        vit = ImageEncoder.build("vit-tiny", width=8, heads=2, image_size=8, seed=0)
+        vit = ImageEncoder.build("vit-tiny", width=9, image_size=8, seed=0)
         made = method("mocov3", encoder=vit, options={"frozen_patches": frozen})
         optimizer = made.optimizer()
         known = {id(p) for group in optimizer.param_groups for p in group["params"]}

@@ -31,13 +31,12 @@ class MLPHead(nn.Module):
 
     Args:
         dimension: d, of the embeddings.
-        generator: source of the initial weights; by default torch's global one.
     """
 
-    def __init__(self, dimension: int, *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, dimension: int) -> None:
         super().__init__()
         self.dense = nn.Linear(dimension, dimension)
-        nn.init.normal_(self.dense.weight, std=0.02, generator=generator)
+        nn.init.normal_(self.dense.weight, std=0.02)
         nn.init.zeros_(self.dense.bias)
 
     def forward(self, h: Tensor) -> Tensor:
@@ -52,14 +51,13 @@ class LinearHead(nn.Module):
 
     Args:
         dimension: d, of the embeddings.
-        generator: source of the initial weights; by default torch's global one.
     """
 
-    def __init__(self, dimension: int, *, generator: torch.Generator | None = None) -> None:
+    def __init__(self, dimension: int) -> None:
         super().__init__()
         self.dense = nn.Linear(dimension, dimension)
-        nn.init.normal_(self.dense.weight, std=0.006, generator=generator)
-        nn.init.normal_(self.dense.bias, std=0.006, generator=generator)
+        nn.init.normal_(self.dense.weight, std=0.006)
+        nn.init.normal_(self.dense.bias, std=0.006)
 
     def forward(self, h: Tensor) -> Tensor:
         """Return h A^T + b for embeddings ``h`` (n x d)."""

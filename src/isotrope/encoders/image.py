@@ -94,8 +94,6 @@ class ImageEncoder(nn.Module):
         width: int | None = None,
         stem: str = "auto",
         image_size: int = 32,
-        patch: int | None = None,
-        heads: int | None = None,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
         seed: int | None = None,
@@ -106,14 +104,12 @@ class ImageEncoder(nn.Module):
             name: ``resnet9`` (one block a stage), ``resnet18``, ``resnet34``, ``resnet50``,
                 ``vit-tiny``, ``vit-small`` or ``vit-base``.
             width: Channels of a ResNet's first stage (64 in the papers), or dimension of a vision
-                transformer's tokens (192, 384 and 768).
+                transformer's tokens (192, 384 and 768). Its patches are of 4 pixels up to 64
+                pixels, else of 16; it has 3, 6 or 12 heads.
             stem: a ResNet's first layers: ``cifar`` (a 3 x 3 convolution of stride 1), ``imagenet``
                 (7 x 7 of stride 2, then max-pooling), or ``auto``: CIFAR's up to 32 pixels.
             image_size: side of the pictures. ResNets take crops of any other size too, and vision
                 transformers with interpolated positions.
-            patch: side of a vision transformer's patches; None is 4 up to 64 pixels, else 16.
-            heads: Number of attention heads of a vision transformer; None means one for every 64
-                dimensions of the usual width (DeiT, DINO). MoCo v3 uses 12 in ``vit-small``.
             mean: the mean of red, green and blue, of pixels in [0, 1].
             std: the standard deviation of the same.
             seed: Seed of the initial weights; None uses torch's global generator.
@@ -121,15 +117,7 @@ class ImageEncoder(nn.Module):
         Raises:
             InputError: The name is unknown, or sizes do not fit together.
         """
-        model: Any = build_net(
-            name,
-            width=width,
-            stem=stem,
-            image_size=image_size,
-            patch=patch,
-            heads=heads,
-            seed=seed,
-        )
+        model: Any = build_net(name, width=width, stem=stem, image_size=image_size, seed=seed)
         return cls._around(name, model, image_size, mean, std)
 
     @classmethod

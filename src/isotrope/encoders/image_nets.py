@@ -58,8 +58,6 @@ def build_net(
     width: int | None,
     stem: str,
     image_size: int,
-    patch: int | None,
-    heads: int | None,
     seed: int | None,
 ) -> nn.Module:
     """Return an untrained network of transformers; see ``ImageEncoder.build``."""
@@ -76,14 +74,11 @@ def build_net(
         # the random state around it is restored by quiet_loading
         torch.manual_seed(seed)
         if name in _RESNETS:
-            if patch is not None or heads is not None:
-                raise InputError(f"{name} has neither patches nor heads; leave both out")
             return _resnet(_RESNETS[name], width or 64, _stem(stem, image_size))
         if stem != "auto":
             raise InputError(f"{name} has no stem to choose; leave it 'auto'")
         size = _VITS[name]
-        heads = size.heads if heads is None else heads
-        return _vit(_ViT(width or size.width, heads), image_size, patch)
+        return _vit(width or size.width, size.heads, image_size)
 
 
 def _stem(stem: str, image_size: int) -> str:
@@ -134,24 +129,22 @@ def cifar_resnet(config: "ResNetConfig") -> nn.Module:
     return cast("nn.Module", net)
 
 
-def _vit(size: _ViT, image_size: int, patch: int | None) -> nn.Module:
+def _vit(width: int, heads: int, image_size: int) -> nn.Module:
     from transformers import ViTConfig, ViTModel
 
-    patch = (4 if image_size <= 64 else 16) if patch is None else patch
-    if patch < 1 or size.heads < 1:
-        raise InputError(f"patches and heads must be at least 1; found {patch} and {size.heads}")
+    patch = 4 if image_size <= 64 else 16
     if image_size % patch:
         raise InputError(
             f"an image of {image_size} pixels cannot be cut into patches of {patch}; take a "
             f"multiple of {patch}"
         )
-    if size.width % size.heads:
-        raise InputError(f"width must be a multiple of heads; found {size.width} and {size.heads}")
+    if width % heads:
+        raise InputError(f"width must be a multiple of its {heads} heads; found {width}")
     config = ViTConfig(
-        hidden_size=size.width,
+        hidden_size=width,
         num_hidden_layers=12,
-        num_attention_heads=size.heads,
-        intermediate_size=4 * size.width,
+        num_attention_heads=heads,
+        intermediate_size=4 * width,
         layer_norm_eps=1e-6,
         image_size=image_size,
         patch_size=patch,

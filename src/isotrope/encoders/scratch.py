@@ -42,7 +42,6 @@ def scratch_model(
     width: int,
     heads: int,
     max_length: int,
-    dropout: float,
 ) -> "SentenceTransformer":
     """Return an untrained BERT with mean pooling, see ``SentenceEncoder.scratch``."""
     with quiet_loading():
@@ -61,8 +60,6 @@ def scratch_model(
             num_attention_heads=heads,
             intermediate_size=4 * width,
             max_position_embeddings=max_length,
-            hidden_dropout_prob=dropout,
-            attention_probs_dropout_prob=dropout,
         )
         # the random state around it is restored by quiet_loading
         torch.manual_seed(seed)

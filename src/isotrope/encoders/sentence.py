@@ -169,7 +169,6 @@ class SentenceEncoder(nn.Module):
         width: int = 128,
         heads: int = 2,
         max_length: int = 128,
-        dropout: float = 0.1,
     ) -> "SentenceEncoder":
         """Build a small untrained BERT with a WordPiece vocabulary of ``texts`` and mean pooling.
 
@@ -183,7 +182,6 @@ class SentenceEncoder(nn.Module):
             width: d, of tokens and embeddings; a multiple of ``heads``.
             heads: the number of heads of the attention.
             max_length: Largest number of tokens, including special ones.
-            dropout: Dropout probability of hidden states and attention.
 
         Raises:
             InputError: There is no text, or sizes do not fit together.
@@ -198,7 +196,6 @@ class SentenceEncoder(nn.Module):
             width=width,
             heads=heads,
             max_length=max_length,
-            dropout=dropout,
         )
         return cls(model, "scratch").eval()
 

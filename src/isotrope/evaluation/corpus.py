@@ -52,7 +52,6 @@ def corpus(
     encoder: Encoder,
     data: Path | str | Sequence[str] | Sequence[Sequence[str]],
     *,
-    columns: Sequence[str] | None = None,
     sample: int = 10_000,
     seed: int = 0,
     batch_size: int = 128,
@@ -77,7 +76,6 @@ def corpus(
         encoder: Any object with ``encode``; positives of single texts need our ``SentenceEncoder``.
         data: a file or folder that training reads, n texts, or n pairs; more texts of a record
             are left out.
-        columns: The columns of a table; one for texts, two for pairs.
         sample: Records that are compared all with all, at least 2.
         seed: The seed of the sample and the dropout.
         batch_size: Texts in each batch.
@@ -89,7 +87,7 @@ def corpus(
     """
     if sample < 2:
         raise InputError(f"the sample must hold at least 2 records; found {sample}")
-    records = _records(data, columns)
+    records = _records(data)
     count = sum(1 for _ in records())
     if count < 2:
         raise InputError(f"a corpus needs at least two records; found {count}")
@@ -130,12 +128,10 @@ def corpus(
     )
 
 
-def _records(
-    data: Path | str | Sequence[str] | Sequence[Sequence[str]], columns: Sequence[str] | None
-) -> Records:
+def _records(data: Path | str | Sequence[str] | Sequence[Sequence[str]]) -> Records:
     """Return a function that iterates over the records from the start each time."""
     if isinstance(data, (str, Path)):
-        return lambda: corpus_records(Path(data), columns)
+        return lambda: corpus_records(Path(data))
     records = [(record,) if isinstance(record, str) else tuple(record[:2]) for record in data]
     for i, record in enumerate(records):
         if len(record) != len(records[0]) or not all(record):
@@ -144,9 +140,9 @@ def _records(
     return lambda: iter(records)
 
 
-def corpus_records(path: Path, columns: Sequence[str] | None = None) -> Iterator[tuple[str, ...]]:
+def corpus_records(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield the records of a file or folder, single texts or pairs."""
-    reading, count = read([path], columns=columns, paired=False, scored=True, choose=0), 0
+    reading, count = read([path], paired=False, scored=True, choose=0), 0
     for record in reading:
         count += 1
         yield record.texts[:2]

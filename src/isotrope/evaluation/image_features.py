@@ -106,9 +106,6 @@ def knn_evaluation(
     *,
     limit_train: int | None = None,
     limit_test: int | None = None,
-    k: int = 200,
-    temperature: float = 0.1,
-    batch_size: int = 256,
 ) -> DevEvaluation:
     """Return the percentage of test pictures that their neighbours classify correctly, and which.
 
@@ -117,12 +114,7 @@ def knn_evaluation(
         image_set: a set with labels and a test part.
         limit_train: Largest number of training pictures, evenly over the classes; None takes all.
         limit_test: Largest number of test pictures.
-        k: Neighbours; all training pictures if they are fewer.
-        temperature: The temperature of their votes.
-        batch_size: Pictures held and encoded at a time.
     """
-    train, test = both_features(
-        encoder, image_set, limit_train=limit_train, limit_test=limit_test, batch_size=batch_size
-    )
-    result = nearest_neighbours(train, test, k=k, temperature=temperature)
+    features = both_features(encoder, image_set, limit_train=limit_train, limit_test=limit_test)
+    result = nearest_neighbours(*features)
     return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

@@ -86,11 +86,10 @@ def retrieval_evaluation(
     data: RetrievalSet,
     *,
     prompts: tuple[str, str] | None = None,
-    batch_size: int = 128,
     metric: str = "mrr@10",
 ) -> DevEvaluation:
     """Return 100 times a metric of :func:`retrieval`, with its value for every query."""
-    result = retrieval(encoder, data, ks=(1,), prompts=prompts, batch_size=batch_size)
+    result = retrieval(encoder, data, ks=(1,), prompts=prompts)
     return DevEvaluation(100 * float(result.metrics[metric] or 0.0), result.items[metric])
 
 

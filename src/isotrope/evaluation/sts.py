@@ -31,14 +31,7 @@ def load_tasks(path: Path) -> dict[str, list[Subset]]:
     return load_sts(path)
 
 
-def score_task(
-    encoder: Encoder,
-    task: str,
-    subsets: Sequence[Subset],
-    *,
-    progress: bool = False,
-    batch_size: int = 128,
-) -> Result:
+def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result:
     """Score one task.
 
     Returns:
@@ -53,7 +46,7 @@ def score_task(
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
     dev = [subset for subset in subsets if test and subset.split == "dev"]
-    vectors = embed(encoder, _texts([*used, *dev]), batch_size=batch_size, progress=progress)
+    vectors = embed(encoder, _texts([*used, *dev]))
     sides = _by_subset(vectors, [*used, *dev])
     similar = [similarities(x, y) for x, y in sides]
     gold = np.concatenate([subset.scores for subset in used])
@@ -84,18 +77,18 @@ def score_task(
     )
 
 
-def sts_dev(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> float:
+def sts_dev(encoder: Encoder, subset: Subset) -> float:
     """Return 100 rho of one file of scored pairs, not rounded, for choosing a model.
 
     Raises:
         InputError: the human scores are all equal.
     """
-    return sts_evaluation(encoder, subset, batch_size=batch_size).value
+    return sts_evaluation(encoder, subset).value
 
 
-def sts_evaluation(encoder: Encoder, subset: Subset, *, batch_size: int = 128) -> DevEvaluation:
+def sts_evaluation(encoder: Encoder, subset: Subset) -> DevEvaluation:
     """Return the score of :func:`sts_dev` with the cosine of every pair."""
-    ((x, y),) = _by_subset(embed(encoder, _texts([subset]), batch_size=batch_size), [subset])
+    ((x, y),) = _by_subset(embed(encoder, _texts([subset])), [subset])
     _check(subset.scores, subset.task)
     cosine = similarities(x, y)["cosine"]
     return DevEvaluation(100 * spearman(cosine, subset.scores), cosine, subset.scores)

@@ -104,13 +104,12 @@ def heatmaps(
         return written(figure)
 
 
-def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> Picture:
+def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
     """Draw the first row of every surface over the angle to the negatives, from 0 to 1.
 
     Args:
         surfaces: One or more surfaces.
         quantity: Label of the vertical axis.
-        legend: Heading of the legend.
     """
     with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
@@ -126,9 +125,7 @@ def curves(surfaces: Sequence[Surface], quantity: str, *, legend: str = "") -> P
         axes.set_xlabel(MEANS[0])
         axes.set_ylabel(quantity)
         axes.grid(axis="y", lw=0.6, alpha=0.28)
-        axes.legend(
-            title=legend or None, loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False
-        )
+        axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1.02), frameon=False)
         return written(figure)
 
 

@@ -88,11 +88,6 @@ class TestSplit:
             for label, text in zip(part.labels, part.texts, strict=True):
                 assert label == ("rare" if text == "t0" else f"c{int(text[1:]) % 4}")
 
-    def test_the_seed_decides(self, tmp_path: Path) -> None:
-        path = self.path(tmp_path)
-        assert load_labelled(path, seed=3) == load_labelled(path, seed=3)
-        assert load_labelled(path, seed=3) != load_labelled(path, seed=4)
-
     def test_nothing_to_test_on(self, tmp_path: Path) -> None:
         path = write(tmp_path / "a.tsv", tsv(("0", "a"), ("1", "b")))
         with pytest.raises(

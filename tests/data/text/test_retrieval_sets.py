@@ -61,11 +61,11 @@ def test_qrels_tsv_must_cover_all_queries(folder: Path) -> None:
         load_retrieval(folder)
 
 
-def test_gzip_and_splits(folder: Path) -> None:
+def test_gzip(folder: Path) -> None:
     jsonl(folder / "corpus.jsonl.gz", {"_id": "d1", "text": "x"})
     (folder / "corpus.jsonl").unlink()
-    (folder / "qrels" / "dev.tsv").write_text("q1\td1\t1\n")
-    assert load_retrieval(folder, split="dev").queries == ["how does dough rise"]
+    (folder / "qrels" / "test.tsv").write_text("q1\td1\t1\n")
+    assert load_retrieval(folder).queries == ["how does dough rise"]
 
 
 @pytest.mark.parametrize(

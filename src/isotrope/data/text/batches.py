@@ -6,7 +6,6 @@ columns in these chunks. They do not change which rows are negatives of each oth
 
 from collections.abc import Sequence, Sized
 from dataclasses import dataclass
-from itertools import chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -145,7 +144,7 @@ def _padded(rows: Sequence[NDArray[Any]], pad_id: int) -> Column:
     return Column(ids, mask)
 
 
-def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = None) -> list[int]:
+def cut(lengths: NDArray[np.integer[Any]], overhead: int) -> list[int]:
     """Return where to cut sorted lengths into chunks so that they cost least.
 
     A chunk costs (rows x its longest length + ``overhead``) tokens. The best cuts lie where the
@@ -155,13 +154,10 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = Non
     [0, 3, 5]
     >>> cut(np.array([3, 3, 3, 30, 30]), overhead=1000)
     [0, 5]
-    >>> cut(np.array([3, 3, 3, 30, 30]), overhead=1000, most=2)
-    [0, 2, 4, 5]
 
     Args:
         lengths: Ascending lengths in tokens.
         overhead: Cost of one more chunk, in tokens.
-        most: Largest number of rows in a chunk; larger ones are cut again.
 
     Returns:
         The first row of each chunk, and the number of rows.
@@ -177,9 +173,7 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int, most: int | None = Non
     bounds = [len(values)]
     while bounds[-1]:
         bounds.append(int(came_from[bounds[-1]]))
-    starts = [int(ends[j]) for j in reversed(bounds)]
-    pieces = [range(start, end, most or end - start) for start, end in pairwise(starts)]
-    return [*chain(*pieces), starts[-1]]
+    return [int(ends[j]) for j in reversed(bounds)]
 
 
 def fewer(bounds: Sequence[int], lengths: NDArray[np.integer[Any]], most: int) -> list[int]:

@@ -65,11 +65,11 @@ class Features:
     marks: np.ndarray | None = None
 
 
-def load_labelled(path: Path | str, test: Path | str | None = None, seed: int = 0) -> LabelledSplit:
+def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
     """Load labelled texts that are split into files, or split those of one file.
 
-    A single file is split by class: four fifths of the texts of each, rounded up and drawn by the
-    seed, are for training. A class with two or more texts keeps at least one to test on.
+    A single file is split by class: four fifths of the texts of each, rounded up and drawn, are
+    for training. A class with two or more texts keeps at least one to test on.
     A repeated text can be in both parts; the scores report their number.
     """
     path = Path(path)
@@ -84,7 +84,7 @@ def load_labelled(path: Path | str, test: Path | str | None = None, seed: int = 
                 "parts of one set, each label<TAB>text or with a header"
             )
         return split
-    return _split(_load(path), seed, path)
+    return _split(_load(path), path)
 
 
 def _part(folder: Path, name: str) -> Path:
@@ -121,8 +121,8 @@ def _load(path: Path, classes: int = 2) -> LabelledText:
     return LabelledText([" ".join(words.split()) for words in text], list(label))
 
 
-def _split(data: LabelledText, seed: int, path: Path) -> LabelledSplit:
-    order = np.random.default_rng(seed).permutation(len(data))
+def _split(data: LabelledText, path: Path) -> LabelledSplit:
+    order = np.random.default_rng(0).permutation(len(data))
     labels = np.array(data.labels)[order]
     first = np.zeros(len(data), dtype=bool)
     for name in np.unique(labels):

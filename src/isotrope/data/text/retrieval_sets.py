@@ -40,16 +40,11 @@ class RetrievalSet:
     itself: dict[int, int] = field(default_factory=dict)
 
 
-def load_retrieval(path: Path | str, split: str = "test") -> RetrievalSet:
-    """Load a retrieval task from a folder or from a file of pairs.
-
-    Args:
-        path: see the module.
-        split: File in the folder ``qrels/`` to use, if there is no ``qrels.tsv``.
-    """
+def load_retrieval(path: Path | str) -> RetrievalSet:
+    """Load a retrieval task from a folder or from a file of pairs."""
     path = Path(path)
     if is_folder(path):
-        return _load_folder(path, split)
+        return _load_folder(path)
     reading = read([path], choose=0)
     pairs = [record.texts for record in reading]
     if reading.kind == "texts":
@@ -84,7 +79,7 @@ def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
     return RetrievalSet(list(queries), list(corpus), list(queries.values()), itself=itself)
 
 
-def _load_folder(folder: Path, split: str) -> RetrievalSet:
+def _load_folder(folder: Path) -> RetrievalSet:
     corpus_ids, corpus = _texts(_present(folder, "corpus.jsonl"))
     queries_path = _present(folder, "queries.jsonl")
     query_ids, queries = _texts(queries_path)
@@ -93,7 +88,7 @@ def _load_folder(folder: Path, split: str) -> RetrievalSet:
             name = list(query_ids)[number]
             raise InputError(f"{place(queries_path)}: query {name!r} is empty; remove it")
     one_qrels_file = any((folder / f"qrels.tsv{end}").exists() for end in ("", ".gz"))
-    qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else f"qrels/{split}.tsv")
+    qrels_path = _present(folder, "qrels.tsv" if one_qrels_file else "qrels/test.tsv")
     relevant: list[dict[int, float]] = [{} for _ in queries]
     for line, query, document, score in _judgements(qrels_path):
         for name, ids, what in (
