@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from isotrope.data.schemas import Record
-from isotrope.data.text.tokens import TokenStore, build
+from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 
 VOCABULARY = 1000
 
@@ -47,8 +47,11 @@ def make(tmp_path: Path) -> Make:
         texts: Sequence[str | tuple[str, ...] | None], groups: Sequence[str] = (), **settings: Any
     ) -> TokenStore:
         settings = {"vocabulary": VOCABULARY, "max_length": 16} | settings
+        progress = settings.pop("progress", None)
         made = records(*texts)
         made[: len(groups)] = [r._replace(group=g) for r, g in zip(made, groups, strict=False)]
-        return build(tmp_path / "store", made, tokenize, **settings)
+        return build(
+            tmp_path / "store", made, tokenize, StoreSettings(**settings), progress=progress
+        )
 
     return made

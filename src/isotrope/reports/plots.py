@@ -287,7 +287,7 @@ def _finish(axes: Axes, quantity: Quantity, drawn: Sequence[Curve], last_step: f
     if quantity.angular:
         quarters = [Fraction(i, 4) for i in range(5)]
         axes.yaxis.set_major_locator(FixedLocator([float(q) * np.pi for q in quarters]))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: _multiple(value)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: multiple(value)))
     else:
         if axes.get_yscale() == "linear":
             axes.yaxis.set_major_locator(MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]))
@@ -331,9 +331,9 @@ def _tick(value: float) -> str:
     return short.replace("-", "\N{MINUS SIGN}")
 
 
-def _multiple(angle: float) -> str:
+def multiple(angle: float) -> str:
     """Return an angle as a multiple of pi: ``3π/4``."""
-    times = Fraction(angle / np.pi).limit_denominator(8)
+    times = Fraction(angle / np.pi).limit_denominator(20)
     if not times:
         return "0"
     over = "" if times.denominator == 1 else f"/{times.denominator}"

@@ -9,7 +9,6 @@ the same bytes.
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import matplotlib as mpl
@@ -20,14 +19,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
-from isotrope.reports.plots import INK, styles
+from isotrope.reports.plots import INK, multiple, styles
 
 MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
 
 _COLOURS = "cividis"
 UNDEFINED = "#c9ccd1"
-_TICKS = tuple(Fraction(*pair) for pair in ((1, 20), (1, 4), (1, 2), (3, 4), (1, 1)))
+_TICKS = tuple(np.pi * np.array([1 / 20, 1 / 4, 1 / 2, 3 / 4, 1]))
 DASHES = ((), (6, 2), (2, 1.5), (6, 2, 1.5, 2), (1, 1), (9, 3))
 # inches
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _BOTTOM, _TOP = 2.0, 1.6, 0.6, 0.75, 0.55, 0.35
@@ -180,14 +179,9 @@ def pi_ticks(axes: Axes, which: str) -> None:
     """Put ticks at the multiples of pi that lie within the limits."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     low, high = axis.get_view_interval()
-    inside = [t for t in _TICKS if low - 0.02 <= float(t) * np.pi <= high + 0.02]
-    axis.set_major_locator(FixedLocator([float(t) * np.pi for t in inside]))
-    axis.set_major_formatter(FixedFormatter([_multiple(t) for t in inside]))
-
-
-def _multiple(of_pi: Fraction) -> str:
-    over = "" if of_pi.denominator == 1 else f"/{of_pi.denominator}"
-    return f"{of_pi.numerator if of_pi.numerator > 1 else ''}\N{GREEK SMALL LETTER PI}{over}"
+    inside = [tick for tick in _TICKS if low - 0.02 <= tick <= high + 0.02]
+    axis.set_major_locator(FixedLocator(inside))
+    axis.set_major_formatter(FixedFormatter([multiple(tick) for tick in inside]))
 
 
 def colour_scale(

@@ -18,7 +18,7 @@ from isotrope.data.sources import named_errors
 from isotrope.data.text.batches import Batch, collate
 from isotrope.data.text.mixture import DatasetMixture
 from isotrope.data.text.streamed import StreamedBatches
-from isotrope.data.text.tokens import TokenStore, build
+from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 from isotrope.data.text.views import ONE_GROUP, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder
@@ -98,14 +98,16 @@ def store_of(
             folder,
             records,
             encoder.tokenize,
-            vocabulary=len(encoder.tokenizer),
-            max_length=settings.max_length,
-            prompts=prompts_of(settings, encoder),
-            holdout=settings.held_out,
-            seed=settings.seed,
-            views=settings.views,
-            grouped=settings.groups is not None,
-            scored=settings.loss in OF_SCORES,
+            StoreSettings(
+                vocabulary=len(encoder.tokenizer),
+                max_length=settings.max_length,
+                prompts=prompts_of(settings, encoder),
+                holdout=settings.held_out,
+                seed=settings.seed,
+                views=settings.views,
+                grouped=settings.groups is not None,
+                scored=settings.loss in OF_SCORES,
+            ),
             held=held_out_of(settings, name),
             progress=done,
         )

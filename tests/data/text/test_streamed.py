@@ -10,7 +10,7 @@ import pytest
 from isotrope.core.errors import CannotResume, InputError
 from isotrope.data.schemas import Record
 from isotrope.data.text.streamed import StreamedBatches
-from isotrope.data.text.tokens import TokenStore, build
+from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 
 SIZE, BATCH = 30, 4
 
@@ -32,7 +32,8 @@ class Source:
         if (folder / "manifest.json").is_file():
             return TokenStore.open(folder)
         self.built.append(folder.name)
-        return build(folder, records, ids_of, vocabulary=70_000, max_length=9, holdout=0.2)
+        settings = StoreSettings(vocabulary=70_000, max_length=9, holdout=0.2)
+        return build(folder, records, ids_of, settings)
 
 
 def ids_of(texts: list[str], most: int) -> tuple[list[list[int]], int]:
@@ -135,15 +136,13 @@ def test_adjacent_texts_across_the_border_of_a_buffer_stay_held_out(tmp_path: Pa
     def store(folder: Path, records: Iterator[Record]) -> TokenStore:
         if (folder / "manifest.json").is_file():
             return TokenStore.open(folder)
-        return build(
-            folder,
-            records,
-            ids_of,
+        settings = StoreSettings(
             vocabulary=70_000,
             max_length=9,
             holdout=0.2,
             views="adjacent",
         )
+        return build(folder, records, ids_of, settings)
 
     batches = StreamedBatches(
         tmp_path, lambda: iter(lines), store, size=37, batch_size=BATCH, seed=1

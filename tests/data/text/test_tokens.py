@@ -11,7 +11,7 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.data.text import tokens
-from isotrope.data.text.tokens import TokenStore, build
+from isotrope.data.text.tokens import StoreSettings, TokenStore, build
 
 from ..conftest import VOCABULARY, Make, records, tokenize
 
@@ -156,7 +156,7 @@ def test_large_vocabularies_take_four_bytes(make: Make) -> None:
         return [[70_000 + len(text)] for text in texts], 0
 
     folder = make(["x", "y"]).folder
-    store = build(folder, records("a", "bb"), big, vocabulary=80_000, max_length=4)
+    store = build(folder, records("a", "bb"), big, StoreSettings(vocabulary=80_000, max_length=4))
     assert stored(store) == [[70_001], [70_002]]
     assert (folder / "tokens.bin").stat().st_size == 8
 
@@ -182,7 +182,9 @@ def test_many_long_texts_are_tokenised_in_small_batches(make: Make, tmp_path: Pa
         return tokenize(texts, max_length)
 
     long = [f"{i} " + "x" * 90_000 for i in range(40)]
-    build(tmp_path / "s", records(*long), counting, vocabulary=VOCABULARY, max_length=4)
+    build(
+        tmp_path / "s", records(*long), counting, StoreSettings(vocabulary=VOCABULARY, max_length=4)
+    )
     assert len(sizes) == 4
     assert max(sizes) < 1_100_000
 
@@ -220,7 +222,7 @@ def test_a_failing_tokenizer_leaves_nothing(tmp_path: Path) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        build(tmp_path / "s", records("a", "b"), failing, vocabulary=9, max_length=4)
+        build(tmp_path / "s", records("a", "b"), failing, StoreSettings(vocabulary=9, max_length=4))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -230,13 +232,13 @@ def test_a_full_disk_is_an_input_error(tmp_path: Path) -> None:
         from pathlib import Path
         from isotrope.core.errors import InputError
         from isotrope.data.schemas import Record
-        from isotrope.data.text.tokens import build
+        from isotrope.data.text.tokens import StoreSettings, build
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
         records = (Record((f"text {i}",), Path("t.txt"), i + 1, i == 0) for i in range(50_000))
         try:
             build(Path(sys.argv[1], "store"), records, lambda t, m: ([[1, 2]] * len(t), 0),
-                  vocabulary=9, max_length=4)
+                  StoreSettings(vocabulary=9, max_length=4))
         except InputError as error:
             print(error)
     """
@@ -281,14 +283,14 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
         import resource, sys
         from pathlib import Path
         from isotrope.data.schemas import read
-        from isotrope.data.text.tokens import build
+        from isotrope.data.text.tokens import StoreSettings, build
         folder, count = Path(sys.argv[1]), int(sys.argv[2])
         with (folder / "a.txt").open("w") as handle:
             for i in range(count):
                 handle.write(f"line {i % (count - 100)} of a corpus that does not fit\\n")
         store = build(folder / "store", read([folder / "a.txt"]),
                       lambda texts, length: ([[5] * 12] * len(texts), 0),
-                      vocabulary=9, max_length=32, holdout=0.05)
+                      StoreSettings(vocabulary=9, max_length=32, holdout=0.05))
         assert store.report.duplicates_dropped == 100, store.report
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
     """

@@ -60,6 +60,33 @@ _TOO_FEW, _MORE = "training needs at least 2 different records", "give more text
 _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokenizer
 
 
+@dataclass(frozen=True, kw_only=True)
+class StoreSettings:
+    """What becomes of the records.
+
+    Attributes:
+        vocabulary: Number of token ids; up to 65,536, a token takes two bytes.
+        max_length: Largest number of tokens in a text, including special tokens.
+        prompts: Prompt of the anchors, and of positives and negatives.
+        holdout: Share of the records to hold out, see :class:`isotrope.data.text.views.Former`.
+        seed: Seed of the choice of held-out records.
+        views: Source of the positive. ``"dropout"``: the text itself; ``"adjacent"``: the next text
+            of the same document; ``"pairs"``: the record; ``"auto"``: pairs if the first record is
+            a pair, otherwise dropout.
+        grouped: whether the records have groups.
+        scored: Whether to keep scores; all records then have as many texts and scores.
+    """
+
+    vocabulary: int
+    max_length: int
+    prompts: tuple[str, str] = ("", "")
+    holdout: float = 0.0
+    seed: int = 0
+    views: ViewsName = "auto"
+    grouped: bool = False
+    scored: bool = False
+
+
 @dataclass(frozen=True)
 class StoreReport:
     """The counts of the first pass over a corpus.
@@ -253,15 +280,8 @@ def build(
     folder: Path,
     records: Iterable[Record],
     tokenize: Tokenize,
+    settings: StoreSettings,
     *,
-    vocabulary: int,
-    max_length: int,
-    prompts: tuple[str, str] = ("", ""),
-    holdout: float = 0.0,
-    seed: int = 0,
-    views: ViewsName = "auto",
-    grouped: bool = False,
-    scored: bool = False,
     held: NDArray[np.bool_] | None = None,
     progress: Callable[[int], object] | None = None,
 ) -> TokenStore:
@@ -271,33 +291,24 @@ def build(
         folder: Folder of the store; it appears when it is complete.
         records: records from :func:`isotrope.data.schemas.read`.
         tokenize: (texts, max_length) to (ids with special tokens, number of texts cut).
-        vocabulary: Number of token ids; up to 65,536, a token takes two bytes.
-        max_length: Largest number of tokens in a text, including special tokens.
-        prompts: Prompt of the anchors, and of positives and negatives.
-        holdout: Share of the records to hold out, see :class:`isotrope.data.text.views.Former`.
-        seed: Seed of the choice of held-out records.
-        views: Source of the positive. ``"dropout"``: the text itself; ``"adjacent"``: the next text
-            of the same document; ``"pairs"``: the record; ``"auto"``: pairs if the first record is
-            a pair, otherwise dropout.
-        grouped: whether the records have groups.
-        scored: Whether to keep scores; all records then have as many texts and scores.
+        settings: What becomes of the records.
         held: Held-out records, instead of a choice by their anchors.
         progress: Function called with the number of records read since the last call.
     """
-    if not 0 <= holdout < 1:
-        raise InputError(f"holdout must be a share from 0 to less than 1; found {holdout}")
+    if not 0 <= settings.holdout < 1:
+        raise InputError(f"holdout must be a share from 0 to less than 1; found {settings.holdout}")
     stream = _watched(records, progress)
     first = next(stream, None)
     if first is None:
         raise InputError(f"{_TOO_FEW}; found 0 (of 0: 0 read); {_MORE}")
-    former = Former(resolve(views, first), holdout, seed, held)
-    grouped = grouped or bool(first.group)
-    dtype = "uint16" if vocabulary <= 1 << 16 else "uint32"
+    former = Former(resolve(settings.views, first), settings.holdout, settings.seed, held)
+    grouped = settings.grouped or bool(first.group)
+    dtype = "uint16" if settings.vocabulary <= 1 << 16 else "uint32"
     with atomic_replace(folder) as temporary:
         temporary.mkdir()
-        with _Writer(temporary, tokenize, max_length, dtype, prompts, grouped) as writer:
-            writer.pairs = former.views == "pairs"
-            writer.shape = (len(first.texts), len(first.scores)) if scored else (0, 0)
+        with _Writer(temporary, tokenize, settings, dtype) as writer:
+            writer.pairs, writer.grouped = former.views == "pairs", grouped
+            writer.shape = (len(first.texts), len(first.scores)) if settings.scored else (0, 0)
             for formed in former.form(chain([first], stream)):
                 writer.add(formed)
         report = asdict(_finish(temporary, former, writer, records))
@@ -325,19 +336,12 @@ class _Writer:
     """Appends texts, records and hashes to the files of a store in the making."""
 
     def __init__(
-        self,
-        folder: Path,
-        tokenize: Tokenize,
-        max_length: int,
-        dtype: str,
-        prompts: tuple[str, str],
-        grouped: bool,
+        self, folder: Path, tokenize: Tokenize, settings: StoreSettings, dtype: str
     ) -> None:
-        self.grouped = grouped
-        self.tokenize, self.max_length, self.dtype = tokenize, max_length, dtype
-        self.prompts = prompts
+        self.tokenize, self.dtype = tokenize, dtype
+        self.max_length, self.prompts = settings.max_length, settings.prompts
         self.records = self.texts = self.tokens = self.truncated = self.negatives = 0
-        self.pairs, self.shape = False, (0, 0)
+        self.pairs, self.grouped, self.shape = False, False, (0, 0)
         self._open = ExitStack()
         self._files: dict[str, BinaryIO] = {
             name: self._open.enter_context((folder / name).open("wb"))
