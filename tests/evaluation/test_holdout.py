@@ -1,7 +1,7 @@
 import pytest
 
 from isotrope.core.errors import InputError
-from isotrope.evaluation.holdout import VIEWS, holdout_set
+from isotrope.evaluation.holdout import holdout_set
 from isotrope.evaluation.retrieval import retrieval_evaluation
 
 SUBJECTS = ["the boat", "a miller", "our cat", "the night train", "her teacher", "one old oak"]
@@ -100,17 +100,6 @@ def test_too_few_texts():
         holdout_set(records, "dropout")
     with pytest.raises(InputError, match="held-out pairs that differ; found 1 among 50"):
         holdout_set([PAIRS[0]] * 49 + [("a", "a")], "pairs")
-
-
-def test_unknown_views():
-    with pytest.raises(InputError, match=r"no views 'pair' \(did you mean 'pairs'\?\); choose one"):
-        holdout_set(PAIRS, "pair")
-    assert set(VIEWS) == {"dropout", "adjacent", "pairs"}
-
-
-def test_records_without_a_second_text():
-    with pytest.raises(InputError, match="held-out record 40 has no second text, which adjacent"):
-        holdout_set([*PAIRS, ("alone",)], "adjacent")
 
 
 def test_a_pretrained_encoder_finds_what_belongs_together(minilm):

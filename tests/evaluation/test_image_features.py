@@ -73,9 +73,6 @@ def test_what_cannot_be_scored():
     with pytest.raises(InputError, match="the test pictures have no labels"):
         both_features(Sums(), PictureSet(data.train, Part(data.test.images, None)))
 
-    with pytest.raises(InputError, match="at least 1 picture is needed; found a limit of 0"):
-        both_features(Sums(), data, limit_test=0)
-
 
 class Odd:
     """Returns what it is told to."""

@@ -49,8 +49,6 @@ def image_features(
             "pictures have no labels, and neighbours and a linear probe need them"
         )
     labels = np.asarray(part.labels)
-    if limit is not None and limit < 1:
-        raise InputError(f"at least 1 picture is needed; found a limit of {limit}")
     count = len(labels) if limit is None else limit
     chosen = balanced_prefix(labels, count, len(labels))
     taken = inspect.signature(encoder.encode).parameters

@@ -91,18 +91,6 @@ def test_a_limit_takes_the_classes_in_turn(tmp_path: Path) -> None:
     assert (len(both.train.images), len(both.test.images)) == (6, 6)
 
 
-@pytest.mark.parametrize("limit", [1, 0, -5])
-def test_a_limit_that_leaves_nothing(limit: int) -> None:
-    with pytest.raises(InputError, match=f"limit of {limit} pictures is too small"):
-        load_images("digits", limit=limit)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_no_share(share: float) -> None:
-    with pytest.raises(InputError, match="held-out share must lie between 0 and 1; found"):
-        load_images("digits", holdout=share)
-
-
 def test_without_labels_nothing_is_held_out(tmp_path: Path) -> None:
     of_sizes(tmp_path, (8, 8), (8, 8), (8, 8))
     with pytest.raises(InputError, match=r"have no labels, so none can be held out .*class into"):

@@ -57,10 +57,6 @@ def load_images(
         classes: Classes to use: names, or a file with one name on each line.
     """
     check_named(path)
-    if not 0 <= holdout < 1:
-        raise InputError(f"the held-out share must lie between 0 and 1; found {holdout}")
-    if limit is not None and limit < 2:
-        raise InputError(f"a limit of {limit} pictures is too small to learn from; use 2 or more")
     recognised = _recognise(path, holdout, seed, limit, _class_list(classes))
     train, test = recognised.train, recognised.test
     if holdout and test is None:

@@ -62,7 +62,7 @@ _BATCH_TEXTS, _BATCH_CHARACTERS = 1_000, 1_000_000  # of one call of the tokeniz
 
 @dataclass(frozen=True, kw_only=True)
 class StoreSettings:
-    """What becomes of the records.
+    """How records become the tokens of a store.
 
     Attributes:
         vocabulary: Number of token ids; up to 65,536, a token takes two bytes.
@@ -291,7 +291,7 @@ def build(
         folder: Folder of the store; it appears when it is complete.
         records: records from :func:`isotrope.data.schemas.read`.
         tokenize: (texts, max_length) to (ids with special tokens, number of texts cut).
-        settings: What becomes of the records.
+        settings: How they become tokens.
         held: Held-out records, instead of a choice by their anchors.
         progress: Function called with the number of records read since the last call.
     """
