@@ -44,7 +44,7 @@ from isotrope.measures.judgement import DevHistory, Judgement, judge
 from isotrope.measures.uniformity import uniformity
 from isotrope.paradigm import registry
 from isotrope.paradigm.anatomy import anatomy
-from isotrope.reports.html import Example, HtmlTable, write_report
+from isotrope.reports.html import HtmlTable, write_report
 from isotrope.training.fit_text import fit
 from isotrope.training.run import Outcome
 
@@ -61,6 +61,16 @@ COLUMNS = (
     "ratio",
     "seconds",
 )
+
+
+@dataclass(frozen=True)
+class Example:
+    """One search before and after training: query, names of the first finds, and the right one."""
+
+    query: str
+    before: Sequence[str]
+    after: Sequence[str]
+    answer: str
 
 
 @dataclass(frozen=True)
@@ -235,8 +245,7 @@ def demo(
         [output / name for name in OBJECTIVES],
         output / "report.html",
         title="Find the function by what it does",
-        tables=[_table(rows, len(heldout), best, seed, recipe)],
-        examples=examples,
+        tables=[_table(rows, len(heldout), best, seed, recipe), _searches(examples)],
     )
     metrics: dict[str, float | int | str | None] = {}
     for row in rows:
@@ -380,6 +389,22 @@ def _row(
 def _mean(values: Sequence[float | None]) -> float | None:
     measured = [value for value in values if value is not None]
     return statistics.fmean(measured) if measured else None
+
+
+def _searches(examples: Sequence[Example]) -> HtmlTable:
+    """Return the examples as a table of the report."""
+    rows = [
+        (example.query if not place else "", *(_mark(name, example.answer) for name in found))
+        for example in examples
+        for place, found in enumerate(zip(example.before, example.after, strict=True))
+    ]
+    note = "The first results for a query, best first; \N{CHECK MARK} marks the right one."
+    columns = ("query", "before training", "after training")
+    return HtmlTable("Searches before and after training", columns, rows, note)
+
+
+def _mark(name: str, answer: str) -> str:
+    return f"{name} \N{CHECK MARK}" if name == answer else name
 
 
 def _examples(

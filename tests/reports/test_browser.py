@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.reports.html import Example, HtmlTable, write_report
+from isotrope.reports.html import HtmlTable, write_report
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 from tests.reports.folders import (
     FAULTY,
@@ -75,7 +75,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         runs,
         folder / "report.html",
         tables=[HtmlTable("Extra", [f"column {i}" for i in range(12)], [[NASTY] + [0.5] * 11])],
-        examples=[Example(NASTY, ["x" * 200], ["y"])],
     )
 
 

@@ -14,7 +14,7 @@ from isotrope.core.errors import InputError
 from isotrope.diagnostics.findings import Diagnosis, Finding
 from isotrope.measures.judgement import DevEvaluation, DevHistory
 from isotrope.reports.diagnoses import summary
-from isotrope.reports.html import Example, HtmlTable, write_report
+from isotrope.reports.html import HtmlTable, write_report
 from tests.reports.folders import FAULTY, PLOTTED, write_diagnosis, write_run
 
 NASTY = '</script><script>document.title="hacked"</script><img src=x onerror=alert(1)>&'
@@ -229,15 +229,13 @@ def test_runs_of_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("words")
-def test_tables_and_examples(tmp_path: Path) -> None:
+def test_tables(tmp_path: Path) -> None:
     table = HtmlTable(
         "Find it", ["model", "MRR", "n"], [["old", 0.5, 1204], ["new", None, 3]], "A note."
     )
-    example = Example("sort a list", ["heapq", "sorted"], ["sorted", "heapq"], "sorted")
-    source, page = report(tmp_path, write_run(tmp_path / "one"), tables=[table], examples=[example])
-    for words in ("Find it", "A note.", "0.500", "1,204", "sort a list", "sorted ✓"):
+    _, page = report(tmp_path, write_run(tmp_path / "one"), tables=[table])
+    for words in ("Find it", "A note.", "0.500", "1,204"):
         assert words in page.text
-    assert source.count('<li class="right">') == 2
     with pytest.raises(ValueError, match="'Find it' has 1 columns; found a row of 3"):
         write_report(
             [tmp_path / "one"],
@@ -375,7 +373,6 @@ def test_words_of_users_stay_words(tmp_path: Path) -> None:
     _, page = report(
         tmp_path, run, title=NASTY,
         tables=[HtmlTable(NASTY, nasty, [nasty, nasty], NASTY)],
-        examples=[Example(NASTY, nasty, nasty, NASTY)],
     )  # fmt: skip
     assert page.tags.count("script") == 2
     assert "img" not in page.tags

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from isotrope.reports.html import Example, HtmlTable, write_report
+from isotrope.reports.html import HtmlTable, write_report
 from tests.reports.chromium import NAMES, Tab, chromium, installed
 from tests.reports.folders import (
     FAULTY,
@@ -113,7 +113,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         folder / "report.html",
         title=ALL,
         tables=[HtmlTable(ALL, [ALL, *PAYLOADS], [[ALL, *PAYLOADS]], ALL)],
-        examples=[Example(ALL, list(PAYLOADS), [ALL], ALL)],
         pictures=folder / "pictures",
     )
     return folder

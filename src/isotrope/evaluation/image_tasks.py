@@ -88,8 +88,7 @@ def own_images(run: str | Path) -> "ImageSet":
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
     """Open labelled pictures: both parts, or one, of which a fifth of each class is held out.
 
-    Classes of two parts are matched by name. If one part has no names, they are matched by number:
-    the names as numbers, if all are numbers, else their places in sorted order.
+    Classes of two parts are matched by name, or by number if neither part has names.
     """
     from isotrope.data.images.sets import load_images
 
@@ -111,23 +110,13 @@ def _matched(
     numbers: NDArray[np.int64], names: tuple[str, ...] | None, others: tuple[str, ...] | None
 ) -> NDArray[np.int64]:
     """Return the labels of a test part as the training part, with names ``others``, has them."""
-    if names and others:
-        return _renumbered(numbers, names, others)
-    if names and all(map(str.isdecimal, names)):
-        return np.array([int(name) for name in names], dtype=np.int64)[numbers]
-    if others and all(map(str.isdecimal, others)):
-        place = {int(name): i for i, name in enumerate(others)}
-        # of classes that the training part lacks: after all others, or below 0 as they are
-        lacking = {n: n + len(others) * (n >= 0) for n in numbers.tolist()}
-        known = lacking | place
-        return np.array([known[n] for n in numbers.tolist()], dtype=np.int64)
-    return numbers
-
-
-def _renumbered(
-    numbers: NDArray[np.int64], names: tuple[str, ...], others: tuple[str, ...]
-) -> NDArray[np.int64]:
-    """Return the labels as numbers of the same names among ``others``; unknown ones come after."""
+    if (names is None) != (others is None):
+        raise InputError(
+            "one part has names of classes and the other only numbers, which may be in another "
+            "order; give both as folders, or both as arrays"
+        )
+    if not names or not others:
+        return numbers
     unknown = [name for name in names if name not in others]
     place = {name: i for i, name in enumerate((*others, *unknown))}
     return np.array([place[name] for name in names], dtype=np.int64)[numbers]

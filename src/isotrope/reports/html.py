@@ -50,23 +50,12 @@ class HtmlTable:
     note: str = ""
 
 
-@dataclass(frozen=True)
-class Example:
-    """One search before and after training: query, ranked texts, and the right text."""
-
-    query: str
-    before: Sequence[str]
-    after: Sequence[str]
-    answer: str | None = None
-
-
 def write_report(
     runs: Sequence[Path],
     output: Path,
     *,
     title: str = "Training report",
     tables: Sequence[HtmlTable] = (),
-    examples: Sequence[Example] = (),
     pictures: Path | None = None,
 ) -> Path:
     """Compare run folders in one self-contained HTML file.
@@ -76,7 +65,6 @@ def write_report(
         output: The HTML file to write; replaced as a whole.
         title: The page's title.
         tables: Additional tables, shown after the comparison.
-        examples: Searches before and after training.
         pictures: a folder; every picture is also written there, as SVG and as PNG.
 
     Returns:
@@ -95,7 +83,7 @@ def write_report(
     if pictures is not None and Path(pictures).resolve() == output.resolve():
         raise InputError(f"{output} cannot be both page and folder of pictures; give two names")
     read = _named([read_run(Path(run)) for run in runs])
-    page = _page(read, title, tables, examples)
+    page = _page(read, title, tables)
     with atomic_replace(output) as temporary:
         # a folder's name may be no text
         temporary.write_text(page, encoding="utf-8", errors="replace")
@@ -137,9 +125,7 @@ def _blocks(runs: Sequence[Run], diagnoses: Sequence[Diagnosis | None]) -> list[
     ]
 
 
-def _page(
-    runs: Sequence[Run], title: str, tables: Sequence[HtmlTable], examples: Sequence[Example]
-) -> str:
+def _page(runs: Sequence[Run], title: str, tables: Sequence[HtmlTable]) -> str:
     diagnoses = [read_diagnosis(run.folder) for run in runs]
     drawn = sections(runs)
     scales = {
@@ -183,7 +169,6 @@ def _page(
             sections=drawn,
             second=SECOND,
             markup=Markup,
-            examples=examples,
             glossary=explained({panel.key for _, panels, _ in drawn for panel in panels}),
             data=data(runs, diagnoses, scales),
             script=script,
