@@ -104,18 +104,18 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
 }
 # names in a file of strips
 STRIPS: dict[str, tuple[dict[str, Any], str]] = {
-    "no offsets": ({"webp": np.zeros(9, np.uint8), "labels": np.arange(2)}, "no array called off"),
+    "no offsets": ({"webp": np.zeros(9, np.uint8), "labels": np.arange(2)}, "array 'offsets' cannot be read"),
     "offsets of floats": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
-        "strips need bytes and their start offsets",
+        "strip 0 is damaged",
     ),
     "no pictures in them": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([0, 9])},
-        "strip 0 of 1 is damaged",
+        "strip 0 is damaged",
     ),
     "offsets beyond the end": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.array([5, 99])},
-        "strip 0 of 1 is damaged",
+        "strip 0 is damaged",
     ),
 }
 # raw files that claim to be .npz

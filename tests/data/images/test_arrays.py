@@ -241,10 +241,10 @@ class TestStrips:
         [
             ({"labels": np.zeros(4)}, "6 pictures, but 4 labels; copy the file again"),
             ({"labels": np.zeros(7)}, "6 pictures, but 7 labels"),
-            ({"offsets": np.array([0])}, r"'offsets' int64 of shape \(1,\); strips need bytes"),
-            ({"offsets": np.array([0.0, 9.0])}, r"'offsets' float64"),
-            ({"webp": np.zeros((3, 3))}, r"'webp' is float64 of shape \(3, 3\)"),
-            ({"webp": np.zeros(99, np.uint8)}, "strip 0 of 2 is damaged"),
+            ({"offsets": np.array([0])}, "strip 0 is damaged"),
+            ({"offsets": np.array([0.0, 9.0])}, "strip 0 is damaged"),
+            ({"webp": np.zeros((3, 3))}, "strip 0 is damaged"),
+            ({"webp": np.zeros(99, np.uint8)}, "strip 0 is damaged"),
         ],
     )
     def test_damaged(self, tmp_path: Path, change: dict[str, Any], message: str) -> None:
@@ -255,9 +255,7 @@ class TestStrips:
     def test_a_folder_of_other_arrays(self, tmp_path: Path) -> None:
         npz(tmp_path / "train.npz", x=X, labels=Y)
         for limit in (None, 4):
-            with pytest.raises(
-                InputError, match=r"no array called webp or offsets, .* the file it"
-            ):
+            with pytest.raises(InputError, match=r"no pictures .*; found \.npz"):
                 load_images(tmp_path, limit=limit)
 
 

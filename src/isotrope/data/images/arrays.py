@@ -37,7 +37,6 @@ _TEST_PARTS = {
     "x_val": "y_val",
     "val_images": "val_labels",
 }
-_STRIPS = ("webp", "offsets", "labels")
 _DIGITS_TEST = 0.2
 
 
@@ -99,15 +98,9 @@ def load_npz(path: Path) -> RecognisedSet:
         train, names = _part(arrays, key, arrays.one_of(_LABELS), names)
         test, test_key = None, arrays.one_of(tuple(_TEST_PARTS))
         if test_key is not None:
-            labels = arrays.one_of(_test_labels(test_key))
+            labels = arrays.one_of((_TEST_PARTS[test_key],))
             test, names = _part(arrays, test_key, labels, names)
     return RecognisedSet(path.stem, train, test, names)
-
-
-def _test_labels(images: str) -> tuple[str, ...]:
-    """Return the names of the labels of a test part: its own first, none of another part."""
-    others = [y for x, y in _TEST_PARTS.items() if ("val" in x) == ("val" in images)]
-    return (_TEST_PARTS[images], *others)
 
 
 @contextmanager
@@ -137,15 +130,6 @@ class _Archive:
     def one_of(self, names: Sequence[str]) -> str | None:
         """Return the first of these names that the archive holds."""
         return next((name for name in names if name in self.names), None)
-
-    def need(self, *names: str) -> None:
-        """Refuse a file of strips that lacks one of its arrays."""
-        missing = [name for name in names if name not in self.names]
-        if missing:
-            raise InputError(
-                f"{place(self.path)}: no array called {' or '.join(missing)}, which strips of "
-                "pictures need; for other arrays give the file itself, not its folder"
-            )
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         assert self._arrays.zip is not None  # it is open
@@ -248,7 +232,11 @@ def _over_white(rgba: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def is_strips(folder: Path) -> bool:
     """Return whether a folder holds strips."""
-    return any(folder.glob("train*.npz"))
+    first = min(folder.glob("train*.npz"), default=None)
+    if first is None:
+        return False
+    with _opened(first) as arrays:
+        return "webp" in arrays.names
 
 
 def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
@@ -256,7 +244,7 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     files = sorted(folder.glob("train*.npz"))
     needed = None
     if limit is not None:
-        labels = np.concatenate([_strip_labels(path) for path in files])
+        labels = np.concatenate([_labels(path) for path in files])
         needed = int(balanced_prefix(labels, limit, len(labels))[-1]) + 1
     parts: list[ImagePart] = []
     names = None
@@ -272,45 +260,33 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     return RecognisedSet(folder.name, ImagePart(ArrayImages(array), labels), test, names)
 
 
-def _strip_labels(path: Path) -> NDArray[np.int64]:
+def _labels(path: Path) -> NDArray[np.int64]:
     with _opened(path) as arrays:
-        arrays.need(*_STRIPS)
         return arrays["labels"].astype(np.int64)
 
 
 def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str, ...] | None]:
+    """Return the first pictures of a file, up to a limit, and the names of the classes."""
     with _opened(path) as arrays:
-        arrays.need(*_STRIPS)
         webp, offsets = arrays["webp"], arrays["offsets"]
-        labels, names = arrays["labels"].astype(np.int64), arrays.strings("class_names")
-    if (
-        webp.ndim != 1
-        or webp.dtype != np.uint8
-        or offsets.dtype.kind not in "iu"
-        or (offsets.ndim != 1 or len(offsets) < 2)
-    ):
-        raise InputError(
-            f"{place(path)}: 'webp' is {webp.dtype} of shape {webp.shape} and 'offsets' "
-            f"{offsets.dtype} of shape {offsets.shape}; strips need bytes and their start offsets"
-        )
+        labels, names = arrays["labels"].astype(np.int64)[:limit], arrays.strings("class_names")
     decoded: list[NDArray[np.uint8]] = []
-    for number, (start, end) in enumerate(pairwise(offsets)):
-        if limit is not None and sum(map(len, decoded)) >= limit:
-            break
-        try:
-            strip = pixels(io.BytesIO(webp[start:end].tobytes()))
-            decoded.append(strip.reshape(-1, strip.shape[1], strip.shape[1], 3))
-        except (Unreadable, ValueError) as error:
-            raise InputError(
-                f"{place(path)}: strip {number} of {len(offsets) - 1} is damaged "
-                f"({quoted(str(error), 80)}); copy the file again"
-            ) from error
-    rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
-    if len(labels[:limit]) != len(rows):
+    try:
+        for start, end in pairwise(offsets):
+            if limit is None or sum(map(len, decoded)) < limit:
+                strip = pixels(io.BytesIO(webp[start:end].tobytes()))
+                decoded.append(strip.reshape(-1, strip.shape[1], strip.shape[1], 3))
+        rows = np.concatenate(decoded).transpose(0, 3, 1, 2)[:limit]
+    except (Unreadable, ValueError, TypeError) as error:
+        raise InputError(
+            f"{place(path)}: strip {len(decoded)} is damaged ({quoted(str(error), 80)}); copy the "
+            "file again"
+        ) from error
+    if len(labels) != len(rows):
         raise InputError(
             f"{place(path)}: {len(rows)} pictures, but {len(labels)} labels; copy the file again"
         )
-    return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels[:limit]), names
+    return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels), names
 
 
 def load_digits(share: float, seed: int) -> RecognisedSet:
