@@ -104,7 +104,10 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
 }
 # names in a file of strips
 STRIPS: dict[str, tuple[dict[str, Any], str]] = {
-    "no offsets": ({"webp": np.zeros(9, np.uint8), "labels": np.arange(2)}, "array 'offsets' cannot be read"),
+    "no offsets": (
+        {"webp": np.zeros(9, np.uint8), "labels": np.arange(2)},
+        "array 'offsets' cannot",
+    ),
     "offsets of floats": (
         {"webp": np.zeros(9, np.uint8), "labels": np.arange(2), "offsets": np.ones(2)},
         "strip 0 is damaged",

@@ -12,14 +12,14 @@ from PIL import Image
 from isotrope.core.errors import InputError
 from isotrope.core.pictures import square
 from isotrope.data.images.folder import EncodedImages, load_folder
-from isotrope.data.images.records import RecognisedSet
+from isotrope.data.images.records import ImageSet
 from isotrope.data.images.sets import load_images
 from tests.patience import MINUTES
 
 from ..pictures import folders, ramp, save
 
 
-def names(found: RecognisedSet) -> list[str]:
+def names(found: ImageSet) -> list[str]:
     images = found.train.images
     assert isinstance(images, EncodedImages)
     return list(images.names)

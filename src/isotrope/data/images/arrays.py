@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.core.pictures import Unreadable, pixels, square
-from isotrope.data.images.records import ImagePart, RecognisedSet, balanced_prefix, held_out
+from isotrope.data.images.records import ImagePart, ImageSet, balanced_prefix, held_out
 from isotrope.data.lines import open_bytes, quoted, refuse_bomb
 
 _IMAGES = ("images", "x", "x_train", "train_images")
@@ -85,7 +85,7 @@ class ArrayImages:
         yield self.array
 
 
-def load_npz(path: Path) -> RecognisedSet:
+def load_npz(path: Path) -> ImageSet:
     """Open the pictures of an ``.npz`` file."""
     with _opened(path) as arrays:
         key = arrays.one_of(_IMAGES)
@@ -100,7 +100,7 @@ def load_npz(path: Path) -> RecognisedSet:
         if test_key is not None:
             labels = arrays.one_of((_TEST_PARTS[test_key],))
             test, names = _part(arrays, test_key, labels, names)
-    return RecognisedSet(path.stem, train, test, names)
+    return ImageSet(path.stem, train, test, names)
 
 
 @contextmanager
@@ -239,7 +239,7 @@ def is_strips(folder: Path) -> bool:
         return "webp" in arrays.names
 
 
-def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
+def load_strips(folder: Path, limit: int | None = None) -> ImageSet:
     """Open a folder of strips of lossless WebP, or only the first pictures, up to a limit."""
     files = sorted(folder.glob("train*.npz"))
     needed = None
@@ -257,7 +257,7 @@ def load_strips(folder: Path, limit: int | None = None) -> RecognisedSet:
     labels = np.concatenate([part.labels for part in parts if part.labels is not None])
     test_file = folder / "test.npz"
     test = _strips(test_file)[0] if test_file.exists() else None
-    return RecognisedSet(folder.name, ImagePart(ArrayImages(array), labels), test, names)
+    return ImageSet(folder.name, ImagePart(ArrayImages(array), labels), test, names)
 
 
 def _labels(path: Path) -> NDArray[np.int64]:
@@ -289,7 +289,7 @@ def _strips(path: Path, limit: int | None = None) -> tuple[ImagePart, tuple[str,
     return ImagePart(ArrayImages(np.ascontiguousarray(rows)), labels), names
 
 
-def load_digits(share: float, seed: int) -> RecognisedSet:
+def load_digits(share: float, seed: int) -> ImageSet:
     """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
 
     Args:
@@ -306,4 +306,4 @@ def load_digits(share: float, seed: int) -> RecognisedSet:
     everything = ImagePart(images, digits.target.astype(np.int64))
     train, test = held_out(digits.target, share or _DIGITS_TEST, seed)
     names = tuple(map(str, range(10)))
-    return RecognisedSet("digits", everything.select(train), everything.select(test), names)
+    return ImageSet("digits", everything.select(train), everything.select(test), names)

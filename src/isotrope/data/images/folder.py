@@ -20,7 +20,7 @@ from torch import Tensor
 
 from isotrope.core.errors import InputError, nearest, place
 from isotrope.core.pictures import PHOTOS, SUFFIXES, Unreadable, measure, square
-from isotrope.data.images.records import ImagePart, RecognisedSet
+from isotrope.data.images.records import ImagePart, ImageSet
 from isotrope.data.lines import is_folder, quoted
 
 _TRAIN = ("train", "training")
@@ -150,7 +150,7 @@ def readable_pictures(
     return ImagePart(readable, readable.labels), skipped
 
 
-def load_folder(folder: Path, classes: Sequence[str] | None = None) -> RecognisedSet:
+def load_folder(folder: Path, classes: Sequence[str] | None = None) -> ImageSet:
     """Open a folder of pictures.
 
     Args:
@@ -175,7 +175,7 @@ def load_folder(folder: Path, classes: Sequence[str] | None = None) -> Recognise
     parts = [scan.measured(root, class_names) for scan in scans]
     skipped = tuple(name for _, left in parts for name in left)
     tested = parts[1][0] if test is not None else None
-    return RecognisedSet(folder.resolve().name, parts[0][0], tested, class_names, skipped)
+    return ImageSet(folder.resolve().name, parts[0][0], tested, class_names, skipped)
 
 
 def _inner(folder: Path) -> Path:

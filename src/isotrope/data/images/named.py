@@ -26,7 +26,7 @@ from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.data.images.arrays import ArrayImages
 from isotrope.data.images.folder import load_folder, readable_pictures
-from isotrope.data.images.records import ImagePart, RecognisedSet
+from isotrope.data.images.records import ImagePart, ImageSet
 from isotrope.data.lines import lines, quoted
 
 _CIFAR_SIDE, _STL_SIDE = 32, 96
@@ -36,9 +36,9 @@ _FLOWERS = "image_{:05d}.jpg"
 _LARGEST_MATLAB = 1 << 20  # bytes of a list of numbers of Flowers102; the real ones have 15,000
 
 
-def find_named(folder: Path) -> Callable[[], RecognisedSet] | None:
+def find_named(folder: Path) -> Callable[[], ImageSet] | None:
     """Return the loader of a folder, or None if it is not a copy of a known set."""
-    layouts: tuple[tuple[str, Sequence[str], Callable[[Path], RecognisedSet]], ...] = (
+    layouts: tuple[tuple[str, Sequence[str], Callable[[Path], ImageSet]], ...] = (
         ("cifar-10-batches-py", ("data_batch_1", "test_batch"), _cifar10),
         ("cifar-100-python", ("train", "test", "meta"), _cifar100),
         ("stl10_binary", ("train_X.bin", "test_X.bin"), _stl10),
@@ -91,16 +91,16 @@ def _after(values: list[Any], key: str) -> list[Any]:
     return [value for value in values[place:] if value != b"latin1"]
 
 
-def _cifar10(folder: Path) -> RecognisedSet:
+def _cifar10(folder: Path) -> ImageSet:
     files = [path for i in range(1, 6) if (path := folder / f"data_batch_{i}").is_file()]
     return _cifar("cifar10", files, folder / "test_batch", folder / "batches.meta", "label")
 
 
-def _cifar100(folder: Path) -> RecognisedSet:
+def _cifar100(folder: Path) -> ImageSet:
     return _cifar("cifar100", [folder / "train"], folder / "test", folder / "meta", "fine_label")
 
 
-def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> RecognisedSet:
+def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> ImageSet:
     names = None
     if meta.is_file():
         listed = takewhile(lambda v: type(v) is bytes, _after(_values(meta), f"{key}_names"))
@@ -108,7 +108,7 @@ def _cifar(name: str, files: list[Path], test: Path, meta: Path, key: str) -> Re
         if not names:
             raise InputError(f"{place(meta)}: not a pickle of CIFAR: no '{key}_names'")
     train, tested = _cifar_part(files, f"{key}s"), _cifar_part([test], f"{key}s")
-    return RecognisedSet(name, train, tested, names)
+    return ImageSet(name, train, tested, names)
 
 
 def _cifar_part(files: list[Path], key: str) -> ImagePart:
@@ -142,10 +142,10 @@ def _upto(values: list[Any], size: int) -> list[Any]:
     return [None, b""] if not end else values[: end + 1]
 
 
-def _stl10(folder: Path) -> RecognisedSet:
+def _stl10(folder: Path) -> ImageSet:
     listed = folder / "class_names.txt"
     names = tuple(text.strip() for _, text in lines(listed)) if listed.is_file() else None
-    return RecognisedSet("stl10", _stl_part(folder, "train"), _stl_part(folder, "test"), names)
+    return ImageSet("stl10", _stl_part(folder, "train"), _stl_part(folder, "test"), names)
 
 
 def _stl_part(folder: Path, split: str) -> ImagePart:
@@ -165,7 +165,7 @@ def _stl_part(folder: Path, split: str) -> ImagePart:
     return ImagePart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)
 
 
-def _tiny(folder: Path) -> RecognisedSet:
+def _tiny(folder: Path) -> ImageSet:
     """Return Tiny-ImageNet: the training part is a folder of classes."""
     train = load_folder(folder / "train")
     number = {name: i for i, name in enumerate(train.class_names or ())}
@@ -188,10 +188,10 @@ def _tiny(folder: Path) -> RecognisedSet:
         labels.append(label)
     test, skipped = readable_pictures(names, folder.joinpath, np.array(labels, np.int64), folder)
     left = (*(f"train/{name}" for name in train.skipped), *skipped)
-    return RecognisedSet("tiny-imagenet", train.train, test, train.class_names, left)
+    return ImageSet("tiny-imagenet", train.train, test, train.class_names, left)
 
 
-def _flowers102(folder: Path) -> RecognisedSet:
+def _flowers102(folder: Path) -> ImageSet:
     labels = _matlab(folder / "imagelabels.mat", "labels") - 1
     ids = {key: _matlab(folder / "setid.mat", key) - 1 for key in ("trnid", "valid", "tstid")}
     used = np.concatenate(list(ids.values()))
@@ -204,7 +204,7 @@ def _flowers102(folder: Path) -> RecognisedSet:
     parts = [_flowers(folder, places, labels) for places in (np.sort(train), np.sort(test))]
     names = tuple(str(i) for i in range(1, int(labels.max()) + 2))
     skipped = tuple(name for _, left in parts for name in left)
-    return RecognisedSet("flowers102", parts[0][0], parts[1][0], names, skipped)
+    return ImageSet("flowers102", parts[0][0], parts[1][0], names, skipped)
 
 
 def _flowers(

@@ -80,42 +80,31 @@ class ImageSet:
 
     Attributes:
         name: the name in tables: the folder's, the file's, or that of a known data set.
-        side: pixels of a side of every picture.
         train: the training part, at least two pictures.
         test: the test part, or None.
         class_names: names by label, or None.
+        skipped: Names of skipped files, which are not readable pictures.
+        side: pixels of a side of every picture; 0 as long as they have the sizes of their files.
         fingerprint: the fingerprint of parts and side. Pictures from arrays enter with their
             pixels; files with name, length in bytes, width and height, so that no folder is decoded
             for it.
         in_memory: Whether the pictures are in memory, so that worker processes would not help.
-        skipped: Names of skipped files, which are not readable pictures.
     """
-
-    name: str
-    side: int
-    train: ImagePart
-    test: ImagePart | None
-    class_names: tuple[str, ...] | None
-    fingerprint: str
-    in_memory: bool
-    skipped: tuple[str, ...] = ()
-
-    @property
-    def replaced(self) -> tuple[str, ...]:
-        """Names of the pictures that could not be decoded so far; others replace them."""
-        parts = [self.train] if self.test is None else [self.train, self.test]
-        return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
-
-
-@dataclass(frozen=True, eq=False)
-class RecognisedSet:
-    """A data set as it is stored, before a part is held out, limited or resized."""
 
     name: str
     train: ImagePart
     test: ImagePart | None = None
     class_names: tuple[str, ...] | None = None
     skipped: tuple[str, ...] = ()
+    side: int = 0
+    fingerprint: str = ""
+    in_memory: bool = False
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """Names of the pictures that could not be decoded so far; others replace them."""
+        parts = [self.train] if self.test is None else [self.train, self.test]
+        return tuple(name for part in parts for name in getattr(part.images, "replaced", ()))
 
 
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:

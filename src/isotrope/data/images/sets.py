@@ -25,7 +25,7 @@ from isotrope.core.hub import check_named
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
 from isotrope.data.images.named import find_named
-from isotrope.data.images.records import ImageSet, RecognisedSet, balanced_prefix, held_out
+from isotrope.data.images.records import ImageSet, balanced_prefix, held_out
 from isotrope.data.images.tables import is_table, load_table
 from isotrope.data.lines import is_folder, lines
 
@@ -79,15 +79,13 @@ def load_images(
         for part in (train, test)
         if part is not None
     ]
-    return ImageSet(
-        name=recognised.name,
-        side=side,
+    return replace(
+        recognised,
         train=parts[0],
         test=parts[1] if test is not None else None,
-        class_names=recognised.class_names,
+        side=side,
         fingerprint=fingerprint(side, *((part.images.facts(), part.labels) for part in parts)),
         in_memory=all(part.images.in_memory() for part in parts),
-        skipped=recognised.skipped,
     )
 
 
@@ -104,7 +102,7 @@ def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
 
 def _recognise(
     path: Path | str, holdout: float, seed: int, limit: int | None, classes: tuple[str, ...] | None
-) -> RecognisedSet:
+) -> ImageSet:
     """Open a path with the loader for what lies there."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
         raise InputError(f"{place(Path(path))}: a list of classes is for a folder of classes")
@@ -125,7 +123,7 @@ def _recognise(
     return load_folder(path)
 
 
-def _file(path: Path) -> RecognisedSet:
+def _file(path: Path) -> ImageSet:
     check_file(path)
     if path.suffix.lower() != ".npz":
         raise InputError(

@@ -19,7 +19,7 @@ from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, MissingExtra, place
 from isotrope.data.files import TRAIN, named_split
 from isotrope.data.images.folder import readable_pictures
-from isotrope.data.images.records import ImagePart, RecognisedSet
+from isotrope.data.images.records import ImagePart, ImageSet
 from isotrope.data.lines import quoted
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _check_splits(folder: Path) -> None:
             check_file(path)
 
 
-def load_table(folder: Path) -> RecognisedSet:
+def load_table(folder: Path) -> ImageSet:
     """Open a Hugging Face dataset folder."""
     try:
         import datasets
@@ -110,9 +110,9 @@ def load_table(folder: Path) -> RecognisedSet:
     train, names, skipped = _part(train_rows, folder)
     test_name = next((name for name in _TEST if name in splits), None)
     if test_name is None or len(splits) == 1:
-        return RecognisedSet(folder.resolve().name, train, None, names, skipped)
+        return ImageSet(folder.resolve().name, train, None, names, skipped)
     test, _, more = _part(splits[test_name], folder, names)
-    return RecognisedSet(folder.resolve().name, train, test, names, (*skipped, *more))
+    return ImageSet(folder.resolve().name, train, test, names, (*skipped, *more))
 
 
 def _part(
