@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.reports.panels import panels
+from isotrope.reports.panels import sections
 from isotrope.reports.runs import read_run
 from tests.reports.folders import write_image_run, write_run
 from tests.reports.test_html import report
@@ -44,7 +44,7 @@ def test_a_run_on_text_is_none(tmp_path: Path) -> None:
 
 def test_pictures(tmp_path: Path) -> None:
     images = [read_run(write_image_run(tmp_path / name)) for name in ("a", "b")]
-    drawn = panels(images)
+    drawn = [panel for _, panels, _ in sections(images) for panel in panels]
     assert [panel.key for panel in drawn] == list(OWN)
     assert drawn[0].title == "kNN accuracy"
     assert "the last step, which is the model that was saved" in drawn[0].note
@@ -54,7 +54,7 @@ def test_pictures(tmp_path: Path) -> None:
 
 def test_both_kinds_have_a_picture_of_their_own_score(tmp_path: Path) -> None:
     runs = [read_run(write_run(tmp_path / "text")), read_run(write_image_run(tmp_path / "pixels"))]
-    drawn = {panel.key: panel for panel in panels(runs)}
+    drawn = {panel.key: panel for _, panels, _ in sections(runs) for panel in panels}
     assert list(drawn)[:3] == ["dev", "knn", "loss"]
     for key, own, other in (("dev", 0, 1), ("knn", 1, 0)):
         assert f'id="series-{key}-{own}"' in drawn[key].svg

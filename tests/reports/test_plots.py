@@ -9,12 +9,16 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from isotrope.reports.panels import ReportPanel, panel, panels, sections
+from isotrope.reports.panels import ReportPanel, panel, sections
 from isotrope.reports.pictures import write_pictures
 from isotrope.reports.plots import styles
 from isotrope.reports.quantities import QUANTITIES, SECTIONS
 from isotrope.reports.runs import Run, read_run
 from tests.reports.folders import COLUMNS, OLD, OLD_PLOTTED, PLOTTED, write_run
+
+
+def panels(runs: list[Run]) -> list[ReportPanel]:
+    return [drawn for _, of_section, _ in sections(runs) for drawn in of_section]
 
 
 def record(name: str, steps: list[float], **series: list[float]) -> Run:

@@ -89,11 +89,6 @@ def sections(runs: Sequence[Run]) -> list[tuple[Section, list[ReportPanel], list
     return sections_
 
 
-def panels(runs: Sequence[Run]) -> list[ReportPanel]:
-    """Return the pictures of all subjects."""
-    return [panel for _, drawn, _ in sections(runs) for panel in drawn]
-
-
 def _expected(quantity: Quantity, runs: Sequence[Run]) -> bool:
     """Return whether runs of these kinds measure the quantity at all."""
     kinds = {run.of_images for run in runs}
