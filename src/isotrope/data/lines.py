@@ -129,10 +129,6 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     ends a line: not U+2028, U+0085, a form feed or a single carriage return. (A single line with
     carriage returns inside is refused, because it has the line ends of old Macs.) A line of more
     than ``limit`` characters is an error, found without reading all of it.
-
-    Args:
-        path: a plain or gzipped text file.
-        limit: Largest number of characters in a line.
     """
     most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True

@@ -36,9 +36,6 @@ def cut_initialize(
 
     Returns: Number of divided tensors; a shared one counts, and is divided, once.
 
-    Raises:
-        InputError: The constant is not a finite number above 0, or ``what`` is unknown.
-
     Reference:
         Draganov et al., 2024, section 4; c for each method: table 3.
     """

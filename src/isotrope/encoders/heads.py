@@ -28,9 +28,6 @@ class MLPHead(nn.Module):
 
     Weights start as N(0, 0.02), the bias at zero, as in the authors' code. SimCSE's unsupervised
     models train with the head and embed without it.
-
-    Args:
-        dimension: d, of the embeddings.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -48,9 +45,6 @@ class LinearHead(nn.Module):
     """A linear layer, n x d to n x d, as in the released code of Li et al. 2024 for BERT.
 
     Weights and bias start as N(0, 0.006), as there.
-
-    Args:
-        dimension: d, of the embeddings.
     """
 
     def __init__(self, dimension: int) -> None:
@@ -86,9 +80,6 @@ def projector(
         last_norm: a batch norm after the last layer: ``none``, with (``affine``) or without
             (``plain``) scale and shift.
         bias: Whether the last linear layer has a bias, if no norm follows it.
-
-    Raises:
-        InputError: A width is below 1, or ``last_norm`` is unknown.
     """
     widths = [dimension, *hidden, out]
     if min(widths) < 1:
@@ -121,9 +112,6 @@ def predictor(
         hidden: the width of the hidden layer; d/4, a bottleneck, in SimSiam.
         batch_norm: whether a batch norm follows the hidden linear layer.
         last_norm: the same as in :func:`projector`.
-
-    Raises:
-        InputError: the same as in :func:`projector`.
     """
     return projector(dimension, [hidden], dimension, batch_norm=batch_norm, last_norm=last_norm)
 

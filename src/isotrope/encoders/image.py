@@ -50,9 +50,6 @@ class ImageEncoder(nn.Module):
         model: The network; its weights are the only state.
         dimension: d, of the embeddings.
         image_size: S.
-
-    Raises:
-        InputError: mean or standard deviation that are not three finite numbers.
     """
 
     mean: Tensor
@@ -113,9 +110,6 @@ class ImageEncoder(nn.Module):
             mean: the mean of red, green and blue, of pixels in [0, 1].
             std: the standard deviation of the same.
             seed: Seed of the initial weights; None uses torch's global generator.
-
-        Raises:
-            InputError: The name is unknown, or sizes do not fit together.
         """
         model: Any = build_net(name, width=width, stem=stem, image_size=image_size, seed=seed)
         return cls._around(name, model, image_size, mean, std)
@@ -128,9 +122,6 @@ class ImageEncoder(nn.Module):
             name: a folder that :meth:`save` wrote, a run folder of ours, a folder of transformers
                 (ResNet, ViT, DINOv2 or ConvNeXt), or an id of the Hugging Face hub.
             device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
-
-        Raises:
-            InputError: The model is missing, broken or of another kind, or there is no such device.
         """
         where = find_device(device)
         return cls._around(str(name), *image_folder.read(resolve(name))).to(where).eval()
@@ -153,9 +144,6 @@ class ImageEncoder(nn.Module):
             image_size: side of the pictures that :meth:`encode` prepares.
             mean: the mean of red, green and blue, of pixels in [0, 1].
             std: the standard deviation of the same.
-
-        Raises:
-            InputError: mean or standard deviation that are not three finite numbers.
         """
         return cls(
             module,
@@ -217,10 +205,6 @@ class ImageEncoder(nn.Module):
 
         Returns:
             n x d.
-
-        Raises:
-            InputError: something that is not a picture, a batch size below 1, or embeddings that
-                are not finite.
         """
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")
@@ -273,9 +257,6 @@ class ImageEncoder(nn.Module):
         Args:
             folder: replaced if it exists.
             card: the model card (README.md); None writes a minimal one.
-
-        Raises:
-            InputError: the folder cannot be written.
         """
         text = self._card() if card is None else card
         image_folder.write(Path(folder), self.model, self.image_size, *self._colours(), text)

@@ -23,9 +23,6 @@ class Momentum(nn.Module):
     Attributes:
         module: the copy.
         decay: the default of :meth:`update`.
-
-    Raises:
-        InputError: a decay outside [0, 1].
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -40,15 +37,7 @@ class Momentum(nn.Module):
 
     @torch.no_grad()
     def update(self, source: nn.Module, decay: float | None = None) -> None:
-        """Move the parameters towards those of ``source``, which has the same shape.
-
-        Args:
-            source: the trained module.
-            decay: the decay of this step; None is the one of the constructor.
-
-        Raises:
-            InputError: a decay outside [0, 1].
-        """
+        """Move the parameters towards those of ``source``, which has the same shape."""
         decay = self.decay if decay is None else _checked(decay)
         for average, parameter in zip(self.module.parameters(), source.parameters(), strict=True):
             average.lerp_(parameter.to(average.dtype), 1 - decay)
@@ -74,9 +63,6 @@ class Queue(nn.Module):
     Attributes:
         rows: size x d, in no particular order. ``push`` overwrites this tensor, so run the backward
             pass of a loss that uses it first.
-
-    Raises:
-        InputError: a size below 1.
     """
 
     rows: Tensor

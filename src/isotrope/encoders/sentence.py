@@ -70,10 +70,6 @@ class SentenceEncoder(nn.Module):
 
     Use :meth:`load` or :meth:`scratch`, or the constructor with a loaded model.
 
-    Args:
-        model: a transformer over plain text, a pooling, and any modules after it.
-        name: Name that the user gave.
-
     Attributes:
         name: Name that the user gave.
         model: the wrapped model; its modules are this module's parameters.
@@ -86,9 +82,6 @@ class SentenceEncoder(nn.Module):
             if the transformer itself returns one vector.
         normalizes: whether the model ends in a Normalize module.
         prompt: Prompt that the model's configuration puts before every text.
-
-    Raises:
-        InputError: The model does not map plain text to one vector of fixed size.
     """
 
     def __init__(self, model: "SentenceTransformer", name: str) -> None:
@@ -144,9 +137,6 @@ class SentenceEncoder(nn.Module):
             model_kwargs: Keywords for ``from_pretrained`` of transformers, as those of
                 ``SentenceTransformer``: ``dtype``, ``attn_implementation``,
                 ``quantization_config``.
-
-        Raises:
-            InputError: The model is missing or broken, or there is no such pooling or device.
         """
         where = find_device(device)
         mode = None if pooling is None else pooling_name(pooling)
@@ -182,9 +172,6 @@ class SentenceEncoder(nn.Module):
             width: d, of tokens and embeddings; a multiple of ``heads``.
             heads: the number of heads of the attention.
             max_length: Largest number of tokens, including special ones.
-
-        Raises:
-            InputError: There is no text, or sizes do not fit together.
         """
         from isotrope.encoders.scratch import scratch_model
 
@@ -210,11 +197,7 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def transformer(self, setting: str) -> "PreTrainedModel":
-        """Return the transformer, which a setting is about.
-
-        Raises:
-            InputError: this encoder has none.
-        """
+        """Return the transformer, which a setting is about."""
         if is_static(self.model[0]):
             raise SettingError(
                 f"{self.name} has static embeddings and no layers",
@@ -239,11 +222,7 @@ class SentenceEncoder(nn.Module):
         table.requires_grad_(False)
 
     def checkpoint_activations(self) -> None:
-        """Make the transformer keep only the inputs of its layers for the backward pass.
-
-        Raises:
-            InputError: this architecture cannot.
-        """
+        """Make the transformer keep only the inputs of its layers for the backward pass."""
         transformer = self.transformer("gradient_checkpointing")
         old = transformer.gradient_checkpointing_enable  # renamed in transformers 5
         enable = getattr(transformer, "activation_checkpointing_enable", old)
@@ -264,9 +243,6 @@ class SentenceEncoder(nn.Module):
             max_length: Number of tokens, including special ones, to which longer texts are cut.
 
         Returns: n rows of ids, and the number of cut rows.
-
-        Raises:
-            InputError: An item is not a text, or the model cannot take this length.
         """
         texts = as_list(texts)
         special = self.tokenizer.num_special_tokens_to_add()
@@ -367,9 +343,6 @@ class SentenceEncoder(nn.Module):
 
         Returns:
             n x d, float32.
-
-        Raises:
-            InputError: something that is not a text, or a batch size below 1.
         """
         if batch_size < 1:
             raise InputError(f"the batch size must be at least 1; found {batch_size}")
@@ -442,9 +415,6 @@ class SentenceEncoder(nn.Module):
         """Refuse prompts if the model leaves their tokens out of the pooling.
 
         isotrope treats a prompt as a part of its text, as models do that pool all tokens.
-
-        Raises:
-            InputError: The model is such a model, and a prompt is not empty.
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(
@@ -460,9 +430,6 @@ class SentenceEncoder(nn.Module):
         Args:
             folder: replaced if it exists.
             card: the model card (README.md); None writes a minimal one.
-
-        Raises:
-            InputError: the folder cannot be written.
         """
         from safetensors import SafetensorError
 

@@ -105,14 +105,7 @@ def knn_evaluation(
     limit_train: int | None = None,
     limit_test: int | None = None,
 ) -> DevEvaluation:
-    """Return the percentage of test pictures that their neighbours classify correctly, and which.
-
-    Args:
-        encoder: See :func:`image_features`.
-        image_set: a set with labels and a test part.
-        limit_train: Largest number of training pictures, evenly over the classes; None takes all.
-        limit_test: Largest number of test pictures.
-    """
+    """Return the percentage of test pictures that their neighbours classify right, and which."""
     features = both_features(encoder, image_set, limit_train=limit_train, limit_test=limit_test)
     result = nearest_neighbours(*features)
     return DevEvaluation(100 * float(result.metrics["knn_top1"] or 0.0), result.items["knn_top1"])

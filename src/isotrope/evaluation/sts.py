@@ -78,11 +78,7 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
 
 
 def sts_dev(encoder: Encoder, subset: Subset) -> float:
-    """Return 100 rho of one file of scored pairs, not rounded, for choosing a model.
-
-    Raises:
-        InputError: the human scores are all equal.
-    """
+    """Return 100 rho of one file of scored pairs, not rounded, for choosing a model."""
     return sts_evaluation(encoder, subset).value
 
 

@@ -56,9 +56,6 @@ class WhitenedEncoder:
         encoder: Anything with ``encode``.
         texts: Texts whose embeddings give mean and covariance; scored texts must not be among them,
             unless the score is reported as transductive.
-
-    Raises:
-        ValueError: fewer than two texts, or all embedded alike.
     """
 
     def __init__(self, encoder: Encoder, texts: Sequence[str]) -> None:

@@ -109,11 +109,7 @@ class DevHistory:
 
     @classmethod
     def load(cls, path: Path) -> "DevHistory":
-        """Read what :meth:`save` wrote; ``scores`` are those of its evaluations.
-
-        Raises:
-            InputError: the file is damaged.
-        """
+        """Read what :meth:`save` wrote; ``scores`` are those of its evaluations."""
         try:
             with open_arrays(path) as archive:
                 arrays = {key: archive[key] for key in archive}

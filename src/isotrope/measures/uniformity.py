@@ -19,9 +19,6 @@ def uniformity(embeddings: Tensor, t: float = 2.0, *, block: int = 1024) -> Tens
             view).
         block: Rows per block.
 
-    Raises:
-        ValueError: fewer than two rows.
-
     Reference:
         Wang & Isola, 2020, section 4.1.2.
 

@@ -29,12 +29,7 @@ def command(folder: Path) -> str:
 
 
 def summary(diagnoses: Sequence[tuple[str, Diagnosis | None]], worse: Collection[str] = ()) -> str:
-    """Return one sentence on the health of the runs; empty if none has a diagnosis.
-
-    Args:
-        diagnoses: Name and diagnosis of each run.
-        worse: Names of the runs that training made worse.
-    """
+    """Return one sentence on the health of the runs; empty if none has a diagnosis."""
     diagnosed = [(name, diagnosis) for name, diagnosis in diagnoses if diagnosis is not None]
     unhealthy = [(name, diagnosis) for name, diagnosis in diagnosed if not diagnosis.healthy]
     if not diagnosed:

@@ -69,9 +69,6 @@ def write_report(
 
     Returns:
         ``output``.
-
-    Raises:
-        InputError: no run was given, one of them is damaged, or the file cannot be written.
     """
     if not runs:
         raise InputError(

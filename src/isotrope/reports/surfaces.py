@@ -104,12 +104,7 @@ def heatmaps(
 
 
 def curves(surfaces: Sequence[Surface], quantity: str) -> Picture:
-    """Draw the first row of every surface over the angle to the negatives, from 0 to 1.
-
-    Args:
-        surfaces: One or more surfaces.
-        quantity: Label of the vertical axis.
-    """
+    """Draw the first row of every surface over the angle to the negatives, from 0 to 1."""
     with mpl.rc_context(settings(quantity)):
         figure = Figure(figsize=(5.6, 2.9))
         axes = figure.add_axes((0.11, 0.18, 0.64, 0.76))

@@ -36,9 +36,6 @@ class ImageBatches:
     Attributes:
         size: Number of pictures in every batch.
         steps_per_epoch: Number of batches in an epoch, at least one.
-
-    Raises:
-        InputError: A batch would have fewer than two pictures.
     """
 
     def __init__(self, part: ImagePart, batch_size: int, seed: int = 0) -> None:
@@ -64,12 +61,6 @@ class ImageSteps(IterableDataset[ImageBatch]):
 
     For ``DataLoader(..., batch_size=None, num_workers=k)``: worker w yields the steps start + w,
     start + w + k and so on, which the loader puts in order again, so that any k gives the same.
-
-    Args:
-        batches: The batches to yield from.
-        start: first step.
-        stop: the step after the last.
-        part: The rows of this process; a worker could not compute them.
     """
 
     def __init__(

@@ -58,13 +58,10 @@ def load_retrieval(path: Path | str) -> RetrievalSet:
 
 
 def from_pairs(pairs: Iterable[tuple[str, ...]]) -> RetrievalSet:
-    """Return the task of finding each pair's second text by its first.
+    """Return the task of finding each pair's second text by its first; other texts are documents.
 
     Equal texts become one query or document, so a query may have several relevant documents. A
     query that is also a document must not find itself, unless it is its own second text.
-
-    Args:
-        pairs: (query, document, ...); additional texts are documents without a query.
     """
     queries: dict[str, dict[int, float]] = {}
     corpus: dict[str, int] = {}

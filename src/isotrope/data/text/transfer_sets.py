@@ -81,12 +81,7 @@ class TransferTask:
 def load_transfer(
     folder: Path | str, tasks: Sequence[str] | None = None
 ) -> dict[str, TransferTask]:
-    """Load the transfer tasks of a folder, in the order of ``tasks``.
-
-    Args:
-        folder: see the module.
-        tasks: Some of :data:`TASKS`; None means all seven, which the average needs.
-    """
+    """Load some of the transfer tasks of a folder, in this order, or all seven."""
     folder = Path(folder)
     if not is_folder(folder):
         raise InputError(f"{place(folder)}: no such folder of transfer tasks; check the path")
