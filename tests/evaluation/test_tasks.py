@@ -123,7 +123,7 @@ def test_bad_data_and_modes_stop_before_encoding(tasks, tmp_path):
     single.write_text("one text\n")
     with pytest.raises(InputError, match=r"single.txt: a corpus needs at least two records; found"):
         isotrope.evaluate(encoder, sts=own, corpus=single)
-    with pytest.raises(InputError, match=r"there is no mode 'quick'"):
+    with pytest.raises(InputError, match="mode='quick': input should be 'full' or 'prototyping'"):
         isotrope.evaluate(encoder, sts=own, transfer="a", mode="quick")
     with pytest.raises(InputError, match=r"pairs.tsv: 1 row with an empty text .line 2.; give"):
         isotrope.evaluate(encoder, sts=own, labels=pairs)

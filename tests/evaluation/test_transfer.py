@@ -230,8 +230,6 @@ class Unused:
 
 
 def test_what_is_wrong_is_said_before_encoding(seven, monkeypatch) -> None:
-    with pytest.raises(InputError, match=r"no mode 'prototype' \(did you mean 'prototyping'\?\)"):
-        transfer(Unused(), mode="prototype")
     seven["TREC"] = task("TREC", size=29, classes=3)
     with pytest.raises(InputError, match=r"TREC: 9 examples of its rarest class; .* at least 13"):
         transfer(Unused())
