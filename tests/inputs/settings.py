@@ -201,7 +201,7 @@ YAML: dict[str, tuple[bytes | str, str]] = {
     "half a character": (b"dev: \xed\xa0\x80\n", "is not UTF-8 text"),
     "half a character, escaped": ('dev: "\\ud800"\n', "one line of UTF-8 text"),
     "a mapping in itself": ("&a a: *a\n", ""),
-    "a list in itself": ("files: &a [*a]\n", "files"),
+    "a list in itself": ("files: &a [*a]\n", "more than 100,000 values"),
     "merged with itself": ("<<: &a {<<: *a}\n", ""),
     "nested without end": ("files: " + "[" * 100_000 + "\n", "nested too deeply"),
     "nested and closed": ("files: " + "[" * 5000 + "]" * 5000 + "\n", "nested too deeply"),
@@ -257,7 +257,11 @@ def _yaml() -> Iterator[Case]:
         with path.open("wb") as handle:
             handle.truncate(1 << 34)
 
-    yield Case("YAML/billion laughs", written(lambda path: content(path, _laughs())), "")
+    yield Case(
+        "YAML/billion laughs",
+        written(lambda path: content(path, _laughs())),
+        "more than 100,000 values",
+    )
     values = "".join(f"a{i}: {'x' * 1000}\n" for i in range(3000))
     yield Case("YAML/megabytes", written(lambda path: content(path, values)), "")
     yield Case("YAML/gigabytes", written(gigabytes), "larger than")

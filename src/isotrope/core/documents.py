@@ -1,11 +1,12 @@
 """Checks and reads small text, JSON and YAML files that may come from others.
 
-Pipes, devices, files of gigabytes, deep nesting and repeated keys are refused with an
-:class:`InputError` of one line that names the file. Nothing in it is ever executed.
+Pipes, devices, files of gigabytes, deep nesting, YAML aliases that multiply and repeated keys are
+refused with an :class:`InputError` of one line that names the file. Nothing in it is ever executed.
 """
 
 import json
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,12 +16,14 @@ from isotrope.core.errors import InputError, place
 from isotrope.core.spelling import brief
 
 if TYPE_CHECKING:
+    import yaml
     from numpy.lib.npyio import NpzFile
 
 LARGEST = 1 << 28
 """Largest file that is read whole, in bytes; the largest tokenizers have a tenth of it."""
 LARGEST_SETTINGS = 1 << 20
 """Largest file of settings, in bytes."""
+_MOST_VALUES = 100_000  # of settings, with all aliases written out
 
 
 def check_file(path: Path, within: Path | None = None) -> None:
@@ -105,9 +108,7 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
-        keys = [key.value for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
-            raise ValueError(f"{brief(twice)} is given twice")
+        _check_nodes(node)
         values = loader.construct_document(node) if node is not None else None
     except RecursionError:
         raise InputError(f"{place(path)} is nested too deeply for a file of settings") from None
@@ -121,8 +122,20 @@ def parse_yaml(text: str, path: Path) -> dict[str, Any]:
         if loader is not None:
             loader.dispose()
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        content = "other keys" if isinstance(values, dict) else f"a {type(values).__name__}"
-        raise InputError(
-            f"{place(path)} must hold settings, `key: value` on each line; found {content}"
-        )
+        raise InputError(f"{place(path)} must hold settings, `key: value` on each line")
     return values
+
+
+def _check_nodes(root: "yaml.Node | None") -> None:
+    """Refuse keys that come twice, and aliases that multiply or refer to themselves."""
+    left, count = [root] if root is not None else [], 0
+    while left:
+        values = left.pop().value
+        pairs = [part for part in values if isinstance(part, tuple)] if values else []
+        keys = [key.value for key, _ in pairs if isinstance(key.value, str)]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"{brief(Counter(keys).most_common(1)[0][0])} is given twice")
+        left += [part for pair in pairs for part in pair]
+        left += [] if pairs or isinstance(values, str) else values
+        if (count := count + 1) + len(left) > _MOST_VALUES:
+            raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
