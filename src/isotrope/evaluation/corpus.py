@@ -7,7 +7,7 @@ the result gives its size. Positives are the given pairs. Single texts have posi
 own encoders: two passes with dropout over the same text.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -30,8 +30,6 @@ from isotrope.measures.uniformity import uniformity
 _BLOCK = 8192  # records encoded at a time
 _VIEWS = 1000  # texts that are passed twice through dropout
 
-Records = Callable[[], Iterator[tuple[str, ...]]]
-
 
 @dataclass
 class _SideSample:
@@ -50,7 +48,7 @@ class _SideSample:
 
 def corpus(
     encoder: Encoder,
-    data: Path | str | Sequence[str] | Sequence[Sequence[str]],
+    data: Path,
     *,
     sample: int = 10_000,
     seed: int = 0,
@@ -74,8 +72,7 @@ def corpus(
 
     Args:
         encoder: Any object with ``encode``; positives of single texts need our ``SentenceEncoder``.
-        data: a file or folder that training reads, n texts, or n pairs; more texts of a record
-            are left out.
+        data: A file or folder that training reads; more texts of a record are left out.
         sample: Records that are compared all with all, at least 2.
         seed: The seed of the sample and the dropout.
         batch_size: Texts in each batch.
@@ -87,13 +84,10 @@ def corpus(
     """
     if sample < 2:
         raise InputError(f"the sample must hold at least 2 records; found {sample}")
-    records = _records(data)
-    count = sum(1 for _ in records())
-    if count < 2:
-        raise InputError(f"a corpus needs at least two records; found {count}")
+    count = sum(1 for _ in corpus_records(data))
     rng = np.random.default_rng(seed)
     chosen = np.sort(rng.choice(count, min(count, sample), replace=False))
-    sides, squares = _encode_all(encoder, records(), chosen, batch_size, progress)
+    sides, squares = _encode_all(encoder, corpus_records(data), chosen, batch_size, progress)
     rows = [torch.cat(side.rows) for side in sides]
     positives, origin = rows, "pairs"
     if len(sides) == 1:
@@ -126,18 +120,6 @@ def corpus(
         provenance=provenance(seed=seed),
         items=items,
     )
-
-
-def _records(data: Path | str | Sequence[str] | Sequence[Sequence[str]]) -> Records:
-    """Return a function that iterates over the records from the start each time."""
-    if isinstance(data, (str, Path)):
-        return lambda: corpus_records(Path(data))
-    records = [(record,) if isinstance(record, str) else tuple(record[:2]) for record in data]
-    for i, record in enumerate(records):
-        if len(record) != len(records[0]) or not all(record):
-            what = "another kind of record than the first" if all(record) else "an empty text"
-            raise InputError(f"record {i} of the corpus is {what}: {record!r:.80}")
-    return lambda: iter(records)
 
 
 def corpus_records(path: Path) -> Iterator[tuple[str, ...]]:

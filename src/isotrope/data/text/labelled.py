@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,14 +38,8 @@ class LabelledText:
         return len(self.texts)
 
 
-@dataclass(frozen=True)
-class LabelledSplit:
-    """The training part and the test part for a classifier.
-
-    Attributes:
-        train: the texts to fit on.
-        test: the texts to score on.
-    """
+class LabelledSplit(NamedTuple):
+    """The part to fit a classifier on, and the part to score it on."""
 
     train: LabelledText
     test: LabelledText
