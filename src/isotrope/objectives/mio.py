@@ -11,6 +11,7 @@ from isotrope.core.errors import Overflow
 from isotrope.core.hyper import Paper, Temperature
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged, received
 from isotrope.paradigm.objective import Objective
@@ -19,10 +20,30 @@ _TITLE = (
     "MIO: Mutual Information Optimization using Self-Supervised Binary Contrastive Learning",
     "Manna et al., 2023",
 )
-_ALIKE = frozenset({"rotation", "permutation", "scale", "view swap"})
 
 
-class MIOv1(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
+class _Binary:
+    """Common base: a linear attraction, and a sum of softplus; precedes ``Objective``."""
+
+    temperature: float
+    coupling: Coupling = "linear"
+    two_directions = True
+    invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return pairs.softplus(self.temperature, "both") / _number(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        return _terms(pairs, self.temperature, torch.ones_like, torch.sigmoid)
+
+
+class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
     r"""Binary cross-entropy: the sigmoid of a pair's cosine says whether it is a positive.
 
     Loss: L_i = log(1 + e^{-s_ii'/tau}) + mean_j log(1 + e^{s_ij/tau}), j over the other rows of
@@ -46,24 +67,14 @@ class MIOv1(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-4, 11")):
 
     temperature: Temperature = 0.2
 
-    coupling = "linear"
-    two_directions = True
-    invariances = _ALIKE
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
-
     def attraction(self, pairs: Pairs) -> Tensor:
         return softplus(-pairs.positive / self.temperature)
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return pairs.softplus(self.temperature, "both") / _number(pairs)
 
     def components(self, pairs: Pairs) -> Terms:
         return _terms(pairs, self.temperature, lambda x: torch.sigmoid(-x), torch.sigmoid)
 
 
-class MIOv2(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
+class MIOv2(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
     r"""MIOv1 with a linear attraction, which does not fade.
 
     Loss: L_i = -s_ii'/tau + mean_j log(1 + e^{s_ij/tau}), j over the other rows of both views; the
@@ -84,24 +95,8 @@ class MIOv2(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 12, 13")):
 
     temperature: Temperature = 0.2
 
-    coupling = "linear"
-    two_directions = True
-    invariances = _ALIKE
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return -pairs.positive / self.temperature
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return pairs.softplus(self.temperature, "both") / _number(pairs)
-
-    def components(self, pairs: Pairs) -> Terms:
-        return _terms(pairs, self.temperature, torch.ones_like, torch.sigmoid)
-
-
-class MIOv3(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
+class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
     r"""MIOv2 with log(1 + x) replaced by its upper bound x: an exponential repulsion.
 
     Loss: L_i = -s_ii'/tau + mean_j e^{s_ij/tau}, j over the other rows of both views; the mean
@@ -125,16 +120,6 @@ class MIOv3(Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17, 18")):
     """
 
     temperature: Temperature = 0.2
-
-    coupling = "linear"
-    two_directions = True
-    invariances = _ALIKE
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return self.attraction(pairs) + self.repulsion(pairs)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return -pairs.positive / self.temperature
 
     def repulsion(self, pairs: Pairs) -> Tensor:
         self._refuse_overflow(pairs.positive.dtype)

@@ -9,6 +9,7 @@ from torch import Tensor
 from isotrope.core.hyper import Hyper, Paper, Temperature
 from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.mixtures import Mixing, Mixture, Of
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.objective import Objective
@@ -23,30 +24,47 @@ _SHARE = Hyper(
 )
 
 
-def _formula(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Tensor:
-    """Return the losses of InfoNCE with one more constant negative, a mixture of two columns."""
-    tau = objective.temperature
-    positive = pairs.positive / tau
-    plain = softplus(pairs.logsumexp(tau) - positive)  # InfoNCE
-    return torch.logaddexp(plain, pairs.mixed(objective.mixing, tau) - positive)
+class _Mixed:
+    """Common base: InfoNCE with one more constant negative, a mixture of two columns.
 
+    It precedes ``Objective``.
+    """
 
-def _components(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Terms:
-    """Return the terms, with the weight of each mixture shared by its two columns."""
-    mixture = pairs.mixture(objective.mixing)
-    terms, of_mixture = _apart(pairs, mixture, objective.temperature)
-    rows = torch.arange(len(of_mixture), device=of_mixture.device)
-    positive_column = rows[:, None] + pairs.views.offset
-    columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
-    weight = terms.weight.scatter_add(1, columns, parts)
-    # the positive's share of the mixture does not push: it reduces the pull
-    pull = terms.pull - weight.gather(1, positive_column).squeeze(1)
-    return dataclasses.replace(terms, weight=weight.scatter(1, positive_column, 0.0), pull=pull)
+    temperature: float
+    coupling: Coupling = "none"
 
+    @property
+    def mixing(self) -> Mixing:
+        """The columns that a mixture is made of, and their shares."""
+        raise TypeError(f"{type(self).__name__} mixes nothing")
 
-def _swapped_components(objective: "MixedInfoNCE | MixCSE", pairs: Pairs) -> Terms:
-    """Return the terms without the mixture: its columns are constant and receive nothing."""
-    return _apart(pairs, pairs.mixture(objective.mixing), objective.temperature)[0]
+    def formula(self, pairs: Pairs) -> Tensor:
+        tau = self.temperature
+        positive = pairs.positive / tau
+        plain = softplus(pairs.logsumexp(tau) - positive)  # InfoNCE
+        return torch.logaddexp(plain, pairs.mixed(self.mixing, tau) - positive)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        return -pairs.positive / self.temperature
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        return self.formula(pairs) - self.attraction(pairs)
+
+    def components(self, pairs: Pairs) -> Terms:
+        """Return the terms, with the weight of each mixture shared by its two columns."""
+        mixture = pairs.mixture(self.mixing)
+        terms, of_mixture = _apart(pairs, mixture, self.temperature)
+        rows = torch.arange(len(of_mixture), device=of_mixture.device)
+        positive_column = rows[:, None] + pairs.views.offset
+        columns, parts = mixture.columns.clamp_min(0), of_mixture[:, None] * mixture.shares
+        weight = terms.weight.scatter_add(1, columns, parts)
+        # the positive's share of the mixture does not push: it reduces the pull
+        pull = terms.pull - weight.gather(1, positive_column).squeeze(1)
+        return dataclasses.replace(terms, weight=weight.scatter(1, positive_column, 0.0), pull=pull)
+
+    def swapped_components(self, pairs: Pairs) -> Terms:
+        """Return the terms without the mixture: its columns are constant and receive nothing."""
+        return _apart(pairs, pairs.mixture(self.mixing), self.temperature)[0]
 
 
 def _apart(pairs: Pairs, mixture: Mixture, tau: float) -> tuple[Terms, Tensor]:
@@ -67,6 +85,7 @@ def _apart(pairs: Pairs, mixture: Mixture, tau: float) -> tuple[Terms, Tensor]:
 
 
 class MixedInfoNCE(
+    _Mixed,
     Objective,
     paper=Paper(
         "Hard Negative Mixing for Contrastive Learning",
@@ -109,32 +128,15 @@ class MixedInfoNCE(
     share: Annotated[float, _SHARE] = 0.2
     renormalise: Annotated[bool, Hyper("", "normalise the mixtures")] = True
 
-    coupling = "none"
-
     @property
     def mixing(self) -> Mixing:
-        """The columns that a mixture is made of, and their shares."""
         negatives = self.mix == "negatives"
         of: Of = "second and hardest" if negatives else "positive and hardest"
         return Mixing(of, self.share, renormalise=self.renormalise)
 
-    def formula(self, pairs: Pairs) -> Tensor:
-        return _formula(self, pairs)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return -pairs.positive / self.temperature
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return self.formula(pairs) - self.attraction(pairs)
-
-    def components(self, pairs: Pairs) -> Terms:
-        return _components(self, pairs)
-
-    def swapped_components(self, pairs: Pairs) -> Terms:
-        return _swapped_components(self, pairs)
-
 
 class MixCSE(
+    _Mixed,
     Objective,
     paper=Paper(
         "Unsupervised Sentence Representation via Contrastive Learning with Mixing Negatives",
@@ -172,25 +174,8 @@ class MixCSE(
     temperature: Temperature = 0.05
     share: Annotated[float, _SHARE] = 0.2
 
-    coupling = "none"
     invariances = frozenset({"rotation", "scale"})
 
     @property
     def mixing(self) -> Mixing:
-        """The columns that a mixture is made of, and their shares."""
         return Mixing("positive and following", self.share)
-
-    def formula(self, pairs: Pairs) -> Tensor:
-        return _formula(self, pairs)
-
-    def attraction(self, pairs: Pairs) -> Tensor:
-        return -pairs.positive / self.temperature
-
-    def repulsion(self, pairs: Pairs) -> Tensor:
-        return self.formula(pairs) - self.attraction(pairs)
-
-    def components(self, pairs: Pairs) -> Terms:
-        return _components(self, pairs)
-
-    def swapped_components(self, pairs: Pairs) -> Terms:
-        return _swapped_components(self, pairs)

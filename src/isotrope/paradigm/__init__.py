@@ -7,8 +7,8 @@ components back into a gradient, ``proof`` checks every class against its declar
 
 To edit an objective: ``parts`` holds the named components, in the distances of ``metric``;
 ``compose`` turns components (and a parent objective) into an objective, whose loss is a
-``surrogate``; ``ablation`` leads to the modified objectives of Li et al. 2024; and ``authors_code``
-has the formulas of their published code where they differ from the paper.
+``surrogate``; and ``authors_code`` has the formulas of the published code of Li et al. 2024 where
+they differ from the paper.
 
 To analyse an objective: ``anatomy`` summarises a batch, ``portrait`` shows a scene of known angles,
 and ``decompose`` finds the components of any loss.

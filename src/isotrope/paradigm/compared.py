@@ -102,8 +102,7 @@ class Compared:
 
     def mirrors(self, others: Sequence["Compared"]) -> bool:
         """Whether anchors and candidates have exchanged roles in other tables."""
-        anchors = frozenset[Any]().union(*(o.roots[0] for o in others))
-        columns = frozenset[Any]().union(*(o.roots[1] for o in others))
+        anchors, columns = _roots(others, 0), _roots(others, 1)
         mine, theirs = self.roots
         return bool(mine and theirs) and mine <= columns and theirs <= anchors and mine != theirs
 
@@ -179,21 +178,26 @@ def _rows_together(tables: list[Compared]) -> list[Compared]:
 
 
 def _below(group: list[Compared]) -> Compared:
-    anchors, scores, gradient, mask = (
-        torch.cat([getattr(t, name) for t in group])
-        for name in ("anchors", "scores", "gradient", "mask")
-    )
-    known = [t.lengths for t in group if t.lengths is not None]
     return replace(
         group[0],
-        anchors=anchors,
-        scores=scores,
-        gradient=gradient,
-        mask=mask,
+        **_joined(group, ("anchors", "scores", "gradient", "mask"), 0),
         rows=sum(t.rows for t in group),
-        lengths=torch.cat(known) if len(known) == len(group) else None,
-        roots=(frozenset[Any]().union(*(t.roots[0] for t in group)), group[0].roots[1]),
+        lengths=_lengths(group),
+        roots=(_roots(group, 0), group[0].roots[1]),
     )
+
+
+def _joined(group: Sequence[Compared], names: Sequence[str], dim: int) -> dict[str, Any]:
+    return {name: torch.cat([getattr(t, name) for t in group], dim=dim) for name in names}
+
+
+def _lengths(group: Sequence[Compared]) -> Tensor | None:
+    known = [t.lengths for t in group if t.lengths is not None]
+    return torch.cat(known) if len(known) == len(group) else None
+
+
+def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
+    return frozenset[Any]().union(*(t.roots[side] for t in group))
 
 
 def _both_directions(
@@ -217,9 +221,10 @@ def _both_directions(
             rest = None if other is one else _placed(half, other)
             turned = () if rest is None else (rest, _swapped(rest))
             fitting = next((t for t in turned if t.balanced), None)
-            if fitting is not None and _held(one, left) and _held(other, left):
+            rest_of = [t for t in left if t is not one and t is not other]
+            if fitting is not None and len(rest_of) == len(left) - 2:
                 directions += [replace(one, gradient=one.gradient - moved), fitting]
-                left = [t for t in left if t is not one and t is not other]
+                left = rest_of
     return directions, left
 
 
@@ -246,10 +251,6 @@ def _placed(one: Compared, other: Compared) -> Compared | None:
     share = one.gradient[i, j] / places
     moved = torch.stack([(a * share) @ b.T for a, b in ways]).sum(dim=0)
     return replace(other, gradient=other.gradient + moved, mask=other.mask | (moved != 0))
-
-
-def _held(table: Compared, tables: list[Compared]) -> bool:
-    return any(t is table for t in tables)
 
 
 def _swapped(table: Compared) -> Compared:
@@ -285,14 +286,11 @@ def _fit(one: Compared, other: Compared) -> bool:
 def _beside(group: list[Compared]) -> Compared:
     if len(group) == 1:
         return group[0]
-    scores, gradient, mask = (
-        torch.cat([getattr(t, name) for t in group], dim=1)
-        for name in ("scores", "gradient", "mask")
-    )
-    roots = group[0].roots[0], frozenset[Any]().union(*(t.roots[1] for t in group))
-    columns = torch.cat([t.columns for t in group])
     return replace(
-        group[0], columns=columns, scores=scores, gradient=gradient, mask=mask, roots=roots
+        group[0],
+        **_joined(group, ("columns",), 0),
+        **_joined(group, ("scores", "gradient", "mask"), 1),
+        roots=(group[0].roots[0], _roots(group, 1)),
     )
 
 
@@ -310,24 +308,23 @@ def stacked(whole: Sequence[Compared]) -> Compared:
     """Return the tables as one; no anchor is compared with columns of another table."""
     if len(whole) == 1:
         return whole[0]
-    blocks = [
+    scores, gradient, mask = (
         torch.block_diag(*(getattr(t, name).to(whole[0].scores.dtype) for t in whole))
         for name in ("scores", "gradient", "mask")
-    ]
-    known = [t.lengths for t in whole if t.lengths is not None]
-    return Compared(
-        torch.cat([t.anchors for t in whole]),
-        torch.cat([t.columns for t in whole]),
-        blocks[0],
-        blocks[1],
-        blocks[2] > 0,
-        sum(t.rows for t in whole),
-        all(t.both for t in whole),
-        all(t.distance for t in whole),
-        torch.cat(known) if len(known) == len(whole) else None,
-        whole[0].roots,
-        any(t.rounded for t in whole),
-        whole[0].scale if len({t.scale for t in whole}) == 1 else None,
+    )
+    return replace(
+        whole[0],
+        **_joined(whole, ("anchors", "columns"), 0),
+        scores=scores,
+        gradient=gradient,
+        mask=mask > 0,
+        rows=sum(t.rows for t in whole),
+        both=all(t.both for t in whole),
+        distance=all(t.distance for t in whole),
+        lengths=_lengths(whole),
+        rounded=any(t.rounded for t in whole),
+        scale=whole[0].scale if len({t.scale for t in whole}) == 1 else None,
+        beside=None,
     )
 
 

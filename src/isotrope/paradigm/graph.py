@@ -40,7 +40,29 @@ _LEAST_WIDTH = 4  # dimensions of an embedding
 
 @dataclass
 class Similarity:
-    """A node of the graph whose output is a similarity."""
+    """A node of the graph whose output is a similarity.
+
+    Attributes:
+        node: The node.
+        kind: ``product``, ``distance`` or ``scores``.
+        edges: Edges to both operands; None for an operand without a gradient.
+        order: Place in the order in which the loss was computed.
+        hook: Node whose gradient is kept.
+        a: First operand, in the layout of the operation.
+        b: Second operand.
+        value: The result, if autograd kept it.
+        gradient: Gradient of the loss with respect to the result.
+        parts: The same gradient, split by the uses of the result or of a multiple of it.
+        tokens: Whether the result is reduced from tokens to texts.
+        squared: Whether a distance is squared by a later operation.
+        lengths: Norms of the embeddings before normalisation, in any order; None if they were not
+            normalised.
+        roots: Graph nodes that either side comes from.
+        scale: Number that the result is multiplied by before it is exponentiated, if there is one.
+        beside: Graph node that puts the scores of an anchor beside those of others, if there is
+            one.
+        cosine: Whether the result is divided by the lengths of its rows.
+    """
 
     node: Node
     kind: str
@@ -64,6 +86,12 @@ class Similarity:
     def top(self) -> Node:
         """The node of the scores: that of the squares if distances are squared."""
         return self.hook if self.squared else self.node
+
+    @property
+    def operation(self) -> str:
+        """The name of the operation's backward, such as ``Mm``, or ``tokens`` or ``scores``."""
+        whole = "scores" if self.kind == "scores" else operation_of(self.node)
+        return "tokens" if self.tokens else whole
 
 
 def operation_of(node: Node) -> str:

@@ -1,71 +1,37 @@
 """Arranges the operands of an operation that compares embeddings, and its gradient, in a table."""
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from isotrope.paradigm.compared import BALANCED, Compared, even, imbalance
+from isotrope.paradigm.graph import Node, Similarity
 
 _MOST_ENTRIES = 1 << 20  # of a table; rows of larger tables are sampled
 _MOST_OWN = 512  # rows with candidates of their own, which become columns of one table
 _SAME = 1e-5  # 1 - cosine of a row with itself
 
 
-@dataclass(frozen=True)
-class Operands:
-    """An operation that compares embeddings, with its gradient.
+def tables(given: Similarity) -> list[Compared]:
+    """Return what an operation compared: one table, or two where rows and columns are anchors.
 
-    Attributes:
-        operation: Name of its backward, such as ``Mm``.
-        a: First operand, in the layout of the operation.
-        b: Second operand.
-        gradient: Gradient of the loss with respect to the result.
-        parts: The same gradient, split by the uses of the result or of a multiple of it.
-        value: The result, if autograd kept it.
-        distance: Whether a smaller result is a larger similarity.
-        squared: Whether a distance is squared.
-        both: Whether the gradient reaches both sides.
-        lengths: Norms of the embeddings before normalisation, in any order; None if they were not
-            normalised.
-        roots: Graph nodes that either side comes from.
-        scale: Number that the result is multiplied by before it is exponentiated, if there is one.
-        beside: Graph node that puts the scores of an anchor beside those of others, if there is
-            one.
-        cosine: Whether the result is divided by the lengths of its rows.
+    The list is empty if the backward pass did not reach the operation.
     """
-
-    operation: str
-    a: Tensor
-    b: Tensor
-    gradient: Tensor
-    parts: tuple[Tensor, ...]
-    value: Tensor | None
-    distance: bool
-    squared: bool
-    both: bool
-    lengths: tuple[Tensor | None, Tensor | None]
-    roots: tuple[frozenset[Any], frozenset[Any]]
-    scale: float | None = None
-    beside: Any = None
-    cosine: bool = False
-
-
-def tables(given: Operands) -> list[Compared]:
-    """Return what an operation compared: one table, or two where rows and columns are anchors."""
-    normal = _normal(given)
+    if given.gradient is None or given.a is None or given.b is None:
+        return []
+    operation = given.operation
+    a, b, g = (_wide(x.detach()) for x in (given.a, given.b, given.gradient))
+    value = None if given.value is None else _wide(given.value.detach())
+    normal = _normal(operation, a, b, g, value, [_wide(p) for p in given.parts.values()])
     if normal is None:
         return []
     anchors, candidates, scores, gradient, parts = normal
     lengths, roots = given.lengths, given.roots
-    if given.distance:
+    if given.kind == "distance":
         gradient, parts = -gradient, [-p for p in parts]
-    swapped = given.operation in ("Mv",) or (
-        given.operation == "Bmm" and given.a.shape[1] != 1 < given.a.shape[0]
-    )
-    if swapped:
+    if operation == "Mv" or (operation == "Bmm" and a.shape[1] != 1 < a.shape[0]):
         lengths, roots = lengths[::-1], roots[::-1]
     made = []
     for part in _directions(gradient, parts) if candidates.ndim == 2 else [gradient]:
@@ -107,12 +73,11 @@ def _turned(gradient: Tensor) -> bool:
 Normal = tuple[Tensor, Tensor, Tensor | None, Tensor, list[Tensor]]
 
 
-def _normal(given: Operands) -> Normal | None:
+def _normal(
+    operation: str, a: Tensor, b: Tensor, g: Tensor, value: Tensor | None, parts: list[Tensor]
+) -> Normal | None:
     """Return anchors n x d, candidates m x d or n x k x d, scores, gradient and its parts."""
-    a, b, g = _wide(given.a), _wide(given.b), _wide(given.gradient)
-    parts, value = [_wide(p) for p in given.parts], given.value
-    value = None if value is None else _wide(value)
-    match given.operation:
+    match operation:
         case "Mm" | "Addmm":
             return a, b.T, None, g, parts
         case "Mv":
@@ -198,12 +163,13 @@ def _table(
     candidates: Tensor,
     scores: Tensor | None,
     gradient: Tensor,
-    given: Operands,
+    given: Similarity,
     lengths: Tensor | None,
-    roots: tuple[frozenset[Any], frozenset[Any]],
+    roots: tuple[frozenset[Node], frozenset[Node]],
 ) -> Compared:
     """Return a table of at most 2^20 entries; rows are sampled evenly from larger ones."""
     rows, own = len(anchors), candidates.ndim == 3
+    distance, squared = given.kind == "distance", given.squared or given.operation == "Sum"
     most = _MOST_OWN if own else max(16, _MOST_ENTRIES // max(1, len(candidates)))
     if rows > most:
         some = torch.linspace(0, rows - 1, most, device=anchors.device).long()
@@ -211,16 +177,16 @@ def _table(
         scores = None if scores is None else scores[some]
         candidates = candidates[some] if own else candidates
     if scores is None:
-        scores = _scores(anchors, candidates, given)
-    elif given.squared and given.operation != "Sum":
+        scores = _scores(anchors, candidates, distance=distance, squared=squared)
+    elif squared and given.operation != "Sum":
         scores = -scores.square()
-    scale, distance = given.scale, given.distance
+    scale = given.scale
     if given.cosine:
         sizes = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]
         lengths, size = sizes[0], sizes[0][:, None] * sizes[1]
         scores, gradient = scores / size.clamp_min(1e-30), gradient * size
         anchors, candidates = (F.normalize(x, dim=-1) for x in (anchors, candidates))
-    elif even(anchors) and even(candidates) and (given.squared or not distance):  # as cosines
+    elif even(anchors) and even(candidates) and (squared or not distance):  # as cosines
         sizes = [torch.linalg.vector_norm(x, dim=-1).mean() for x in (anchors, candidates)]
         one = float(sizes[0] * sizes[1]) or 1.0
         if distance:  # of |a - b|^2 = |a|^2 + |b|^2 - 2 a.b
@@ -242,24 +208,24 @@ def _table(
             for block, x in zip(blocks, (scores, gradient, mask), strict=True)
         )
         candidates = candidates.flatten(0, 1)
+    rounded = given.gradient is not None and given.gradient.dtype.itemsize < 4
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
-        *(given.both, distance, lengths, roots, given.gradient.dtype.itemsize < 4),
-        *(scale, given.beside),
+        *(None not in given.edges, distance, lengths, roots, rounded, scale, given.beside),
     )
     return replace(table, mask=mask & ~_left_out(table))
 
 
-def _scores(anchors: Tensor, candidates: Tensor, given: Operands) -> Tensor:
-    if not given.distance and candidates.ndim == 2:
+def _scores(anchors: Tensor, candidates: Tensor, *, distance: bool, squared: bool) -> Tensor:
+    if not distance and candidates.ndim == 2:
         return anchors @ candidates.T
-    if not given.distance:
+    if not distance:
         return (anchors[:, None] * candidates).sum(dim=2)
     if candidates.ndim == 2:
-        distance = torch.cdist(anchors, candidates)
+        apart = torch.cdist(anchors, candidates)
     else:
-        distance = torch.linalg.vector_norm(anchors[:, None] - candidates, dim=2)
-    return -distance.square() if given.squared else -distance
+        apart = torch.linalg.vector_norm(anchors[:, None] - candidates, dim=2)
+    return -apart.square() if squared else -apart
 
 
 def _left_out(table: Compared) -> Tensor:

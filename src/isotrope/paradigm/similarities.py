@@ -45,7 +45,7 @@ from isotrope.paradigm.graph import (
     similarity_of,
     value_of,
 )
-from isotrope.paradigm.operands import Operands, tables
+from isotrope.paradigm.operands import tables
 
 _REDUCES = MOVES | SCALES | {"Max", "Amax", "Sum", "MaskedFill", "Where"}
 _SHIFTS = MOVES | {
@@ -125,13 +125,14 @@ class GraphReading:
         for seen in self._similarities:
             self._handles.append(seen.hook.register_prehook(self._quiet(self._keep, seen)))
             for node, slot in graph.directions(seen):
-                self._handles.append(
-                    node.register_hook(self._quiet(self._keep_part, seen, slot, node))
-                )
+                part = self._quiet(self._add, seen.parts, (node, slot), slot)
+                self._handles.append(node.register_hook(part))
         for edge, others in self._joins.items():
-            self._handles.append(edge[0].register_prehook(self._quiet(self._keep_total, edge)))
+            total = self._quiet(self._add, self._totals, edge, edge[1])
+            self._handles.append(edge[0].register_prehook(total))
             for node, slot in others:
-                self._handles.append(node.register_hook(self._quiet(self._keep_other, edge, slot)))
+                other = self._quiet(self._add, self._others, edge, slot)
+                self._handles.append(node.register_hook(other))
 
     def _quiet(self, hook: Callable[..., None], *first: object) -> Callable[..., None]:
         """Return the hook with its errors stored instead of raised."""
@@ -152,30 +153,18 @@ class GraphReading:
         if gradient is not None and seen.gradient is None:
             seen.gradient = gradient.detach().clone()
 
-    def _keep_part(
+    def _add(
         self,
-        seen: Similarity,
+        into: dict[Any, Tensor],
+        key: object,
         slot: int,
-        user: Node,
         gradients: tuple[Tensor | None, ...],
-        _: object,
-    ) -> None:
-        gradient = gradients[slot]
-        if gradient is not None and (user, slot) not in seen.parts:
-            seen.parts[user, slot] = gradient.detach().clone()
-
-    def _keep_total(self, edge: Edge, gradients: tuple[Tensor | None, ...]) -> None:
-        gradient = gradients[edge[1]]
-        if gradient is not None:
-            self._totals[edge] = gradient.detach().clone()
-
-    def _keep_other(
-        self, edge: Edge, slot: int, gradients: tuple[Tensor | None, ...], _: object
+        *_: object,
     ) -> None:
         gradient = gradients[slot]
         if gradient is not None:
-            before = self._others.get(edge)
-            self._others[edge] = gradient.detach().clone() if before is None else before + gradient
+            before = into.get(key)
+            into[key] = gradient.detach().clone() if before is None else before + gradient
 
     def end(self) -> None:
         """Read the values that the hooks kept and release the graph; once."""
@@ -200,8 +189,7 @@ class GraphReading:
             ]
             self.explained = min(shares, default=1.0)
         for seen in self._similarities:
-            if seen.gradient is not None:
-                self.compared += tables(_operands(seen))
+            self.compared += tables(seen)
 
     def _share(self, edge: Edge) -> float:
         """Return the share of the gradient at some embeddings that comes from the pairs.
@@ -473,27 +461,3 @@ class _Graph:
             "the loss does not compare embeddings with each other: it may be a loss for a "
             "classifier, prototypes, targets or dimensions"
         )
-
-
-def _operands(seen: Similarity) -> Operands:
-    """Return the kept values of a similarity."""
-    assert seen.a is not None
-    assert seen.b is not None
-    assert seen.gradient is not None
-    operation = operation_of(seen.node)
-    return Operands(
-        operation="tokens" if seen.tokens else "scores" if seen.kind == "scores" else operation,
-        a=seen.a.detach(),
-        b=seen.b.detach(),
-        gradient=seen.gradient,
-        parts=tuple(seen.parts.values()),
-        value=None if seen.value is None else seen.value.detach(),
-        distance=seen.kind == "distance",
-        squared=seen.squared or operation == "Sum",
-        both=all(edge is not None for edge in seen.edges),
-        lengths=seen.lengths,
-        roots=seen.roots,
-        scale=seen.scale,
-        beside=seen.beside,
-        cosine=seen.cosine,
-    )

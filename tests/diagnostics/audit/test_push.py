@@ -8,7 +8,7 @@ from isotrope.core.views import Views
 from isotrope.diagnostics.audit import push as subject
 from isotrope.diagnostics.audit.push import groups_of, ledger, mutual
 from isotrope.objectives.infonce import InfoNCE
-from isotrope.objectives.modified_mhe import ModifiedMHE
+from isotrope.objectives.modified import ModifiedMHE
 from isotrope.objectives.ntxent import NTXent
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.objective import Objective

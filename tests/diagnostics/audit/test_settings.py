@@ -9,7 +9,7 @@ from isotrope.diagnostics.audit.settings import GRID, Setting, recommend, settin
 from isotrope.diagnostics.observe import measure
 from isotrope.objectives.dcl import DCL
 from isotrope.objectives.infonce import InfoNCE
-from isotrope.objectives.modified_mhe import ModifiedMHE
+from isotrope.objectives.modified import ModifiedMHE
 from isotrope.objectives.triplet import MPT
 from isotrope.paradigm.forms import Symmetric
 from tests.diagnostics.audit.handmade import embedded, of

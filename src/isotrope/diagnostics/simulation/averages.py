@@ -17,7 +17,7 @@ from isotrope.diagnostics.simulation.angle_draws import Angles, Progress, means
 from isotrope.diagnostics.simulation.angle_pairs import RowPairs, probe
 from isotrope.diagnostics.simulation.landscape import Landscape, check, components, landscapes
 from isotrope.kernels.pairs import Pairs
-from isotrope.paradigm.ablation import Modified
+from isotrope.objectives.modified import Modified
 from isotrope.paradigm.anatomy import DEAD
 from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective

@@ -1,0 +1,369 @@
+"""The modified objectives of Li et al. (2024): parents with components that work for sentences."""
+
+from abc import abstractmethod
+from dataclasses import replace
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
+from isotrope.core.terms import Terms
+from isotrope.kernels.coupling import Coupling
+from isotrope.kernels.pairs import Pairs
+from isotrope.objectives.align_uniform import log_mean_energy
+from isotrope.objectives.barlow_twins import BarlowTwins
+from isotrope.objectives.mhe import MHE
+from isotrope.objectives.mhs import MHS
+from isotrope.objectives.unigrad import VICRegGrad
+from isotrope.paradigm.authors_code import Variant, WithinViewMargin
+from isotrope.paradigm.compose import Paradigm
+from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.parts import Energy, Margin, Softmax, Weight
+from isotrope.paradigm.surrogate import Surrogate, constant_components
+
+_SOURCE = (
+    "Towards Better Understanding of Contrastive Sentence Representation Learning: "
+    "A Unified Paradigm for Gradient",
+    "Li et al., 2024",
+)
+_ORIGINAL = 10.0  # the nu that MHE was trained with
+
+Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", at_least=0)]
+
+# the papers try up to 2; in float16 gradients overflow at a few thousand
+Pull = Annotated[
+    float,
+    Hyper("r", "pull of the positive per push of the negatives", at_least=0, at_most=1e3),
+]
+
+Step = Annotated[
+    Literal["GD", "GD+W", "GD+W+R"],
+    Hyper("", "components exchanged so far; settings of the others have no effect"),
+]
+
+Normaliser = Annotated[
+    Literal["batch", "row"], Hyper("", "the weights of the batch sum to 1, or each anchor's")
+]
+
+DirectVariant = Annotated[
+    Literal["paper", "released", "direct"],
+    Hyper("", "the printed gradient, that of the authors' code, or the printed loss"),
+]
+
+
+def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
+    return {
+        "bert-base": Preset(bert, 1e-5, 128, "Li et al., 2024, table 6, tuned as variant=released"),
+        "roberta-base": Preset(
+            roberta, 1e-5, 512, "Li et al., 2024, table 7, tuned as variant=released"
+        ),
+    }
+
+
+class Modified(Surrogate):
+    """Common base of the modified objectives: each is its ``paradigm`` under a name.
+
+    List it before ``Objective`` among the bases. With ``variant="direct"`` the loss is the printed
+    one, if the paper prints it.
+    """
+
+    margin: float
+    ratio: float
+    step: str
+    variant: str
+
+    @property
+    def takes_negatives(self) -> bool:
+        return False
+
+    @abstractmethod
+    def parent(self, *, balanced: bool) -> Objective:
+        """Return the parent as it was trained, or with nu = 1, before its weight is exchanged."""
+
+    def other_weight(self) -> Weight | None:
+        """Return the weight of the second step; None if the parent's needs no change."""
+        return None
+
+    def kept_ratio(self) -> float | None:
+        """Return the ratio of the first two steps; None for the parent's pull."""
+        return None
+
+    @property
+    def form(self) -> Literal["paper", "released"]:
+        """``released`` for the components of the authors' code, ``paper`` for the printed ones."""
+        return "released" if self.variant == "released" else "paper"
+
+    @cached_property
+    def paradigm(self) -> Paradigm:
+        """The parent with its components exchanged up to ``step``."""
+        stops = WithinViewMargin if self.form == "released" else Margin
+        exchanged = self.parent(balanced=self.step != "GD").modify(
+            dissipation=stops(margin=self.margin),
+            weight=None if self.step == "GD" else self.other_weight(),
+            ratio=self.ratio if self.step == "GD+W+R" else self.kept_ratio(),
+        )
+        return replace(exchanged, variant=self.form)
+
+    @property
+    def coupling(self) -> Coupling:
+        return self.paradigm.coupling
+
+    @property
+    def pairwise(self) -> bool:
+        return self.paradigm.pairwise
+
+    @property
+    def invariances(self) -> frozenset[str]:
+        return self.paradigm.invariances
+
+    @property
+    def reduction(self) -> Literal["mean", "sum"]:
+        return self.paradigm.reduction
+
+    def components(self, pairs: Pairs) -> Terms:
+        return self.paradigm.components(pairs)
+
+    def modify(
+        self, *, dissipation: object = None, weight: object = None, ratio: object = None
+    ) -> Paradigm:
+        return self.paradigm.modify(dissipation=dissipation, weight=weight, ratio=ratio)
+
+    def formula(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().formula(pairs)
+        return self.attraction(pairs) + self.repulsion(pairs)
+
+    def attraction(self, pairs: Pairs) -> Tensor:
+        """Return d_i c_i ||h_i - h'_i||^2 of Li et al. (2024), eq. 14 and 15, if direct.
+
+        Only h_i has a gradient. The coefficient c_i, printed with "no gradient", is half the pull.
+        """
+        if self.variant != "direct":
+            return super().attraction(pairs)
+        terms = constant_components(self, pairs)
+        similarity = (pairs.views.anchors * pairs.views.own.detach()).sum(dim=1)
+        return terms.dissipation * terms.pull * (1 - similarity)  # 2 - 2 s: squared distance
+
+
+class ModifiedBarlowTwins(
+    Modified,
+    Objective,
+    paper=Paper(*_SOURCE, "Li et al., 2024, section 4.2, eq. 18, table 2"),
+):
+    r"""Barlow Twins with a margin dissipation, a softmax weight and a static ratio.
+
+    Loss (a surrogate, everything but h_i constant):
+    L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
+    and averaged over both directions.
+
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
+    W_ij = w_ij = e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With
+    normaliser="row" the sum is over k != i, as an earlier version of Li et al. (2024) prints it.
+    That version has h_i.h'_j in W, which is not the weight of Barlow Twins.
+
+    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
+    positive has a gradient in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights
+    of the other view.
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
+    weight and the pull of Barlow Twins at nu = 30; "GD+W" sets nu = 1, which leaves a pull of
+    2/N.
+
+    Example:
+        >>> import torch
+        >>> float(ModifiedBarlowTwins()(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    margin: Gap = 0.3
+    temperature: Temperature = 0.05
+    ratio: Pull = 1.5
+    normaliser: Normaliser = "batch"
+    step: Step = "GD+W+R"
+    variant: Variant = "paper"
+
+    presets: ClassVar[dict[str, Preset]] = _tuned(
+        {"margin": 0.30, "temperature": 0.05, "ratio": 1.50},
+        {"margin": 0.37, "temperature": 0.05, "ratio": 1.25},
+    )
+
+    def parent(self, *, balanced: bool) -> Objective:
+        return BarlowTwins(weight=1.0) if balanced else BarlowTwins()
+
+    def other_weight(self) -> Weight:
+        return Softmax(temperature=self.temperature, by="positives", normaliser=self.normaliser)
+
+
+class ModifiedVICReg(
+    Modified,
+    Objective,
+    paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2"),
+):
+    r"""VICReg's gradient with a margin dissipation, a softmax weight and a static ratio.
+
+    Loss (a surrogate, everything but h_i constant):
+    L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
+    and averaged over both directions.
+
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
+    W_ij = w_ij = e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; R = r. With normaliser="row" the
+    sum is over k != i, as an earlier version of Li et al. (2024) prints it.
+
+    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
+    positive has a gradient in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights
+    of the other view.
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
+    weight and the pull of ``VICRegGrad`` at nu = 30; "GD+W" keeps only its pull, 2/N.
+
+    Example:
+        >>> import torch
+        >>> float(ModifiedVICReg()(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    margin: Gap = 0.3
+    temperature: Temperature = 0.05
+    ratio: Pull = 1.5
+    normaliser: Normaliser = "batch"
+    step: Step = "GD+W+R"
+    variant: Variant = "paper"
+
+    presets = ModifiedBarlowTwins.presets  # tables 6 and 7 have equal rows for both
+
+    def parent(self, *, balanced: bool) -> Objective:
+        return VICRegGrad(weight=1.0) if balanced else VICRegGrad()
+
+    def other_weight(self) -> Weight:
+        return Softmax(temperature=self.temperature, by="anchors", normaliser=self.normaliser)
+
+
+class ModifiedMHE(
+    Modified,
+    Objective,
+    paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2"),
+):
+    r"""Alignment and hyperspherical energy with a margin dissipation and a static ratio.
+
+    Loss (a surrogate, everything but h_i constant):
+    L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over
+    both directions. With variant="direct" it is the printed loss, which has the same gradient,
+    also averaged over both directions: L = sum_i d_i c_i ||h_i - h'_i||^2 + U, with c_i and h'_i
+    constant, c_i = r sum_{j != i} W_ij / 2, and
+    U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
+
+    Eq. 14 prints d_i (L_i^a + L^u). Here L^u, which belongs to the batch, counts once instead of
+    once per anchor, and the vectors of anchors with d_i = 0 are held constant in it. ``per_anchor``
+    gives each anchor an N-th of L^u.
+
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
+    W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l} e^{h_k.h_l/tau}), which counts h_i as anchor and as
+    negative; R = r.
+
+    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
+    positive has a gradient in both: R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij, with W' the weights
+    of the other view.
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
+    weight and the pull of ``MHE`` at nu = 10; "GD+W" keeps only its pull, 2/N (the released code
+    has r = 1 there).
+
+    Example:
+        >>> import torch
+        >>> float(ModifiedMHE()(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    margin: Gap = 0.3
+    temperature: Temperature = 0.05
+    ratio: Pull = 1.75
+    step: Step = "GD+W+R"
+    variant: DirectVariant = "paper"
+
+    presets: ClassVar[dict[str, Preset]] = _tuned(
+        {"margin": 0.30, "temperature": 0.05, "ratio": 1.75},
+        {"margin": 0.30, "temperature": 0.05, "ratio": 1.25},
+    )
+
+    def parent(self, *, balanced: bool) -> Objective:
+        return MHE(weight=1.0 if balanced else _ORIGINAL, variant=self.form)
+
+    def other_weight(self) -> Weight:
+        return Energy(temperature=self.temperature)
+
+    def kept_ratio(self) -> float | None:
+        # the released weight of the second step scales the alignment too
+        return 1.0 if self.form == "released" and self.step == "GD+W" else None
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().repulsion(pairs)
+        views = pairs.views
+        live = constant_components(self, pairs).dissipation[:, None] > 0
+        anchors = torch.where(live, views.anchors, views.anchors.detach())
+        weight, t = (_ORIGINAL, 1.0) if self.step == "GD" else (1.0, 0.5 / self.temperature)
+        energy = weight * log_mean_energy(pairs.of(replace(views, anchors=anchors)), t, "within")
+        return energy.expand(len(anchors)) / len(anchors)
+
+
+class ModifiedMHS(
+    Modified,
+    Objective,
+    paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2"),
+):
+    r"""Alignment and hyperspherical separation with a margin dissipation and a static ratio.
+
+    Loss (a surrogate, everything but h_i constant):
+    L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions. With
+    variant="direct" it is the printed loss, which has the same gradient, averaged in the same way:
+    L_i = d_i (c_i ||h_i - h'_i||^2 - min_{j != i} ||h_i - h_j||), with c_i = r W_ij / 2, h'_i and
+    h_j constant.
+
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = 1 / ||h_i - h_j|| for the nearest j
+    of the same view (0 closer than 0.01), else 0: the weight of MHS, unchanged; R = r. Appendix E
+    prints r / (2 max_j ||h_i - h_j||) before the alignment, but the gradient needs the minimum.
+
+    With variant="released" both directions are summed, and the nearest j is in the other view, at
+    the distance (||h_i - h'_j||^2 + 1e-4)^{1/2}. Then GD_i = 1[1 - max_k h_i.h_k < m] and R_i =
+    r (1 + W'_i / W_i), with W' the weight of the positive, which has a gradient in both directions.
+
+    Shapes: anchors n x d, positives n x d -> scalar.
+
+    Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
+    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" and "GD+W" are
+    equal and keep the pull of ``MHS``, 2.
+
+    Example:
+        >>> import torch
+        >>> float(ModifiedMHS()(torch.eye(2), torch.eye(2)))
+        0.0
+    """
+
+    margin: Gap = 0.3
+    ratio: Pull = 1.75
+    step: Step = "GD+W+R"
+    variant: DirectVariant = "paper"
+
+    presets: ClassVar[dict[str, Preset]] = _tuned(
+        {"margin": 0.30, "ratio": 1.75},
+        {"margin": 0.27, "ratio": 1.00},
+    )
+
+    def parent(self, *, balanced: bool) -> Objective:
+        return MHS(variant=self.form)
+
+    def repulsion(self, pairs: Pairs) -> Tensor:
+        if self.variant != "direct":
+            return super().repulsion(pairs)
+        return constant_components(self, pairs).dissipation * MHS().repulsion(pairs)
