@@ -88,7 +88,9 @@ def test_losses_and_diagnosis_need_torch_and_numpy_only() -> None:
         print(isotrope.objectives.BarlowTwins().modify(dissipation="margin:0.3").name)
         anatomy = isotrope.Doctor(every=1, temperature=0.05)
         for _ in range(30):
-            anatomy.observe(z0, z1, isotrope.objectives.InfoNCE()(z0, z1))
+            loss = isotrope.objectives.InfoNCE()(z0, z1)
+            anatomy.observe(loss)
+            loss.backward()
         print(anatomy.diagnose(batch_size=16))
         """
     )

@@ -1,8 +1,4 @@
-"""The Anatomy log: measures a loss's effect on the embeddings, step by step, in any training loop.
-
-:class:`isotrope.Doctor` fills its rows. A row holds the measurements of one batch; the rows
-together are the evidence of a diagnosis.
-"""
+"""The Anatomy log: the rows that :class:`isotrope.Doctor` fills, one for each measured batch."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -10,22 +6,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
-from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_log
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.spelling import brief
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
-from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
-from isotrope.diagnostics.observe import measure, measure_unpaired
+from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.seen import measure_compared
-from isotrope.measures.norms import mean_norm
-from isotrope.paradigm import registry
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
@@ -46,35 +36,31 @@ Row = dict[str, float | None]
 
 
 class Anatomy:
-    """The rows of metrics.csv, from embeddings and a loss.
+    """The rows of metrics.csv, from the pairs that a loss compares.
 
-    Every ``every``-th call of :meth:`observe` measures its batch; the others do nothing. With an
-    objective of this library the components are computed from its formulas. Without one they are
-    read off the pairs that the loss compares (``isotrope.paradigm.similarities``), with the
-    temperature of a softmax. If the pairs leave out more than 2% of the gradient they are None.
-    ``ratio`` is averaged over anchors with GD >= 0.01 only, because rounding dominates smaller
-    gradients.
+    For an objective of this library the components are computed from its formulas. For another loss
+    they are read off the pairs (``isotrope.paradigm.similarities``), with the temperature of a
+    softmax. If the pairs leave out more than 2% of the gradient they are None. ``ratio`` is
+    averaged over anchors with GD >= 0.01 only, because rounding dominates smaller gradients.
 
     :mod:`isotrope.diagnostics.metrics` defines the columns; its log ``doctor`` has some of its own:
     misfit, radial, negatives, temperature, pulled and label_gap.
 
     Args:
-        objective: Objective of this library, or its name for the default settings; None for another
-            loss.
         every: Steps between two measured batches; step 0 is measured.
-        reduction: How the loss reduces its n anchors to one number.
         temperature: Temperature of the loss's softmax, if the gradient does not show it. The
             factor 1/temperature in the gradient is then not counted as dissipation, which lies
             between 0 and 1 as in the papers.
-        settings: Known settings of the training, named as on the command line (hyphens).
 
     Attributes:
         rows: One row per measured batch, by the names in ``COLUMNS``; None if not measured.
+        objective: The objective of isotrope that the loss contains; None for any other loss.
+        settings: Known settings of the training, named as on the command line (hyphens).
         kind: Kind of the loss of the last batch, as ``isotrope.diagnostics.seen`` names it;
             ``known`` for an objective, ``unseen`` without pairs, ``broken`` if a value is NaN.
         places: Places in a batch of some anchors and of a negative of each that looks like a
             positive, counted from 0 in the order in which the loss compares them.
-        calls: Number of calls of :meth:`observe` since the first step of the training.
+        calls: Number of steps since the first step of the training, measured or not.
         words: Words of the trainer, for the changes that a diagnosis proposes.
         factor: Factor by which the loss of the last batch is multiplied, if the gradient shows it;
             the dissipation is that of the loss without the factor. None if GD is nearly the same
@@ -82,37 +68,17 @@ class Anatomy:
             None.
 
     Raises:
-        InputError: an unknown objective or ``reduction``.
         ValueError: an ``every`` or a temperature that is not positive.
     """
 
-    def __repr__(self) -> str:
-        return f"Anatomy({self.calls} calls, {len(self.rows)} rows)"
-
-    def __init__(
-        self,
-        objective: Objective | str | None = None,
-        *,
-        every: int = 10,
-        reduction: Literal["mean", "sum"] = "mean",
-        temperature: float | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
         for name, value in (("every", every), ("temperature", temperature)):
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be positive; found {value}")
-        if reduction not in ("mean", "sum"):
-            raise InputError(f"reduction must be 'mean' or 'sum'; found {brief(reduction)}")
-        if isinstance(objective, str):
-            objective = registry.build(objective)
-        if not isinstance(objective, Objective | None):
-            raise InputError(
-                "objective must be an objective of isotrope, such as InfoNCE(), or its name; "
-                f"found {brief(objective)}: leave it out for any other loss"
-            )
-        self.objective, self.every = objective, every
-        self.reduction, self.temperature = reduction, temperature
-        self.settings, self.words = dict(settings or {}), Words()
+        self.every, self.temperature = every, temperature
+        self.objective: Objective | None = None
+        self.settings: dict[str, Any] = {}
+        self.words = Words()
         self.clear()
 
     def clear(self) -> None:
@@ -127,88 +93,12 @@ class Anatomy:
         self.places: tuple[tuple[int, int], ...] = ()
 
     def due(self, step: int | None = None) -> bool:
-        """Return whether :meth:`observe` will measure ``step``, by default that of the next call.
+        """Return whether ``step`` is to be measured, by default that of the next call.
 
         A step is measured once, however many batches it accumulates.
         """
         at = self.calls if step is None else step
         return at % self.every == 0 and at != self._looked
-
-    def observe(
-        self,
-        anchors: Tensor,
-        positives: Tensor | None,
-        loss: Tensor | None = None,
-        *,
-        negatives: Tensor | None = None,
-        groups: Tensor | None = None,
-        step: int | None = None,
-    ) -> Row | None:
-        """Measure a batch, if its step is due, and return the new row.
-
-        Call it between the loss and its ``backward()``, with the tensors that the loss was computed
-        from, before they are normalised. The graph is kept; gradients of parameters are not
-        touched.
-
-        Args:
-            anchors: n x d embeddings.
-            positives: n x d embeddings, row i the positive of anchor i; None without positives.
-            loss: Scalar to minimise, not yet scaled for float16 or for accumulation.
-            negatives: q x d additional negatives of all anchors.
-            groups: n integers; rows of one group are not negatives of each other.
-            step: Number of the step; by default the number of the call, from 0.
-        """
-        at = self.calls if step is None else step
-        due = self.due(at)
-        self.calls += 1
-        if not due:
-            return None
-        own_view = anchors if positives is None else positives
-        views = Views(anchors, own_view, negatives, groups=groups)
-        numbers: Row = {} if loss is None else {"loss": _scalar(loss)}
-        self.kind = "broken"
-        if all(bool(x.isfinite().all()) for x in (anchors, positives, negatives) if x is not None):
-            # half precision suits encoders only: the following steps divide by temperatures
-            with torch.autocast(anchors.device.type, enabled=False):
-                if positives is not None and self._gives_components(views):
-                    self.kind = "known"
-                    numbers |= measure(self.objective, views)
-                else:
-                    numbers |= self._read(views, loss, paired=positives is not None)
-        row, self._looked = self._row(at), at
-        row.update(numbers)
-        return row
-
-    def _read(self, views: Views, loss: Tensor | None, *, paired: bool) -> Row:
-        """Return the row that the graph of the loss gives.
-
-        If it explains too little of the gradient, only the embeddings are measured.
-        """
-        anchors = views.anchors
-        unread: Row = measure(None, views) if paired else measure_unpaired(anchors)
-        self.kind = "unseen"
-        if loss is None or loss.grad_fn is None:
-            return unread
-        reading = GraphReading(loss)
-        try:
-            slope = _gradient(loss, anchors)
-        finally:
-            reading.end()
-        slope = slope.to(torch.promote_types(slope.dtype, torch.float32))
-        whole = float(len(anchors)) if self.reduction == "sum" else 1.0
-        length: Row = {
-            "embedding_gradient": len(slope) / whole * float(mean_norm(slope)),
-            "norm": unread["norm"],
-            "effective_rank": unread["effective_rank"],
-        }
-        self.reason = reading.reason
-        if reading.known:
-            self.kind = "known"
-            return self._of_known(*reading.known[0]) | length
-        left = 1 - (reading.explained or 0.0)
-        if left > _LEFT_OUT or not reading.compared:
-            return unread | length
-        return self._compared(joined(reading.compared), whole) | {"misfit": left} | length
 
     def _compared(self, tables: list[Compared], factor: float) -> Row:
         """Return the measurements of the compared pairs, and store the kind of the loss."""
@@ -288,12 +178,6 @@ class Anatomy:
         with torch.autocast(views.anchors.device.type, enabled=False):
             return dict(measure(objective, views))
 
-    def _gives_components(self, views: Views) -> bool:
-        """Return whether the objective gives the components; it may need more rows."""
-        if self.objective is None:
-            return False
-        return len(views.anchors) >= self.objective.least_rows or views.negatives is not None
-
     def _row(self, step: int) -> Row:
         """Return the row of a step; add it if it is missing."""
         for row in reversed(self.rows):
@@ -315,7 +199,7 @@ class Anatomy:
         """Add numbers to the newest row, or to the row of ``step``, which is added if missing.
 
         Args:
-            step: See :meth:`observe`.
+            step: Number of the step.
             epoch: Number of epochs so far.
             loss: Value of the loss.
             learning_rate: Learning rate of the step.
@@ -323,7 +207,7 @@ class Anatomy:
             dev: Score on a development set; larger is better.
         """
         if step is None and not self.rows:
-            raise ValueError("no row to add to: observe() a batch first, or pass step=")
+            raise ValueError("no row to add to: measure a batch first, or pass step=")
         row = self.rows[-1] if step is None else self._row(step)
         numbers = {
             "epoch": epoch,
@@ -347,24 +231,6 @@ class Anatomy:
                 if row["step"] == step and row["dev"] is not None:
                     self.note(step, dev=row["dev"])
         self.calls = step
-
-    def diagnose(
-        self,
-        *,
-        batch_size: int | None = None,
-        learning_rate: float | None = None,
-        kind: Literal["text", "images"] | None = None,
-    ) -> Diagnosis:
-        """Return the diagnosis of the training, as ``isotrope diagnose`` does.
-
-        Args:
-            batch_size: See :meth:`case`.
-            learning_rate: See :meth:`case`.
-            kind: See :meth:`case`.
-        """
-        from isotrope.diagnostics.doctor import diagnose  # loads all rules
-
-        return diagnose(self.case(batch_size=batch_size, learning_rate=learning_rate, kind=kind))
 
     def case(
         self,
@@ -426,26 +292,20 @@ class Anatomy:
     def save(self, path: str | Path) -> Path:
         """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder."""
         file = _file(Path(path))
-        rows = ([_cell(row.get(name)) for name in COLUMNS] for row in self._sorted())
+        ordered = sorted(self.rows, key=lambda row: row["step"] or 0)
+        rows = ([_cell(row.get(name)) for name in COLUMNS] for row in ordered)
         with atomic_replace(file) as temporary:
             temporary.write_text(csv_text(COLUMNS, rows), encoding="utf-8")
         return file
 
-    def _sorted(self) -> list[Row]:
-        return sorted(self.rows, key=lambda row: row["step"] or 0)
-
     @classmethod
-    def load(cls, path: str | Path, objective: Objective | None = None) -> "Anatomy":
-        """Return a saved anatomy; runs of ``isotrope train`` can be loaded too.
-
-        Args:
-            path: The file or its folder.
-            objective: Objective of the training.
+    def load(cls, path: str | Path) -> "Anatomy":
+        """Return a saved anatomy, from the file or its folder, which may be one of our runs.
 
         Raises:
             InputError: there is no such file, or it is not an anatomy.
         """
-        file, anatomy = _file(Path(path)), cls(objective)
+        file, anatomy = _file(Path(path)), cls()
         for step, row in read_log(file, complete=True)[1].items():
             anatomy.rows.append({**{n: row.get(n) for n in COLUMNS}, "step": int(step)})
         return anatomy
@@ -456,33 +316,6 @@ def _scores(rows: Iterable[Mapping[str, float | None]]) -> list[tuple[int, float
     scores = [(int(r["step"] or 0), v) for r in rows if (v := r.get("dev")) is not None]
     unit = 100.0 if all(abs(score) <= 1 for _, score in scores) else 1.0
     return [(step, unit * score) for step, score in scores]
-
-
-def _scalar(loss: Tensor) -> float:
-    if not isinstance(loss, Tensor):
-        raise InputError(
-            "the loss must be the tensor on which backward() is called next; found "
-            f"{brief(loss)} ({type(loss).__name__})"
-        )
-    if loss.numel() != 1:
-        raise ValueError(
-            f"the loss must be a scalar; found shape {tuple(loss.shape)}: reduce it, and name "
-            "the reduction with reduction="
-        )
-    return float(loss.detach())
-
-
-def _gradient(loss: Tensor, anchors: Tensor) -> Tensor:
-    """Return the gradient of the loss on the anchors, and keep its graph."""
-    gradient: Tensor | None = None
-    if anchors.requires_grad:
-        (gradient,) = torch.autograd.grad(loss, anchors, retain_graph=True, allow_unused=True)
-    if gradient is None:
-        raise ValueError(
-            "the loss does not depend on these anchors; pass the tensors from which it was "
-            "computed, not a copy or a later slice"
-        )
-    return gradient
 
 
 def _file(path: Path) -> Path:

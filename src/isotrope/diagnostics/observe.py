@@ -34,9 +34,7 @@ _NEAR = 0.25  # share of the negatives' mean distance; a nearer negative is susp
 
 
 @torch.no_grad()
-def measure(
-    objective: Objective | None, views: Views, *, terms: Terms | None = None
-) -> dict[str, float | None]:
+def measure(objective: Objective | None, views: Views) -> dict[str, float | None]:
     """Return the measurements of one batch: a number or None for each name in ``MEASURED``.
 
     Measures that compare rows with each other use the first 4,096 rows. Negatives are the rows of
@@ -48,7 +46,6 @@ def measure(
             on the sphere), all quantities of components are None; for logits (DINO) only norm, rank
             and gradient are measured.
         views: Raw embeddings, n x d.
-        terms: Components, if they do not come from ``objective``.
 
     Returns:
         The metrics of a batch in :mod:`isotrope.diagnostics.metrics`. ``dissipation`` and ``dead``
@@ -75,13 +72,10 @@ def measure(
     first = first_rows(views)
     if objective is not None and objective.has_terms:
         pairs = objective.compare(first)
-        terms = objective.components(pairs)
+        numbers |= _components(objective.components(pairs), pairs, first.anchors)
     else:
-        first = first if terms is None else first.map(lambda x: x.to(terms.weight))
         pairs = choose_pairs(first.unit())
-    if terms is not None:
-        numbers |= _components(terms, pairs, first.anchors)
-    numbers["negatives"] = _weighed(terms, pairs)
+        numbers["negatives"] = _mean_count(pairs, "cross")
     return numbers | _spread(views) | angles(pairs)
 
 
@@ -94,15 +88,7 @@ def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | 
         terms: Components.
         raw: Anchors before normalisation, n x d.
     """
-    numbers = _components(terms, pairs, raw)
-    return numbers | {"negatives": _weighed(terms, pairs)} | _spread(pairs.views) | angles(pairs)
-
-
-def _weighed(terms: Terms | None, pairs: Pairs) -> float:
-    """Return the mean number of negatives, 0 for a loss of pairs alone."""
-    if terms is not None and not bool(terms.weight.any()):
-        return 0.0
-    return _mean_count(pairs, "cross" if terms is None else terms.against)
+    return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
 @torch.no_grad()
@@ -152,6 +138,8 @@ def _components(terms: Terms, pairs: Pairs, raw: Tensor) -> dict[str, float | No
         "gradient_alignment": size * float(mean_norm(pulled)),
         "gradient_uniformity": size * float(mean_norm(pushed)),
         "embedding_gradient": size * float(mean_norm(reached)),
+        # none for a loss of pairs alone
+        "negatives": _mean_count(pairs, terms.against) if bool(terms.weight.any()) else 0.0,
     }
 
 

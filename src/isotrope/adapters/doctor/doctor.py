@@ -20,10 +20,10 @@ from isotrope.adapters.doctor.hugging_face import HuggingFaceEvents
 from isotrope.adapters.doctor.lightning import LightningEvents
 from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
 from isotrope.core.errors import InputError
+from isotrope.core.spelling import brief
 from isotrope.diagnostics.anatomy import Anatomy, Row
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
 from isotrope.diagnostics.recording import save
-from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.similarities import GraphReading
 
 logger = logging.getLogger("isotrope")
@@ -80,9 +80,6 @@ class Doctor:
     Args:
         every: Steps between two measured steps; step 0 is measured.
         path: Folder of metrics.csv and diagnosis.json, instead of ``OUTPUT_DIR/isotrope``.
-        objective: The loss, if it is an objective of isotrope, or its name, for its default
-            settings; that of an ``ObjectiveLoss`` is found automatically.
-        reduction: How the loss reduces its n anchors to one number.
         temperature: Temperature of the loss's softmax, used if the gradient does not show it; by
             default the loss's own ``temperature``, or 1 over its ``scale``.
         dev: Name of the validation metric to judge by, larger is better; by default the
@@ -96,7 +93,6 @@ class Doctor:
         off: Whether an error has stopped the doctor.
 
     Raises:
-        InputError: The objective or ``reduction`` is unknown.
         ValueError: ``every`` or the temperature is not positive.
     """
 
@@ -108,18 +104,11 @@ class Doctor:
         *,
         every: int = 10,
         path: str | Path | None = None,
-        objective: Objective | str | None = None,
-        reduction: Literal["mean", "sum"] = "mean",
         temperature: float | None = None,
         dev: str | None = None,
         say: Callable[[str], object] | None = print,
     ) -> None:
-        self.anatomy = Anatomy(
-            objective,
-            every=every,
-            reduction=reduction,
-            temperature=temperature,
-        )
+        self.anatomy = Anatomy(every=every, temperature=temperature)
         self.path = self._own_path = None if path is None else Path(path)
         self.dev, self.say = dev, say
         self.losses: dict[str, dict[str, Any]] = {}
@@ -165,52 +154,27 @@ class Doctor:
         self._lightning.close()
         logger.warning("the doctor stops recording (%s); the training continues unchanged", why)
 
-    def observe(
-        self,
-        anchors: Tensor,
-        positives: Tensor | None = None,
-        loss: Tensor | None = None,
-        *,
-        negatives: Tensor | None = None,
-        groups: Tensor | None = None,
-        step: int | None = None,
-    ) -> Row | None:
-        """Measure a batch of a custom loop, if its step is due, and return the new row.
+    def observe(self, loss: Tensor, *, step: int | None = None) -> None:
+        """Measure a batch of a custom loop in the backward pass of its loss, if its step is due.
 
-        Call it between the loss and its ``backward()``. With the loss alone, ``observe(loss)``, the
-        row is measured in the backward pass, and None is returned. If you pass embeddings,
-        pass the tensors from which the loss was computed, before they are normalised.
+        Call it between the loss and its ``backward()``. The row is then the last of :attr:`rows`.
 
         Args:
-            anchors: n x d embeddings, or the loss alone.
-            positives: n x d, row i the positive of anchor i; None if there are none.
             loss: The scalar to minimise, not yet scaled for float16 or for accumulation.
-            negatives: q x d additional negatives of all anchors.
-            groups: n integers; rows of one group are not negatives of each other.
             step: Number of the step; by default the number of the call, from 0.
 
         Raises:
-            InputError: The embeddings or the loss are not tensors.
-            ValueError: The shapes do not fit, or the loss is not a scalar or does not depend on
-                the anchors.
+            InputError: The loss is not a tensor of one number.
         """
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            raise InputError(
+                "the loss must be the scalar tensor on which backward() is called next; found "
+                f"{brief(loss)} ({type(loss).__name__})"
+            )
         if "trainer" not in self.anatomy.settings:
             self.anatomy.settings["trainer"] = "loop"
             self.anatomy.words = words_of()
-        if isinstance(anchors, Tensor) and anchors.numel() == 1 and positives is None is loss:
-            self.quietly(self._listen)(anchors, step)
-            return None
-        row = self.anatomy.observe(
-            anchors,
-            positives,
-            loss,
-            negatives=negatives,
-            groups=groups,
-            step=step,
-        )
-        if row is not None:
-            self.noted("the loss", row)
-        return row
+        self.quietly(self._listen)(loss, step)
 
     def _listen(self, loss: Tensor, step: int | None) -> None:
         """Measure a batch at the end of the backward pass of its loss."""

@@ -68,8 +68,7 @@ class HuggingFaceEvents:
 
     def __init__(self, doctor: "Doctor") -> None:
         self.doctor = doctor
-        anatomy = doctor.anatomy
-        self._given = anatomy.objective, anatomy.temperature, dict(anatomy.settings)
+        self._temperature = doctor.anatomy.temperature
         self._trainer: Any = None
         self._readings: list[GraphReading] = []
         self._tokens: list[Tensor] = []
@@ -147,16 +146,16 @@ class HuggingFaceEvents:
         """Take from arguments and losses what the diagnosis uses and the doctor was not given."""
         anatomy = self.doctor.anatomy
         anatomy.words = words_of([trainer, *losses])
-        objective, temperature, settings = self._given  # not those of an earlier training
-        anatomy.settings = settings | {
+        # not those of an earlier training
+        anatomy.settings = {
             "trainer": "sentence-transformers" if losses else "transformers",
             "batch-size": args.per_device_train_batch_size,
             "learning-rate": args.learning_rate,
         }
         if len(losses) == 1:
             anatomy.settings |= _margin(losses[0])
-        anatomy.objective = objective
-        anatomy.temperature = _temperature(losses) if temperature is None else temperature
+        anatomy.objective = None
+        anatomy.temperature = self._temperature or _temperature(losses)
 
     def close(self) -> None:
         """Restore the trainer's ``training_step``."""
