@@ -5,10 +5,9 @@ checkpoint's Hessian on one batch and
 
 - runs 100 iterations of Lanczos and compares both ends of the spectrum with
   SciPy's ``eigsh`` on the same products;
-- times the gradient, a product on the kept graph, a product that builds its graph anew, and
-  PyHessian's product on the same loss (``pip install --no-deps pyhessian``; where it is missing,
-  the two lines of its formula), one after the other in every round, in seconds of this process's
-  CPU. A wrapper keeps the model in training mode, which PyHessian would leave.
+- times the gradient, a product, and PyHessian's product on the same loss (``pip install --no-deps
+  pyhessian``; where it is missing, the two lines of its formula), one after the other in every
+  round, in seconds of this process's CPU. A wrapper keeps the model in training mode, which PyHessian would leave.
 
     OMP_NUM_THREADS=1 python -m benchmarks.spectrum [--work DIR] [--batch-size 128] [--csv FILE]
 
@@ -35,7 +34,7 @@ from isotrope.core.documents import read_yaml
 
 HERE = Path(__file__).parent
 CIFAR = HERE.parents[1] / "shared" / "data" / "cifar10"
-WAYS = ("gradient", "product", "product, graph anew", "pyhessian")
+WAYS = ("gradient", "product", "pyhessian")
 
 
 def pictures(count: int) -> np.ndarray:
@@ -169,7 +168,6 @@ def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
         return objective.loss(terms()[0], backend="eager")
 
     hessian = parameter_hessian(objective, [terms], module)
-    anew = parameter_hessian(objective, [terms], module, keep_graph=False)
     by, theirs = pyhessians(module, loss)
     v = torch.randn(hessian.size, generator=torch.Generator().manual_seed(0))
     parts = v.split([p.numel() for p in hessian.parameters])
@@ -177,7 +175,6 @@ def times(run: Path, rounds: int, batch_size: int) -> dict[str, Any]:
     ways: dict[str, Callable[[], Any]] = {
         "gradient": lambda: torch.autograd.grad(loss(), hessian.parameters),
         "product": lambda: hessian @ v,
-        "product, graph anew": lambda: anew @ v,
         "pyhessian": lambda: theirs(pieces),
     }
     assert tuple(ways) == WAYS

@@ -147,7 +147,7 @@ def measure(settings: ImageSettings, question: Question, step: int) -> dict[str,
     method, terms, about = restored(settings, question, step)
     numbers, kept = [], []
     for seed, term in zip(question.seeds, terms, strict=True):
-        hessian = parameter_hessian(method.objective, [term], method, keep_graph=True)
+        hessian = parameter_hessian(method.objective, [term], method)
         ritz = lanczos(hessian, question.iterations, seed=seed * 1_000_003)
         norm = float(torch.linalg.vector_norm(hessian.gradient, dtype=torch.float64))
         spectrum = Spectrum(hessian.size, hessian.loss, norm, ritz)

@@ -13,7 +13,7 @@ couples the rows of a batch would be another function on parts of it.
 - Values that the objective or the method holds constant (stopped gradients, moving averages, a
   queue, the detached parts of a composed objective) are constant here too. The Hessian is the
   second derivative of the loss at their present values and is symmetric; training changes them.
-- Weight decay is not included unless ``decay`` is given, which is added to the diagonal.
+- Weight decay is not included.
 - The eager backend computes the loss, and torch's math backend computes attention, because the
   fused forms have no second derivatives.
 """
@@ -33,38 +33,27 @@ from isotrope.paradigm.objective import Objective
 # terms whose mean is the loss; most methods have one Views
 Terms = Callable[[], Views | Sequence[Views]]
 
-_SAME = 1e-3  # relative distance of two values of one loss; an accelerator may add in any order
-
 
 class Hessian:
     """The Hessian of a scalar with respect to some tensors, as a linear operator: ``hessian @ v``.
 
+    The graph of the gradient is kept, so that a product is one backward pass through it.
+
     Args:
-        losses: Functions that return a scalar with a graph, the same at every call; the Hessian is
-            that of their mean.
+        losses: Functions that return a scalar with a graph; the Hessian is that of their mean.
         parameters: Tensors to differentiate by, in this order; N numbers in all.
-        decay: Number added to the diagonal; one in all, or one for each parameter.
-        keep_graph: Whether to keep the graph of the gradient, so that a product is one backward
-            pass through it. Otherwise every product recomputes the gradient, which needs less
-            memory.
 
     Attributes:
         size: N.
-        loss: Mean of the losses plus half of ``decay`` times the squared norm.
+        loss: Mean of the losses.
         gradient: Gradient of ``loss``, N numbers.
 
     Raises:
-        InputError: no parameters or no losses, decays that do not match the number of parameters,
-            or a loss that is not finite.
+        InputError: no parameters or no losses, or a loss that is not finite.
     """
 
     def __init__(
-        self,
-        losses: Sequence[Callable[[], Tensor]],
-        parameters: Iterable[Tensor],
-        *,
-        decay: float | Sequence[float] = 0.0,
-        keep_graph: bool = True,
+        self, losses: Sequence[Callable[[], Tensor]], parameters: Iterable[Tensor]
     ) -> None:
         self.parameters = list(parameters)
         if not self.parameters or not losses:
@@ -73,30 +62,20 @@ class Hessian:
                 f"that require a gradient and {len(losses)} losses"
             )
         self.size = sum(p.numel() for p in self.parameters)
-        self._decay = _each(decay, len(self.parameters))
-        self._losses = list(losses)
-        self._graphs: list[list[Tensor]] | None = [] if keep_graph else None
-        total, self.gradient = 0.0, self._decayed(_flat([p.detach() for p in self.parameters]))
-        self._values = []
-        for loss in self._losses:
-            value, pieces = self._graph(loss)
-            self._values.append(value)
-            total += value / len(losses)
-            self.gradient += _flat([g.detach() for g in pieces]) / len(losses)
-            if self._graphs is not None:
-                self._graphs.append(pieces)
-        squares = [float(p.detach().square().sum()) for p in self.parameters]
-        self.loss = total + sum(d * s for d, s in zip(self._decay, squares, strict=True)) / 2
+        values, self._graphs = zip(*map(self._graph, losses), strict=True)
+        self.loss = sum(values) / len(values)
+        gradients = [_flat([g.detach() for g in pieces]) for pieces in self._graphs]
+        self.gradient = torch.stack(gradients).mean(dim=0)
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the parameters and of vectors."""
-        return self.parameters[0].dtype
+        return self.gradient.dtype
 
     @property
     def device(self) -> torch.device:
         """The device of the parameters."""
-        return self.parameters[0].device
+        return self.gradient.device
 
     def __matmul__(self, vector: Tensor) -> Tensor:
         """Return the product with a vector of N numbers, detached."""
@@ -104,30 +83,8 @@ class Hessian:
             raise ValueError(
                 f"the Hessian has {self.size} rows; found a vector of shape {tuple(vector.shape)}"
             )
-        v = vector.detach().to(self.device, self.dtype)
-        product = self._decayed(v)
-        for pieces in self._gradients():
-            product += self._directed(pieces, v) / len(self._losses)
-        return product
-
-    def dense(self) -> Tensor:
-        """Return all N x N entries, computed by N products."""
-        unit = torch.eye(self.size, dtype=self.dtype, device=self.device)
-        return torch.stack([self @ row for row in unit])
-
-    def _gradients(self) -> Iterator[list[Tensor]]:
-        """Yield each loss's gradient with its graph."""
-        if self._graphs is not None:
-            yield from self._graphs
-            return
-        for loss, before in zip(self._losses, self._values, strict=True):
-            value, pieces = self._graph(loss)
-            if abs(value - before) > _SAME * max(abs(before), 1e-6):
-                raise InputError(
-                    f"the loss changed from {before:g} to {value:g}: it draws random numbers or "
-                    "has state; fix both inside the function, or keep the graph"
-                )
-            yield pieces
+        v = vector.detach().to(self.gradient)
+        return torch.stack([self._directed(pieces, v) for pieces in self._graphs]).mean(dim=0)
 
     def _graph(self, loss: Callable[[], Tensor]) -> tuple[float, list[Tensor]]:
         """Return a loss's value and its gradient, which can be differentiated again."""
@@ -156,7 +113,7 @@ class Hessian:
             [g for g, _ in curved],
             self.parameters,
             [part for _, part in curved],
-            retain_graph=self._graphs is not None,
+            retain_graph=True,
             allow_unused=True,
         )
         return torch.cat(
@@ -166,12 +123,6 @@ class Hessian:
             ]
         )
 
-    def _decayed(self, v: Tensor) -> Tensor:
-        if not any(self._decay):
-            return torch.zeros_like(v)
-        parts = torch.split(v, [p.numel() for p in self.parameters])
-        return torch.cat([d * part for d, part in zip(self._decay, parts, strict=True)])
-
 
 def parameter_hessian(
     objective: Objective,
@@ -179,8 +130,6 @@ def parameter_hessian(
     module: nn.Module,
     *,
     seed: int = 0,
-    decay: float | Sequence[float] = 0.0,
-    keep_graph: bool = True,
 ) -> Hessian:
     """Return the Hessian of an objective with respect to the parameters of a module.
 
@@ -191,8 +140,6 @@ def parameter_hessian(
         module: Module with all parameters and buffers used by ``views``. The Hessian is with
             respect to the parameters that require a gradient. Modes are not changed.
         seed: Seed of torch's random numbers in ``views``.
-        decay: See :class:`Hessian`.
-        keep_graph: See :class:`Hessian`.
 
     Raises:
         InputError: see :class:`Hessian`; or the objective is a surrogate, whose components are held
@@ -209,9 +156,7 @@ def parameter_hessian(
         return loss
 
     wanted = [p for p in module.parameters() if p.requires_grad]
-    return Hessian(
-        [loss_of(terms) for terms in batches], wanted, decay=decay, keep_graph=keep_graph
-    )
+    return Hessian([loss_of(terms) for terms in batches], wanted)
 
 
 def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tuple[float, float]:
@@ -275,16 +220,6 @@ def _undisturbed(module: nn.Module) -> Iterator[None]:
     finally:
         for (part, name), buffer in zip(owners, before, strict=True):
             part._buffers[name] = buffer
-
-
-def _each(decay: float | Sequence[float], count: int) -> list[float]:
-    if not isinstance(decay, Sequence):
-        return [float(decay)] * count
-    if len(decay) != count:
-        raise InputError(
-            f"a decay for each parameter: found {len(decay)} numbers for {count} parameters"
-        )
-    return [float(d) for d in decay]
 
 
 def _flat(pieces: Sequence[Tensor]) -> Tensor:
