@@ -7,7 +7,8 @@ checkpoint's Hessian on one batch and
   SciPy's ``eigsh`` on the same products;
 - times the gradient, a product, and PyHessian's product on the same loss (``pip install --no-deps
   pyhessian``; where it is missing, the two lines of its formula), one after the other in every
-  round, in seconds of this process's CPU. A wrapper keeps the model in training mode, which PyHessian would leave.
+  round, in seconds of this process's CPU. A wrapper keeps the model in training mode, which
+  PyHessian would leave.
 
     OMP_NUM_THREADS=1 python -m benchmarks.spectrum [--work DIR] [--batch-size 128] [--csv FILE]
 

@@ -1,8 +1,8 @@
 """The pages on diagnosis: the tables of all verdicts and thresholds, and one page for each verdict.
 
 Written by `make docs` from the verdicts and the benchmark of broken trainings. The sections "What
-to do" and "When to ignore it", and the example of a verdict that the benchmark lacks, are written
-by hand in docs/diagnoses/VERDICT.md, and stay as they are there.
+to do" and "When to ignore it", the words under "What decides", and the example of a verdict that
+the benchmark lacks, are written by hand in docs/diagnoses/VERDICT.md, and stay as they are there.
 """
 
 import csv
@@ -139,7 +139,7 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         "## When to ignore it",
         _by_hand(page, word, "When to ignore it"),
         "## What decides",
-        verdict.decides,
+        _by_hand(page, word, "What decides").partition(f"\n\n{head}")[0],
         "\n".join([head, "|---|---|---|---|---|", *map(_row, verdict.thresholds)]),
         *_order(word),
         "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",

@@ -23,7 +23,7 @@ def harder_negatives(case: RunEvidence) -> str:
 
 def slower(case: RunEvidence) -> str:
     """Return advice to divide the learning rate by ten."""
-    rate = case.setting("learning-rate")
+    rate = case.settings.get("learning-rate")
     if rate is None:
         return case.words.rate.format("RATE/10")
     return f"{case.words.rate.format(f'{float(rate) / 10:.2g}')} (now {float(rate):g})"

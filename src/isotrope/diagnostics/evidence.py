@@ -146,14 +146,10 @@ class RunEvidence:
             return _of(self.probe, column)
         return statistics.median(values[-max(1, len(values) // 3) :])
 
-    def setting(self, name: str) -> Any:  # noqa: ANN401 - any setting
-        """Return a setting of the run; None if it is unknown."""
-        return self.settings.get(name)
-
     @property
     def batch_size(self) -> int | None:
         """The batch size of the training, or the number of inputs of the probe."""
-        size = self.details.get("batch_size", self.setting("batch-size"))
+        size = self.details.get("batch_size", self.settings.get("batch-size"))
         if size is None and self.probe is not None:
             size = self.probe.get("count")
         return None if size is None else int(size)
@@ -164,7 +160,6 @@ def of_rows(
     *,
     objective: Objective | None = None,
     settings: Mapping[str, Any] | None = None,
-    kind: Kind = "",
 ) -> RunEvidence:
     """Return the evidence of a user's own training loop.
 
@@ -172,16 +167,13 @@ def of_rows(
         rows: See :class:`RunEvidence`; a missing column was not measured.
         objective: Objective of the training, if it belongs to this library.
         settings: Known settings of the loop, named as on the command line:
-            ``{"batch-size": 64, "learning-rate": 3e-5}``.
-        kind: ``text`` or ``images``; by default ``settings["kind"]``, else text. Copies of texts
-            count as false negatives; images may look alike.
+            ``{"batch-size": 64, "learning-rate": 3e-5}``; ``kind`` is ``text`` or ``images``.
+            Copies of texts count as false negatives; images may look alike.
     """
     ordered = sorted(rows, key=lambda row: row.get("step") or 0)
-    settings_by_flag = dict(settings or {})
-    stated_kind = settings_by_flag.pop("kind", kind)
-    return RunEvidence(
-        kind=stated_kind, rows=ordered, settings=settings_by_flag, objective=objective
-    )
+    stated = dict(settings or {})
+    kind = stated.pop("kind", "")
+    return RunEvidence(kind=kind, rows=ordered, settings=stated, objective=objective)
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:

@@ -15,10 +15,12 @@ _IDEAL = 64  # anchors of the ideal batch: each equals its positive and is ortho
 _USUAL = 62  # negatives; thresholds were set on batches of 32 pairs of images
 
 
-def further_evidence(case: RunEvidence, *columns: str) -> tuple[Evidence, ...]:
-    """Return the final values of some columns, which explain a finding without deciding it."""
-    numbers = ((column, case.end(column)) for column in columns)
-    return tuple(Evidence(name, number) for name, number in numbers if number is not None)
+def further_evidence(
+    case: RunEvidence, *columns: str, **numbers: float | None
+) -> tuple[Evidence, ...]:
+    """Return numbers that explain a finding without deciding it: given, and final of columns."""
+    known = {**numbers, **{column: case.end(column) for column in columns}}
+    return tuple(Evidence(name, number) for name, number in known.items() if number is not None)
 
 
 def gained(case: RunEvidence) -> float | None:
@@ -146,7 +148,7 @@ def temperature(case: RunEvidence) -> float | None:
 
 
 def _planned(case: RunEvidence, name: str) -> float | None:
-    value = case.setting(name)
+    value = case.settings.get(name)
     if value is None:
         value = (case.details.get("plan") or {}).get(name.replace("-", "_"))
     return None if value is None else float(value)

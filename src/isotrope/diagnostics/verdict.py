@@ -102,7 +102,7 @@ class Change:
             train: Flags that replace ``self.train``.
         """
         text: Text = train or self.train
-        if case.setting("trainer") is not None and self.loop is not None:
+        if case.settings.get("trainer") is not None and self.loop is not None:
             text = self.loop
         return text if isinstance(text, str) else text(case)
 
@@ -135,7 +135,6 @@ class Verdict:
         slug: Public name, as printed.
         title: The verdict in one line.
         meaning: The fault in a sentence or two without a formula, for readers.
-        decides: How the thresholds decide, for readers.
         detail: One or two sentences on the fault and why the change helps, for a finding.
         thresholds: Numbers that decide.
         change: Proposed change.
@@ -154,7 +153,6 @@ class Verdict:
     slug: str
     title: str
     meaning: str = ""
-    decides: str = ""
     detail: Text = ""
     thresholds: tuple[Threshold, ...] = ()
     change: Change = Change()

@@ -8,9 +8,10 @@ It scores as ``isotrope evaluate`` does and gives the same numbers.
 """
 
 import csv
+import inspect
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.base.model import BaseModel
@@ -25,55 +26,31 @@ class ProtocolEvaluator(BaseEvaluator):
     """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
 
     Args:
-        sts: Folder of the seven STS tasks, or one file of scored pairs.
-        transfer: Folder of the seven transfer tasks.
-        retrieval: Folder of a retrieval set, or file of pairs.
-        labels: Labelled texts: the training part, all of it, or a folder of both.
-        labels_test: Test part of the labelled texts.
-        knn: Classify ``labels`` by nearest neighbours.
-        linear: Classify ``labels`` by a linear probe.
-        corpus: File or folder of texts or pairs.
-        mode: Mode of the transfer tasks.
         primary: Name of the returned metric by which the trainer chooses the best step; None is
             the first.
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
-        batch_size: Texts in each batch.
         write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` below the trainer's
             output; ``..._results-2.csv`` and so on if that file has columns of other metrics.
+        protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. Transfer
+            tasks are in the mode ``prototyping``, unless another is given.
+
+    Raises:
+        TypeError: ``isotrope.evaluate`` has no such argument.
     """
 
     def __init__(
         self,
         *,
-        sts: str | Path | None = None,
-        transfer: str | Path | None = None,
-        retrieval: str | Path | None = None,
-        labels: str | Path | None = None,
-        labels_test: str | Path | None = None,
-        knn: bool = True,
-        linear: bool = True,
-        corpus: str | Path | None = None,
-        mode: Literal["full", "prototyping"] = "prototyping",
         primary: str | None = None,
         greater_is_better: bool = True,
         name: str = "",
-        batch_size: int = 128,
         write_csv: bool = True,
+        **protocols: Any,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._options: dict[str, Any] = {
-            "sts": sts,
-            "transfer": transfer,
-            "retrieval": retrieval,
-            "labels": labels,
-            "labels_test": labels_test,
-            "knn": knn,
-            "linear": linear,
-            "corpus": corpus,
-            "mode": mode,
-            "batch_size": batch_size,
-        }
+        self._options: dict[str, Any] = {"mode": "prototyping", "results": None, **protocols}
+        inspect.signature(evaluate).bind("model", **self._options)
         self._primary = primary
         self.greater_is_better = greater_is_better
         self.name = name
@@ -101,7 +78,7 @@ class ProtocolEvaluator(BaseEvaluator):
             InputError: There is nothing to evaluate on, the data cannot be read, or the
                 metric does not exist.
         """
-        numbers = evaluate(cast("Encoder", model), **self._options, results=None).metrics
+        numbers = evaluate(cast("Encoder", model), **self._options).metrics
         metrics = {key: float(value) for key, value in numbers.items() if value is not None}
         if self._primary is not None and self._primary not in metrics:
             raise InputError(f"no metric {self._primary!r}; there are {', '.join(metrics)}")

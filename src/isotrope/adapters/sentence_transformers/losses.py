@@ -188,12 +188,9 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         objective: See :class:`ObjectiveLoss`.
         mini_batch_size: Number of rows of a column to embed at a time.
         mini_batch_num_tokens: Pack pieces by number of tokens instead.
-        gather_across_devices: See :class:`ObjectiveLoss`.
         show_progress_bar: Show a progress bar over the pieces.
-        groups: See :class:`ObjectiveLoss`.
-        backend: See :class:`ObjectiveLoss`.
-        prefixes: See :class:`ObjectiveLoss`.
-        settings: See :class:`ObjectiveLoss`.
+        settings: Arguments of :class:`ObjectiveLoss`: ``gather_across_devices``, ``groups``,
+            ``backend``, ``prefixes``, and hyperparameters.
 
     Raises:
         InputError: see :class:`ObjectiveLoss`; or the model's batches cannot be split.
@@ -206,11 +203,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         *,
         mini_batch_size: int = 32,
         mini_batch_num_tokens: int | None = None,
-        gather_across_devices: bool = False,
         show_progress_bar: bool = False,
-        groups: bool = False,
-        backend: str = "auto",
-        prefixes: Sequence[int] = (),
         **settings: Any,
     ) -> None:
         super().__init__()
@@ -219,15 +212,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         if mini_batch_size < 1 or (mini_batch_num_tokens or 1) < 1:
             raise InputError("mini_batch_size and mini_batch_num_tokens must be at least 1")
         self.model = model
-        self.loss = ObjectiveLoss(
-            model,
-            objective,
-            gather_across_devices=gather_across_devices,
-            groups=groups,
-            backend=backend,
-            prefixes=prefixes,
-            **settings,
-        )
+        self.loss = ObjectiveLoss(model, objective, **settings)
         self.mini_batch_size = mini_batch_size
         self.mini_batch_num_tokens = mini_batch_num_tokens
         self.show_progress_bar = show_progress_bar

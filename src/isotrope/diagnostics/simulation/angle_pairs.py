@@ -33,11 +33,7 @@ class _Unknown(Tensor):
     _SHAPES = (
         Tensor.__len__,
         Tensor.is_floating_point,
-        Tensor.ndim.__get__,  # type: ignore[attr-defined]
-        Tensor.shape.__get__,  # type: ignore[attr-defined]
-        Tensor.dtype.__get__,  # type: ignore[attr-defined]
-        Tensor.device.__get__,
-        Tensor.layout.__get__,  # type: ignore[attr-defined]
+        *(getattr(Tensor, name).__get__ for name in ("ndim", "shape", "dtype", "device", "layout")),
     )
     _NUMBERS = (Tensor.__bool__, Tensor.__float__, Tensor.__iter__, Tensor.item, Tensor.tolist)
 
@@ -48,9 +44,10 @@ class _Unknown(Tensor):
         types: Iterable[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the function returns
+    ) -> object:
         if func in cls._SHAPES:
-            return super().__torch_function__(func, types, args, kwargs or {})  # type: ignore[no-untyped-call]
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **(kwargs or {}))
         if func in cls._NUMBERS:
             raise InputError(_NO_EMBEDDINGS)
         # the same number of rows and dtype, because it may have to fit other views
@@ -58,7 +55,7 @@ class _Unknown(Tensor):
         rows, dtype = (1, None) if same_rows is None else (len(same_rows), same_rows.dtype)
         return torch.empty(rows, 1, dtype=dtype, device="meta").as_subclass(cls)
 
-    def __repr__(self) -> str:  # type: ignore[override]
+    def __repr__(self, *, tensor_contents: object = None) -> str:
         return "embeddings of which only the angles are known"
 
 

@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from collections.abc import Callable
 
 from isotrope.diagnostics.advice import slower
 from isotrope.diagnostics.evidence import RunEvidence, sane
@@ -20,58 +21,13 @@ from isotrope.diagnostics.readings import (
     weight_decay,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
-from isotrope.diagnostics.verdicts.sources import ZOO
+from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, ZOO
 
 ANOTHER = "--encoder all-MiniLM-L6-v2 (another one than this)"
 _LEAST_GAPS = 6
 _LITTLE = 0.05  # of the loss of guessing; a ratio to a smaller loss says nothing
 # methods that prevent collapse by a predictor or a centre, without negatives
 _PREVENT_COLLAPSE = ("byol", "simsiam", "dino")
-_EFFECTS_OF_COLLAPSE = (
-    *("dimensional-collapse", "false-negatives", "norms-too-large", "negatives-not-hard"),
-    *("never-dissipating", "losing-pull", "anisotropic-start", "overfitting"),
-)
-_DONE = ("nothing-left-to-learn", "dissipated-early")
-
-
-def _labels_differ(case: RunEvidence) -> bool:
-    """Whether labels differ; pairs that belong apart may be finished and not pushed."""
-    return bool(case.series("label_gap"))
-
-
-ONLY_PULLED = Verdict(
-    "only-pulled",
-    "all pairs have the same label: every pair is pulled together, none is pushed apart",
-    "Every pair has the same label, so the loss pulls all of them together and pushes none apart. "
-    "Such a loss is smallest where all texts have the same embedding, and training moves there.",
-    "All labels are equal, and every pair with a gradient is pulled together. Trainings with "
-    "different labels are exempt: pairs that belong apart may be done there, so that only the "
-    "others have a gradient.",
-    "All pairs have the same label, and this loss compares a pair with nothing else. It is "
-    "smallest where all texts are one point.",
-    (
-        Threshold(
-            "pulled",
-            "pulled together",
-            "share of labelled pairs with a gradient that are pulled together, in batches with "
-            "equal labels",
-            "no choice: with equal labels the share is 1",
-            above=0.99,
-            unit="of the pairs",
-            measure=lambda case: case.end("pulled"),
-        ),
-    ),
-    Change(
-        "--objective infonce (its negatives are the other rows of the batch)",
-        lambda case: (
-            f"{case.words.contrastive}{case.words.without_labels}, or pairs that belong apart, "
-            "with a label of 0"
-        ),
-    ),
-    explains=("diverging", "collapsed", *_EFFECTS_OF_COLLAPSE),
-    unless=(_labels_differ,),
-    shows=("uniformity", "std", "loss"),
-)
 
 
 def _not_finite(case: RunEvidence) -> Found | None:
@@ -81,13 +37,9 @@ def _not_finite(case: RunEvidence) -> Found | None:
     )
     if not crosses("rows_not_finite", broken):
         return None
-    rate = learning_rate(case)
+    more = {"logged_steps": len(case.rows), "learning_rate": learning_rate(case)}
     return Found(
-        (
-            compared("rows_not_finite", broken),
-            Evidence("logged_steps", len(case.rows)),
-            *([] if rate is None else [Evidence("learning_rate", rate)]),
-        ),
+        (compared("rows_not_finite", broken), *further_evidence(case, **more)),
         "The log has numbers that are not finite: the loss or the embeddings overflowed, or were "
         "NaN from the start. Ignore the log after that step.",
         lower_rate_flag(case, 10),
@@ -97,64 +49,62 @@ def _not_finite(case: RunEvidence) -> Found | None:
 def _diverging(case: RunEvidence) -> Found | None:
     if _decayed(case) or _nothing_pushes(case) or collapsed_at_start(case):
         return None
-    lost, rise, jump = _over_first(case, "std"), _rise(case), _over_first(case, "norm")
-    unlearnt, spread = _unlearnt(case), _end_over_first(case, "std")
-    rank, early = _over_first(case, "effective_rank"), _early_loss(case)
-    labelled = bool(case.series("label_gap"))
-    if labelled and crosses("lost_gap", unlearnt) and crosses("loss_rise", rise):
-        evidence = [("lost_gap", unlearnt), ("loss_rise", rise)]
-        what = "erased the difference between the labelled pairs, and the loss is above its start"
-    elif crosses("lost_gap", unlearnt) and crosses("lost_spread_at_the_end", spread):
-        evidence = [("lost_gap", unlearnt), ("lost_spread_at_the_end", spread)]
-        what = "moved the embeddings together and erased the lead of positives over negatives"
-    elif crosses("lost_room", spread) and crosses("loss_well_above", rise):
-        evidence = [("lost_room", spread), ("loss_well_above", rise)]
-        what = "moved the embeddings together instead of apart, and the loss is above its start"
-    elif crosses("lost_spread", lost) and crosses("loss_rise", rise):
-        evidence = [("lost_spread", lost), ("loss_rise", rise)]
-        what = "moved the embeddings together, and the loss ends above its start"
-    elif crosses("loss_explodes", exploded := _over_guess(case)):
-        evidence = [("loss_explodes", exploded)]
-        what = "taken the loss far above its start, and above that of guessing"
-    elif crosses("lost_rank", rank) and crosses("loss_up_early", early):
-        evidence = [("lost_rank", rank), ("loss_up_early", early)]
-        what = "first destroyed what the encoder knew, and removed directions"
-    elif _exploding(case, jump):
-        evidence = [("norm_jump" if case.kind == "images" else "norm_jump_text", jump)]
-        what = "made the embeddings many times as long, so that their directions hardly turn"
-    else:
-        return None
-    rate = learning_rate(case)
-    return Found(
-        (
-            *(compared(name, number) for name, number in evidence if number is not None),
-            *([] if rate is None else [Evidence("learning_rate", rate)]),
-            *further_evidence(case, "uniformity", "norm", "loss"),
+    gap, rise = ("lost_gap", _unlearnt(case)), ("loss_rise", _rise(case))
+    spread, labelled = _over_first(case, "std", case.end), bool(case.series("label_gap"))
+    jump = "norm_jump" if case.kind == "images" else "norm_jump_text"
+    ways = {
+        "erased the difference between the labelled pairs, and the loss is above its start": (
+            (gap, rise) if labelled else ()
         ),
-        f"The steps are too long: they have {what}.",
-        lower_rate_flag(case, 10),
-    )
+        "moved the embeddings together and erased the lead of positives over negatives": (
+            gap,
+            ("lost_spread_at_the_end", spread),
+        ),
+        "moved the embeddings together instead of apart, and the loss is above its start": (
+            ("lost_room", spread),
+            ("loss_well_above", rise[1]),
+        ),
+        "moved the embeddings together, and the loss ends above its start": (
+            ("lost_spread", _over_first(case, "std", case.early)),
+            rise,
+        ),
+        "taken the loss far above its start, and above that of guessing": (
+            ("loss_explodes", _over_guess(case)),
+        ),
+        "first destroyed what the encoder knew, and removed directions": (
+            ("lost_rank", _over_first(case, "effective_rank", case.early)),
+            ("loss_up_early", _early_loss(case)),
+        ),
+        "made the embeddings many times as long, so that their directions hardly turn": (
+            ((jump, _over_first(case, "norm", case.early)),) if _may_explode(case) else ()
+        ),
+    }
+    for what, numbers in ways.items():
+        evidence = [compared(name, n) for name, n in numbers if n is not None and crosses(name, n)]
+        if numbers and len(evidence) == len(numbers):
+            more = further_evidence(
+                case, "uniformity", "norm", "loss", learning_rate=learning_rate(case)
+            )
+            detail = f"The steps are too long: they have {what}."
+            return Found((*evidence, *more), detail, lower_rate_flag(case, 10))
+    return None
 
 
-def _exploding(case: RunEvidence, jump: float | None) -> bool:
-    """Return whether norms explode; after cut-initialization fast growth is intended."""
+def _may_explode(case: RunEvidence) -> bool:
+    """Return whether longer norms are a fault; after cut-initialization growth is intended."""
     if crosses("radial", case.end("radial")):
         return False
     if case.kind == "images":
-        return crosses("norm_jump", jump) and crosses("norm", case.early("norm"))
-    return crosses("norm_jump_text", jump) and (case.setting("cut") or 1) <= 1
+        return crosses("norm", case.early("norm"))
+    return (case.settings.get("cut") or 1) <= 1
 
 
-def _over_first(case: RunEvidence, column: str) -> float | None:
-    """Return a column in the first third of the run divided by its value before training."""
-    first, early = case.first(column), case.early(column)
-    return early / first if first and early is not None else None
-
-
-def _end_over_first(case: RunEvidence, column: str) -> float | None:
-    """Return a column in the last third of the run divided by its value before training."""
-    first, end = case.first(column), case.end(column)
-    return end / first if first and end is not None and case.rows else None
+def _over_first(
+    case: RunEvidence, column: str, later: Callable[[str], float | None]
+) -> float | None:
+    """Return a column later in the run, divided by its value before training."""
+    first, value = case.first(column), later(column)
+    return value / first if first and value is not None and case.rows else None
 
 
 def _unlearnt(case: RunEvidence) -> float | None:
@@ -195,7 +145,7 @@ def _rise(case: RunEvidence) -> float | None:
 
     A queue holds random vectors at first, so that only later losses compare embeddings.
     """
-    first = case.early("loss") if case.setting("queue") else case.first("loss")
+    first = case.early("loss") if case.settings.get("queue") else case.first("loss")
     end = case.end("loss")
     return end / first if first is not None and first > 0 and end is not None else None
 
@@ -205,8 +155,6 @@ DIVERGING = Verdict(
     "the learning rate is too high",
     "Steps that are too long destroy what the encoder has learnt. The loss stays above its start, "
     "the embeddings move together or grow many times as long, or numbers become NaN.",
-    "The loss or the embeddings became NaN, infinite, or implausibly large; or the first steps "
-    "destroy the embeddings: the loss does not recover, or norms explode.",
     thresholds=(
         Threshold(
             "rows_not_finite",
@@ -314,7 +262,7 @@ DIVERGING = Verdict(
         ),
     ),
     change=Change(loop=slower),
-    explains=("diverging", "collapsed", *_DONE, *_EFFECTS_OF_COLLAPSE),
+    explains=("diverging", "collapsed", *DONE, *EFFECTS),
     when=_diverging,
     before_all=_not_finite,
 )
@@ -366,7 +314,7 @@ def _nothing_pushes(case: RunEvidence) -> bool:
     """Return whether neither the objective nor the method keeps embeddings apart."""
     if case.objective is None or pushing(case.objective):
         return False
-    return case.setting("method") not in _PREVENT_COLLAPSE
+    return case.settings.get("method") not in _PREVENT_COLLAPSE
 
 
 def _stops_by_margin(case: RunEvidence) -> bool:
@@ -378,7 +326,6 @@ COLLAPSED = Verdict(
     "collapsed",
     "all embeddings are one point",
     "All inputs get nearly the same embedding, so that no search can tell them apart.",
-    "All embeddings are one point; the settings and the start of the log give the reason.",
     thresholds=(
         Threshold(
             "collapse_uniformity",
@@ -404,7 +351,7 @@ COLLAPSED = Verdict(
         ),
     ),
     change=Change(loop=slower),
-    explains=(*_DONE, *_EFFECTS_OF_COLLAPSE),
+    explains=(*DONE, *EFFECTS),
     when=_collapsed,
 )
 
@@ -445,7 +392,6 @@ DIMENSIONAL_COLLAPSE = Verdict(
     "the embeddings lie in a few dimensions",
     "The embeddings differ, but only along a few directions. Most of their coordinates carry no "
     "information.",
-    "The embeddings differ, but in a few directions only.",
     thresholds=(
         Threshold(
             "rank_share",
@@ -476,17 +422,15 @@ def _norms_too_large(case: RunEvidence) -> Found | None:
         change = "--weight-decay 5e-4"
     else:
         return None
-    began = case.first("norm")
-    start = [] if began is None else [Evidence("norm_at_the_start", began)]
-    more = further_evidence(case, "embedding_gradient")
-    return Found((*evidence, *start, *more), change=change)
+    more = further_evidence(case, "embedding_gradient", norm_at_the_start=case.first("norm"))
+    return Found((*evidence, *more), change=change)
 
 
 def _shorter(case: RunEvidence) -> str:
     """Return the flag that shortens the embeddings at the start."""
-    if case.kind != "images" and case.setting("head") != "mlp":
+    if case.kind != "images" and case.settings.get("head") != "mlp":
         return "--head mlp (its tanh keeps norms under sqrt(d))"
-    return "--cut 9" if case.setting("method") in ("byol", "simsiam") else "--cut 3"
+    return "--cut 9" if case.settings.get("method") in ("byol", "simsiam") else "--cut 3"
 
 
 NORMS_TOO_LARGE = Verdict(
@@ -494,7 +438,6 @@ NORMS_TOO_LARGE = Verdict(
     "the embeddings are so long that their gradient hardly turns them",
     "The embeddings are so long that a step hardly turns them. The gradient of a cosine is divided "
     "by the length of the embedding, and every step makes the embedding longer.",
-    "Norms are very large, or large without a weight decay that limits them.",
     "The gradient that reaches an embedding is divided by its norm, and every step makes the norm "
     "larger: directions hardly change any more.",
     (

@@ -47,8 +47,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
         (
             compared("hardest_at_high_temperature" if high else "hardest_times_uniform", over_even),
             *further_evidence(case, "hardest_share"),
-            *([] if tau is None else [Evidence("temperature", tau)]),
-            *further_evidence(case, "dissipation", "gradient_uniformity"),
+            *further_evidence(case, "dissipation", "gradient_uniformity", temperature=tau),
         ),
         f"This loss pushes the hardest of {negatives(case)} negatives hardly more than any other. "
         f"{what} is too high for its softmax to tell them apart.",
@@ -68,8 +67,6 @@ NEGATIVES_NOT_HARD = Verdict(
     "every negative is pushed alike: the temperature is too high",
     "Every negative is pushed with the same force. The temperature is so high that the softmax "
     "cannot tell near negatives from far ones.",
-    "A softmax at a high temperature is nearly uniform. This verdict skips losses without a "
-    "softmax, and embeddings so close together that every softmax over them is uniform.",
     thresholds=(
         Threshold(
             "hardest_times_uniform",
@@ -138,7 +135,6 @@ FALSE_NEGATIVES = Verdict(
     "Many texts have a near-copy in the data, or a query has several positives in one batch. The "
     "copy, or the other positive, counts as a negative, so training pushes apart texts that mean "
     "the same.",
-    "Copies of a text are pushed apart; images are exempt, as different ones may look alike.",
     _copies_apart,
     (
         Threshold(
@@ -202,7 +198,7 @@ def _never_dissipating(case: RunEvidence) -> Found | None:
 
 def _unreachable(case: RunEvidence) -> Found | None:
     """Return the finding of a margin above any distance; None if embeddings grow."""
-    margin, most = case.setting("margin"), case.setting("largest-distance")
+    margin, most = case.settings.get("margin"), case.settings.get("largest-distance")
     norms = case.series("norm")
     if margin is None or not most or not crosses("unreachable_margin", margin / most):
         return None
@@ -213,8 +209,7 @@ def _unreachable(case: RunEvidence) -> Found | None:
     return Found(
         (
             compared("unreachable_margin", margin / most),
-            Evidence("margin", margin),
-            *further_evidence(case, "dissipation", "dead", "loss"),
+            *further_evidence(case, "dissipation", "dead", "loss", margin=margin),
         ),
         f"A margin of {margin:g} cannot be reached: distances of these embeddings are at most "
         f"{most:g}. Every anchor is pulled and pushed in full to the last step, however far ahead "
@@ -233,7 +228,7 @@ def _stopping(objective: Objective) -> str:
 
 
 def _margin(case: RunEvidence) -> str:
-    return case.words.instead(case.words.margin, _USUAL_MARGIN, case.setting("margin"))
+    return case.words.instead(case.words.margin, _USUAL_MARGIN, case.settings.get("margin"))
 
 
 NEVER_DISSIPATING = Verdict(
@@ -241,7 +236,6 @@ NEVER_DISSIPATING = Verdict(
     "no anchor is ever done: a risk of overfitting",
     "Every anchor is pulled and pushed in full until the last step, even when its positive is "
     "already far closer than all negatives. Such losses tend to overfit sentences.",
-    "GD stays 1: because of a margin that no batch can satisfy or, on sentences, by design.",
     thresholds=(
         Threshold(
             "gd_on_ideal",
@@ -337,13 +331,6 @@ TEMPERATURE_TOO_LOW = Verdict(
     "From the first step most anchors have no gradient, and the others spend all of theirs on one "
     "negative. The temperature is so low that any positive that is slightly ahead counts as "
     "learnt.",
-    "Before training, most anchors are done or push one negative only, because of a low "
-    "temperature. At a temperature near 0 an anchor whose positive is slightly ahead has no "
-    "gradient, and any other pushes its hardest negative alone. These are exempt: losses without a "
-    "temperature, cosines at a temperature of 0.01 or more, trainings whose dev score has risen, "
-    "and batches with few negatives (one for cosines, fewer than 7 for other scores). If few "
-    "positives are ahead, hardly an anchor is done although each is decided. This counts only if "
-    "it lasts to the end: a loss of dot products may begin so and then adapt its lengths.",
     thresholds=(
         Threshold(
             "hardest_at_first",

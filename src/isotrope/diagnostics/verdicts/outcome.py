@@ -65,8 +65,6 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     "most anchors were done before training, and no gain was measured",
     "Before the first update, the positives of most anchors were already much closer than all "
     "negatives, and no gain was measured. The encoder already knows these data.",
-    "Most anchors had no gradient before training began, and the dev score did not rise. If "
-    "training itself brought them there, the verdict is dissipated-early.",
     "The encoder already knows these data: before the first update, the positives of most anchors "
     "were so much closer than all negatives that this objective has nothing to change. Use harder "
     "negatives or other data; more steps do not help.",
@@ -123,8 +121,6 @@ DISSIPATED_EARLY = Verdict(
     "almost no anchor learns after the first steps",
     "Soon after the start hardly any anchor still has a gradient, and the held-out score has not "
     "risen. More steps will change nothing.",
-    "After the first fifth of the run hardly any anchor has a gradient, and the dev score has not "
-    "risen.",
     "Almost from the start, positives are so much closer than all negatives that nearly every "
     "anchor counts as done. More steps will change nothing.",
     (
@@ -171,7 +167,6 @@ LOSING_PULL = Verdict(
     "the pull is too weak to bring positives closer",
     "The positive pulls too weakly against the push of the negatives: a small step takes most "
     "anchors away from their positives, and the angle to them does not fall.",
-    "The push outweighs the pull (Lemma 1 of Li et al., 2024), and positives come no closer.",
     "A step moves most anchors away from their positives: their ratio of pull to push is below "
     "the bound of Lemma 1.",
     (
@@ -229,7 +224,7 @@ def _contrastive_training(case: RunEvidence) -> str:
 def _short_training(case: RunEvidence) -> str:
     if not is_contrastive(case):
         return f"a short training with {case.words.contrastive}"
-    rate = case.setting("learning-rate")
+    rate = case.settings.get("learning-rate")
     if rate is None:
         return "ten times the learning rate"
     return f"{case.words.rate.format(f'{10 * float(rate):.2g}')} (now {float(rate):g})"
@@ -240,8 +235,6 @@ ANISOTROPIC_START = Verdict(
     "all embeddings point the same way at the start",
     "Different texts have nearly the same direction to begin with, as in a language model that was "
     "never trained to compare texts. Cosines say little until that changes.",
-    "Different texts have nearly one direction, and training, if any, has not changed that. Image "
-    "features after a ReLU have no negative entries, so their cosines are always high.",
     "Different texts have nearly one direction, as in a language model that was never trained to "
     "compare texts. Train it for that first: until then, cosines say little.",
     (
@@ -285,10 +278,9 @@ def _overfitting(case: RunEvidence) -> Found | None:
     return Found(
         (
             compared(name, best - last),
-            Evidence("best_score", best),
-            Evidence("last_score", last),
-            Evidence("best_step", step),
-            *further_evidence(case, "loss", "dissipation"),
+            *further_evidence(
+                case, "loss", "dissipation", best_score=best, last_score=last, best_step=step
+            ),
         ),
         "The score on held-out data has fallen from its best while training continued."
         + (" It never rose at all." if never_rose else ""),
@@ -301,9 +293,6 @@ OVERFITTING = Verdict(
     "the dev score falls while training continues",
     "The score on held-out data fell from its best while training continued. The best checkpoint "
     "was saved, so nothing is lost.",
-    "The dev score falls from its best while training continues. A score that never rose counts "
-    "unless its fall is within the noise of the dev set, by the paired bootstrap that judges the "
-    "run.",
     thresholds=(
         Threshold(
             "dev_fall",
@@ -352,9 +341,6 @@ SPREADING = Verdict(
     "healthy: both similarities fall, because the embeddings spread out",
     "Nothing is wrong. The similarity of positives falls and that of negatives falls further, "
     "because the embeddings, which began near each other, spread out.",
-    "Positives and negatives move apart, negatives more, and the pull is above Lemma 1's bound. "
-    "This is not a fault. Where all embeddings began near each other, every similarity falls while "
-    "they spread out; what counts is that positives stay ahead.",
     "Positives and negatives are both less similar than at first, negatives by more: the "
     "embeddings spread out. The pull is strong enough to bring positives closer.",
     (
@@ -416,7 +402,7 @@ _OF_A_LOOP = "doctor.anatomy.note(dev=SCORE) with each score on held-out data, l
 def _examined(case: RunEvidence) -> str:
     unread = any(loss.get("family") in _UNREAD for loss in case.losses)
     term = unread or crosses("left_out", case.end("misfit")) or not relation_unknown(case)
-    loop = case.setting("trainer") == "loop"
+    loop = case.settings.get("trainer") == "loop"
     return _OF_A_TERM if term else _OF_A_LOOP if loop else "Doctor(dev=NAME): a held-out score"
 
 
@@ -426,9 +412,6 @@ NOT_EXAMINED = Verdict(
     "The doctor judges a training by the pairs of embeddings that its loss compares. It has seen "
     "no pairs, or other terms of the loss act on the embeddings as well, or nothing shows that the "
     "pairs belong together. It cannot say whether the training is healthy.",
-    "The loss compares no pairs that can be read, or other terms act on the embeddings too. Or "
-    "positives were no nearer than negatives at first and were learnt later, perhaps by heart; a "
-    "dev score that rises settles this.",
     _JUDGED_BY,
     (
         Threshold(
@@ -468,7 +451,6 @@ NOT_ENOUGH_SEEN = Verdict(
     "nothing was found, but there was too little to examine",
     "Nothing was found, but the training logged fewer than three steps, which is too few to call "
     "it healthy.",
-    "Fewer than three steps of the training were logged.",
     "Nothing was found, but too few steps were logged to say whether this training is healthy.",
     (
         Threshold(

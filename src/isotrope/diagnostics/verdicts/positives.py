@@ -1,11 +1,10 @@
-"""Verdicts on the pairs of a batch: no negatives, identical views, unrelated pairs."""
+"""Verdicts on the pairs of a batch: no negatives, identical views, unrelated or equal pairs."""
 
 import statistics
 from collections.abc import Sequence
 
 from isotrope.diagnostics.advice import larger_batch
 from isotrope.diagnostics.evidence import Row, RunEvidence
-from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
     further_evidence,
@@ -21,7 +20,7 @@ from isotrope.diagnostics.verdict import (
     compared,
     crosses,
 )
-from isotrope.diagnostics.verdicts.sources import NEWER, ZOO
+from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
 _CLEAR = 0.3  # lead of positives, in standard deviations
@@ -48,8 +47,7 @@ def _no_negatives(case: RunEvidence) -> Found | None:
         (
             compared("without_negatives", share),
             *(compared("gradient_alone", number) for number in gradients),
-            *([] if size is None else [Evidence("batch_size", size)]),
-            *further_evidence(case, "loss"),
+            *further_evidence(case, "loss", batch_size=size),
         ),
         change="--batch-size 64"
         if size == 1
@@ -67,9 +65,6 @@ NO_NEGATIVES = Verdict(
     "no anchor has a negative in its batch",
     "No anchor of a batch has a negative, so a contrastive loss is 0 and teaches nothing. A loss "
     "of 0 does not mean that anything has been learnt.",
-    "The batches of a contrastive loss have one row, or one group, and therefore no negatives. "
-    "Loss and gradient are 0 from the first step on. A loss of pairs still has a gradient, "
-    "and is exempt.",
     "No anchor of a batch has a negative, so a loss that tells positives from negatives is 0 and "
     "teaches nothing. A loss of 0 does not mean that anything has been learnt.",
     (
@@ -91,11 +86,7 @@ NO_NEGATIVES = Verdict(
         ),
     ),
     Change(loop=_batch_with_negatives),
-    explains=(
-        *("collapsed", "nothing-left-to-learn", "dissipated-early", "dimensional-collapse"),
-        *("false-negatives", "norms-too-large", "negatives-not-hard", "never-dissipating"),
-        *("losing-pull", "anisotropic-start", "overfitting"),
-    ),
+    explains=("collapsed", *DONE, *EFFECTS),
     when=_no_negatives,
 )
 
@@ -112,7 +103,6 @@ DEAD_VIEWS = Verdict(
     "the two views of a text are the same",
     "The two views of a text are exactly the same vector. The positive is at distance 0 before "
     "training begins, so it cannot teach anything.",
-    "Both views are equal: every angle to a positive is 0, without a collapse.",
     "The two views of a text are the same vector, so positives teach nothing: dropout or "
     "augmentation, which makes them differ, is switched off.",
     (
@@ -187,7 +177,7 @@ def _something_else(case: RunEvidence) -> bool:
     copies = early is not None and end is not None and crosses("copies_apart", min(early, end))
     sharp = crosses("hardest_of_cosines", case.first("hardest_share"))
     cold = sharp and crosses("temperature_of_cosines", case.first("temperature"))
-    two = case.setting("encoders") == 2
+    two = case.settings.get("encoders") == 2
     return copies or cold or (two and crosses("collapse_uniformity", case.end("uniformity")))
 
 
@@ -253,9 +243,6 @@ UNRELATED_POSITIVES = Verdict(
     "a positive is no closer than any negative",
     "Before training, a positive is no closer to its anchor than any other text. Real pairs are "
     "closer; the columns or lines of the file seem to be mixed up.",
-    "Before training real pairs are closer than chance; those of a shuffled file are not. For a "
-    "loss of labelled pairs, those with the higher labels are farther apart. Crops of one image "
-    "are related by construction, even if a random encoder does not show it.",
     "A positive is no closer to its anchor than any negative is: the pairs seem to be mixed up. "
     "The loss stays at the level of guessing, or falls because pairs are learnt by heart.",
     (
@@ -292,10 +279,43 @@ UNRELATED_POSITIVES = Verdict(
         "--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)",
         _belonging,
     ),
-    explains=(
-        *("diverging", "collapsed", "never-dissipating", "dimensional-collapse"),
-        *("false-negatives", "norms-too-large", "negatives-not-hard", "losing-pull"),
-        *("anisotropic-start", "overfitting"),
-    ),
+    explains=("diverging", "collapsed", *EFFECTS),
     when=_unrelated_positives,
+)
+
+
+def _labels_differ(case: RunEvidence) -> bool:
+    """Whether labels differ; pairs that belong apart may be finished and not pushed."""
+    return bool(case.series("label_gap"))
+
+
+ONLY_PULLED = Verdict(
+    "only-pulled",
+    "all pairs have the same label: every pair is pulled together, none is pushed apart",
+    "Every pair has the same label, so the loss pulls all of them together and pushes none apart. "
+    "Such a loss is smallest where all texts have the same embedding, and training moves there.",
+    "All pairs have the same label, and this loss compares a pair with nothing else. It is "
+    "smallest where all texts are one point.",
+    (
+        Threshold(
+            "pulled",
+            "pulled together",
+            "share of labelled pairs with a gradient that are pulled together, in batches with "
+            "equal labels",
+            "no choice: with equal labels the share is 1",
+            above=0.99,
+            unit="of the pairs",
+            measure=lambda case: case.end("pulled"),
+        ),
+    ),
+    Change(
+        "--objective infonce (its negatives are the other rows of the batch)",
+        lambda case: (
+            f"{case.words.contrastive}{case.words.without_labels}, or pairs that belong apart, "
+            "with a label of 0"
+        ),
+    ),
+    explains=("diverging", "collapsed", *EFFECTS),
+    unless=(_labels_differ,),
+    shows=("uniformity", "std", "loss"),
 )
