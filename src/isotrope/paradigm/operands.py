@@ -211,7 +211,8 @@ def _table(
     rounded = given.gradient is not None and given.gradient.dtype.itemsize < 4
     table = Compared(
         *(anchors, candidates, scores, gradient, mask, rows),
-        *(None not in given.edges, distance, lengths, roots, rounded, scale, given.beside),
+        *(None not in given.edges, distance, lengths, roots),
+        *(rounded, scale, given.beside),
     )
     return replace(table, mask=mask & ~_left_out(table))
 

@@ -48,15 +48,14 @@ class _Unknown(Tensor):
         if func in cls._SHAPES:
             with torch._C.DisableTorchFunctionSubclass():
                 return func(*args, **(kwargs or {}))
+        if func is Tensor.__repr__:
+            return "embeddings of which only the angles are known"
         if func in cls._NUMBERS:
             raise InputError(_NO_EMBEDDINGS)
         # the same number of rows and dtype, because it may have to fit other views
         same_rows = next((x for x in args if isinstance(x, cls)), None)
         rows, dtype = (1, None) if same_rows is None else (len(same_rows), same_rows.dtype)
         return torch.empty(rows, 1, dtype=dtype, device="meta").as_subclass(cls)
-
-    def __repr__(self, *, tensor_contents: object = None) -> str:
-        return "embeddings of which only the angles are known"
 
 
 def _embeddings(rows: int, like: Tensor) -> Views:
