@@ -83,6 +83,7 @@ def simulate(settings: SimulateSettings) -> int:
         raise SettingError(
             "needs `--objective NAME`", setting=f"objective.{next(iter(of_objective))}"
         )
+    from isotrope.diagnostics.simulation.angle_draws import Draws
     from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
 
@@ -95,19 +96,14 @@ def simulate(settings: SimulateSettings) -> int:
         panels = [FigurePanel(title, settings.objective, of_objective)]
     figure_options = {
         flag: value
-        for flag in ("grid", "negatives", "batches", "seed", "gated", "part")
+        for flag in ("grid", "negatives", "batches", "gated", "part")
         if (value := getattr(settings, flag)) is not None
     }
     grid = settings.grid or 100
     total = {"dissipation": grid**2, "weight": grid}.get(settings.kind, 0)
     with bar(total, settings.kind, show=not settings.as_json) as progress:
-        landscapes = figure(
-            settings.kind,
-            panels,
-            common=not settings.independent,
-            progress=progress,
-            **figure_options,
-        )
+        draws = Draws(settings.seed or 0, not settings.independent, progress)
+        landscapes = figure(settings.kind, panels, draws=draws, **figure_options)
     files = _write(settings, [panel.title for panel in panels], landscapes)
     rows = [numbers(settings.kind, landscape) for landscape in landscapes]
     if settings.as_json:

@@ -11,6 +11,7 @@ from isotrope.core.errors import InputError
 from isotrope.core.terms import Terms
 from isotrope.diagnostics import Angles, dissipation, hardest_share
 from isotrope.diagnostics.simulation import angle_draws
+from isotrope.diagnostics.simulation.angle_draws import Draws
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import MAT, MET, MPT, ArcCon, BarlowTwins, InfoNCE, Paradigm
 from isotrope.paradigm.objective import Objective
@@ -42,7 +43,7 @@ class Idle(Objective, register=False):
 def test_half_of_the_gradient_is_gone_where_the_papers_figures_say(common: bool) -> None:
     """Figures 2 and 10 of Li et al. 2024 at mu_pos = pi/6, to .01 rad."""
     angles = Angles(positive=[SIXTH], negative=np.linspace(0.05 * np.pi, np.pi, 100))
-    found = dissipation(FOUR, angles, common=common)
+    found = dissipation(FOUR, angles, draws=Draws(common=common))
     crossings = [landscape.crossing(SIXTH) for landscape in found]
     assert crossings == pytest.approx([0.968, 1.096, 1.139, 1.27], abs=0.01)
 
@@ -51,7 +52,7 @@ def test_half_of_the_gradient_is_gone_where_the_papers_figures_say(common: bool)
 def test_without_spread_it_is_the_formula(common: bool) -> None:
     p, q = np.linspace(0.2, 1.5, 5), np.linspace(0.3, 3.1, 6)
     angles = Angles(p, q, spread_positive=0, spread_negative=0, negatives=7, batches=2)
-    (found,) = dissipation([INFONCE], angles, common=common)
+    (found,) = dissipation([INFONCE], angles, draws=Draws(common=common))
     gap = (np.cos(q) - np.cos(p)[:, None]) / 0.05 + math.log(7)
     # drawn angles are float32, and a temperature of .05 makes 20 of 1
     np.testing.assert_allclose(found.value, 1 / (1 + np.exp(-gap)), atol=1e-5)
@@ -61,8 +62,8 @@ def test_without_spread_it_is_the_formula(common: bool) -> None:
 
 def test_both_ways_of_drawing_agree_within_their_errors() -> None:
     angles = Angles(np.linspace(0.3, 1.5, 8), np.linspace(0.5, 2.5, 12), negatives=31, batches=400)
-    together = dissipation([INFONCE, MPT()], angles, common=True, seed=1)
-    apart = dissipation([INFONCE, MPT()], angles, common=False, seed=2)
+    together = dissipation([INFONCE, MPT()], angles, draws=Draws(common=True, seed=1))
+    apart = dissipation([INFONCE, MPT()], angles, draws=Draws(common=False, seed=2))
     for one, two in zip(together, apart, strict=True):
         error = np.hypot(one.error, two.error)
         alive = error > 1e-3
@@ -77,7 +78,9 @@ def test_both_ways_of_drawing_agree_within_their_errors() -> None:
 @pytest.mark.slow
 def test_the_errors_are_what_other_seeds_differ_by(common: bool) -> None:
     angles = Angles([SIXTH], [0.968, 1.1], negatives=31, batches=50)
-    runs = [dissipation([INFONCE], angles, seed=s, common=common)[0] for s in range(200)]
+    runs = [
+        dissipation([INFONCE], angles, draws=Draws(seed=s, common=common))[0] for s in range(200)
+    ]
     spread = np.std([run.value for run in runs], axis=0, ddof=1)
     claimed = np.mean([run.error for run in runs], axis=0)
     # a standard deviation of 200 values is known to 5 %
@@ -89,7 +92,7 @@ def test_the_seed_decides_and_threads_do_not(common: bool) -> None:
     angles = Angles([0.5, 0.6, 0.7], [0.8, 1.0], negatives=15, batches=40)
 
     def run(seed: int) -> np.ndarray:
-        return dissipation([INFONCE], angles, seed=seed, common=common)[0].value
+        return dissipation([INFONCE], angles, draws=Draws(seed=seed, common=common))[0].value
 
     first, other = run(0), run(1)
     before = torch.get_num_threads()
@@ -107,7 +110,7 @@ def test_every_cell_has_draws_of_its_own_only_if_asked() -> None:
     """Two cells of the same means: equal with common draws, different with their own."""
     angles = Angles([0.5, 0.5], [0.9, 0.9], negatives=15, batches=40)
     (together,) = dissipation([INFONCE], angles)
-    (apart,) = dissipation([INFONCE], angles, common=False)
+    (apart,) = dissipation([INFONCE], angles, draws=Draws(common=False))
     assert len(set(together.value.ravel())) == 1
     assert len(set(apart.value.ravel())) == 4
 
@@ -117,12 +120,12 @@ def test_memory_is_bounded_and_changes_nothing_but_the_draws(
     common: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     angles = Angles([0.5], [0.9], negatives=10, batches=3000)
-    whole = dissipation([INFONCE], angles, common=common)[0]
+    whole = dissipation([INFONCE], angles, draws=Draws(common=common))[0]
     monkeypatch.setattr(angle_draws, "_CHUNK", 1000)
     seen = [others.numel() for _, others in angle_draws._draws(angles, 0)]
     assert max(seen) == 1000
     assert sum(seen) == 30_000
-    parts = dissipation([INFONCE], angles, common=common)[0]
+    parts = dissipation([INFONCE], angles, draws=Draws(common=common))[0]
     assert parts.value != whole.value
     assert abs(parts.value - whole.value) < 4 * np.hypot(parts.error, whole.error)
     np.testing.assert_allclose(parts.error, whole.error, rtol=0.1)
@@ -132,7 +135,7 @@ def test_a_dissipation_of_the_whole_row_is_computed_from_the_whole_row() -> None
     """Shortening the rows to their statistics would be fast, and wrong for this one."""
     angles = Angles([0.4, 0.5], [0.9, 1.0], spread_negative=0.3, negatives=31, batches=200)
     (together,) = dissipation([Crowd()], angles)
-    (apart,) = dissipation([Crowd()], angles, common=False)
+    (apart,) = dissipation([Crowd()], angles, draws=Draws(common=False))
     assert together.value.min() > 0.1
     assert together.value.max() < 0.9
     assert (np.abs(together.value - apart.value) < 4 * np.hypot(together.error, apart.error)).all()
@@ -142,7 +145,7 @@ def test_progress_adds_up_to_the_cells() -> None:
     angles = Angles([0.5, 0.6, 0.7], [0.8, 1.0], negatives=5, batches=4)
     for common in (True, False):
         told: list[float] = []
-        dissipation([INFONCE], angles, common=common, progress=told.append)
+        dissipation([INFONCE], angles, draws=Draws(common=common, progress=told.append))
         assert sum(told) == pytest.approx(6)
         assert len(told) > 1
 
@@ -198,7 +201,7 @@ def test_batches_without_a_push_do_not_count(objective: Objective) -> None:
 def test_embeddings_are_refused(measure, common: bool) -> None:
     threads = torch.get_num_threads()
     with pytest.raises(InputError, match="computes with the embeddings themselves"):
-        measure([BarlowTwins()], Angles([0.5], [0.7], batches=2), common=common)
+        measure([BarlowTwins()], Angles([0.5], [0.7], batches=2), draws=Draws(common=common))
     assert torch.get_num_threads() == threads
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics import Angles
+from isotrope.diagnostics.simulation.averages import gradient_norm
 from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
-from isotrope.diagnostics.simulation.surfaces import gradient_norm
 from isotrope.objectives import InfoNCE
 from isotrope.paradigm.registry import build
 

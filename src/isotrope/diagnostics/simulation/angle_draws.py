@@ -104,15 +104,40 @@ class _Sums:
         return mean, np.where(self.count > 0, error, 0.0)
 
 
+@dataclass(frozen=True)
+class Draws:
+    """How the batches of a simulation are drawn.
+
+    Attributes:
+        seed: Seed; equal seeds give equal numbers on any number of threads.
+        common: Whether to draw one set of batches and shift it to every pair of means. A value has
+            the same distribution and error as with separate batches (False, as in the paper).
+            Neighbouring errors are alike, which keeps the landscape smooth, and the statistics of
+            the negatives are computed once for each mu_neg instead of once for each pair.
+        progress: Called with the number of pairs of means done since the last call.
+
+    Raises:
+        InputError: a negative seed.
+    """
+
+    seed: int = 0
+    common: bool = True
+    progress: Progress = lambda _: None
+
+    def __post_init__(self) -> None:
+        if self.seed < 0:
+            raise InputError(f"the seed must be 0 or more; found {self.seed}")
+
+
+USUAL = Draws()
+
+
 def means(
     measure: Measure,
     objectives: Sequence[Objective],
     of_rows: Sequence[bool],
     angles: Angles,
-    seed: int,
-    *,
-    common: bool,
-    progress: Progress | None,
+    draws: Draws,
 ) -> tuple[Floats, Floats]:
     """Return mean and standard error of a measure over the batches, each objectives x p x q.
 
@@ -121,21 +146,13 @@ def means(
         objectives: Objectives that it is evaluated on; all see the same draws.
         of_rows: For each objective, whether the measure depends only on the row statistics of the
             negatives. The objective then sees only these statistics and gives no weights; with
-            ``common`` they are computed once for each mu_neg.
+            ``draws.common`` they are computed once for each mu_neg.
         angles: Distributions of the angles.
-        seed: Seed; equal seeds give equal numbers on any number of threads.
-        common: Whether one set of batches is drawn and shifted to every pair of means; otherwise
-            every pair of means has its own batches.
-        progress: Called with the number of pairs of means done since the last call.
+        draws: How the batches are drawn.
     """
-    if seed < 0:
-        raise InputError(f"the seed must be 0 or more; found {seed}")
-    sums = _Sums(len(objectives), len(angles.positive), len(angles.negative))
-    if common:
-        _shared(measure, objectives, of_rows, angles, seed, sums, progress)
-    else:
-        _independent(measure, objectives, of_rows, angles, seed, sums, progress)
-    return sums.mean_and_error()
+    mean = _Mean(measure, objectives, of_rows, angles, draws)
+    (mean.shared if draws.common else mean.independent)()
+    return mean.sums.mean_and_error()
 
 
 def _draws(angles: Angles, *seed: int) -> Iterator[tuple[Tensor, Tensor]]:
@@ -153,62 +170,62 @@ def _cosines(mean: float, spread: float, normal: Tensor) -> Tensor:
     return (normal * spread).add_(mean).cos_()
 
 
-def _shared(
-    measure: Measure,
-    objectives: Sequence[Objective],
-    of_rows: Sequence[bool],
-    angles: Angles,
-    seed: int,
-    sums: _Sums,
-    progress: Progress | None,
-) -> None:
-    p = len(angles.positive)
-    for to_positive, others in _draws(angles, seed):
-        positive = torch.stack(
-            [_cosines(mu_pos, angles.spread_positive, to_positive) for mu_pos in angles.positive]
-        )
-        for j, mu_neg in enumerate(angles.negative):
-            negative = _cosines(mu_neg, angles.spread_negative, others)
-            rows = AnglePairs(positive[0], negative)
-            for o, objective in enumerate(objectives):
-                if of_rows[o]:
-                    value, defined = measure(objective, RowPairs(positive, rows))
-                    sums.add((o, slice(None), j), value.view(p, -1), defined.view(p, -1))
-                    continue
-                for i in range(p):
-                    measured = measure(objective, AnglePairs(positive[i], negative))
-                    sums.add((o, i, j), *measured)
-            if progress is not None:
-                progress(p * len(to_positive) / angles.batches)
+class _Mean:
+    """The mean of a measure over drawn batches; arguments as for :func:`means`."""
 
+    def __init__(
+        self,
+        measure: Measure,
+        objectives: Sequence[Objective],
+        of_rows: Sequence[bool],
+        angles: Angles,
+        draws: Draws,
+    ) -> None:
+        self.measure, self.objectives, self.of_rows = measure, objectives, of_rows
+        self.angles, self.draws = angles, draws
+        self.sums = _Sums(len(objectives), len(angles.positive), len(angles.negative))
 
-def _independent(
-    measure: Measure,
-    objectives: Sequence[Objective],
-    of_rows: Sequence[bool],
-    angles: Angles,
-    seed: int,
-    sums: _Sums,
-    progress: Progress | None,
-) -> None:
-    def row(i: int) -> None:
+    def shared(self) -> None:
+        """Shift one set of batches to every pair of means."""
+        angles, p = self.angles, len(self.angles.positive)
+        for to_positive, others in _draws(angles, self.draws.seed):
+            positive = torch.stack(
+                [_cosines(mu, angles.spread_positive, to_positive) for mu in angles.positive]
+            )
+            for j, mu_neg in enumerate(angles.negative):
+                negative = _cosines(mu_neg, angles.spread_negative, others)
+                rows = AnglePairs(positive[0], negative)
+                for o, objective in enumerate(self.objectives):
+                    if self.of_rows[o]:
+                        value, defined = self.measure(objective, RowPairs(positive, rows))
+                        self.sums.add((o, slice(None), j), value.view(p, -1), defined.view(p, -1))
+                        continue
+                    for i in range(p):
+                        pairs = AnglePairs(positive[i], negative)
+                        self.sums.add((o, i, j), *self.measure(objective, pairs))
+                self.draws.progress(p * len(to_positive) / angles.batches)
+
+    def independent(self) -> None:
+        """Draw batches for every pair of means."""
+        threads = torch.get_num_threads()
+        # each thread takes rows of the grid, because one cell is too little work for torch's
+        torch.set_num_threads(1)
+        try:
+            with ThreadPoolExecutor(threads) as pool:
+                for _ in pool.map(self._row, range(len(self.angles.positive))):
+                    self.draws.progress(len(self.angles.negative))
+        finally:
+            torch.set_num_threads(threads)
+
+    def _row(self, i: int) -> None:
+        angles = self.angles
         for j, mu_neg in enumerate(angles.negative):
-            for to_positive, others in _draws(angles, seed, i, j):
+            for to_positive, others in _draws(angles, self.draws.seed, i, j):
                 pairs = AnglePairs(
                     _cosines(angles.positive[i], angles.spread_positive, to_positive),
                     _cosines(mu_neg, angles.spread_negative, others),
                 )
                 alone = RowPairs(pairs.positive[None], pairs)
-                for o, objective in enumerate(objectives):
-                    sums.add((o, i, j), *measure(objective, alone if of_rows[o] else pairs))
-
-    threads = torch.get_num_threads()
-    # each thread takes rows of the grid, because one cell is too little work for torch's threads
-    torch.set_num_threads(1)
-    try:
-        with ThreadPoolExecutor(threads) as pool:
-            for _ in pool.map(row, range(len(angles.positive))):
-                if progress is not None:
-                    progress(len(angles.negative))
-    finally:
-        torch.set_num_threads(threads)
+                for o, objective in enumerate(self.objectives):
+                    of = alone if self.of_rows[o] else pairs
+                    self.sums.add((o, i, j), *self.measure(objective, of))

@@ -1,4 +1,4 @@
-"""Averages GD and weights over drawn angles (Li et al., 2024, section 3.1).
+"""Averages GD and weights over drawn angles; ratios and gradients at given ones (Li et al., 2024).
 
 The angle between an anchor and its positive is drawn from N(mu_pos, 0.05^2), and the angles between
 the anchor and its 127 negatives from N(mu_neg, 0.10^2). A component is averaged over 1,000 such
@@ -7,14 +7,16 @@ objective that needs only angles can be simulated.
 """
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from isotrope.core.errors import InputError
 from isotrope.core.rounding import same
-from isotrope.diagnostics.simulation.angle_draws import Angles, Progress, means
-from isotrope.diagnostics.simulation.angle_pairs import RowPairs, probe
+from isotrope.diagnostics.simulation.angle_draws import USUAL, Angles, Draws, Floats, means
+from isotrope.diagnostics.simulation.angle_pairs import AnglePairs, RowPairs, probe
 from isotrope.diagnostics.simulation.landscape import Landscape, check, components, landscapes
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives.modified import Modified
@@ -23,26 +25,21 @@ from isotrope.paradigm.compose import Paradigm
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Dissipation
 
+_CHUNK = 2**20  # similarities held at once
+_ANCHORS = 2048  # anchors held at once, because an objective may return as many columns
+
 
 def dissipation(
     objectives: Sequence[Objective],
     angles: Angles | None = None,
-    *,
-    seed: int = 0,
-    common: bool = True,
-    progress: Progress | None = None,
+    draws: Draws = USUAL,
 ) -> list[Landscape]:
     """Return the mean gradient dissipation (Li et al., 2024, figures 2 and 10).
 
     Args:
         objectives: Objectives, which all see the same draws.
         angles: Distributions; by default those of the paper.
-        seed: Seed; equal seeds give equal numbers on any number of threads.
-        common: Whether to draw one set of batches and shift it to every pair of means. A value has
-            the same distribution and error as with separate batches (False, as in the paper).
-            Neighbouring errors are alike, which keeps the landscape smooth, and the statistics of
-            the negatives are computed once for each mu_neg instead of once for each pair.
-        progress: Called with the number of pairs of means done since the last call.
+        draws: How the batches are drawn.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -57,7 +54,7 @@ def dissipation(
         if _part(objective) is None:
             check(objective)
     of_rows = [_is_of_rows(objective) for objective in objectives]
-    sums = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
+    sums = means(measure, objectives, of_rows, angles, draws)
     return landscapes(objectives, angles, *sums)
 
 
@@ -66,9 +63,7 @@ def hardest_share(
     angles: Angles | None = None,
     *,
     gated: bool = False,
-    seed: int = 0,
-    common: bool = True,
-    progress: Progress | None = None,
+    draws: Draws = USUAL,
 ) -> list[Landscape]:
     """Return the mean share of the hardest negative in the weights (Li et al., 2024, figure 3).
 
@@ -82,9 +77,7 @@ def hardest_share(
         gated: Whether to leave out batches in which the objective's own GD is below 0.01; if no
             batch is left, the value is 1 and its error 0. The shape of the printed figure comes
             from this gate of the released code, which the text does not mention.
-        seed: See :func:`dissipation`.
-        common: See :func:`dissipation`; here it saves only the drawing.
-        progress: Called with the number of pairs of means done since the last call.
+        draws: How the batches are drawn.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
@@ -106,7 +99,7 @@ def hardest_share(
     for objective in objectives:
         check(objective)
     of_rows = [False] * len(objectives)
-    sums = means(measure, objectives, of_rows, angles, seed, common=common, progress=progress)
+    sums = means(measure, objectives, of_rows, angles, draws)
     return landscapes(objectives, angles, *sums)
 
 
@@ -134,3 +127,88 @@ def _is_of_rows(objective: Objective) -> bool:
     if _part(objective) is None and components(objective, alone).weight.shape[1] > 1:
         return False  # its weights belong to other columns, as many as there are anchors
     return same(_dissipation(objective, rows), _dissipation(objective, alone))
+
+
+def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
+    """Return the ratio R with every angle at its mean (Li et al., 2024, figure 4).
+
+    No angle is drawn: the paper's caption speaks of averages, but its figure shows the formula. The
+    ratio is undefined where training never is: mu_pos > mu_neg, or GD < 0.01.
+
+    Args:
+        objectives: Objectives with one ratio for an anchor.
+        angles: Means and number of negatives; the spreads are not used.
+
+    Raises:
+        InputError: an objective without components, or one that needs the embeddings themselves.
+    """
+    angles = angles or Angles()
+    values, defined = [], []
+    for objective in objectives:
+        gd, pull, mass, _ = _at_means(objective, angles)
+        pushed = (mass != 0) & (gd >= DEAD) & (angles.positive[:, None] <= angles.negative)
+        values.append(np.divide(pull, mass, out=np.full_like(mass, np.nan), where=mass != 0))
+        defined.append(pushed)
+    return landscapes(objectives, angles, np.array(values), defined=defined)
+
+
+def gradient_norm(
+    objectives: Sequence[Objective],
+    angles: Angles | None = None,
+    *,
+    part: Literal["alignment", "uniformity"] = "alignment",
+) -> list[Landscape]:
+    """Return the norm of a part of the gradient at the mean angles (Nie et al., 2023, fig. 2, 4).
+
+    ``alignment`` is the contribution of the positive, GD pull sin(theta_ii'). ``uniformity`` is the
+    contribution of one negative, GD W_ij sin(theta_ij'), or of the hardest if only it counts. The
+    sines are the lengths of h'_i and h'_j in the tangent space of the unit anchor (Nie et al.,
+    2023, eq. 7-9, 11, 16-22). An objective with one number for a batch is evaluated on enough equal
+    anchors to be each other's negatives, and its components include the 1/n.
+
+    Args:
+        objectives: Objectives whose pull is one number for each anchor.
+        angles: Means and number of negatives; the spreads are not used.
+        part: Part of the gradient.
+
+    Raises:
+        InputError: an objective without components, or one that needs the embeddings themselves.
+    """
+    angles = angles or Angles()
+    values = []
+    for objective in objectives:
+        gd, pull, _, weight = _at_means(objective, angles)
+        if part == "alignment":
+            values.append(np.abs(gd * pull * np.sin(angles.positive)[:, None]))
+        else:
+            values.append(np.abs(gd * weight * np.sin(angles.negative)))
+    return landscapes(objectives, angles, np.array(values))
+
+
+def _at_means(objective: Objective, angles: Angles) -> Floats:
+    """GD, pull, sum of the weights and weight of the first negative at the mean angles.
+
+    Each is p x q. The negatives of an anchor are equal, so the first is also the hardest.
+    """
+    check(objective)
+    grid = np.meshgrid(np.cos(angles.positive), np.cos(angles.negative), indexing="ij")
+    positive, negative = (torch.from_numpy(x.ravel()) for x in grid)
+    # a statistic of the batch takes one cell at a time, as that many equal anchors
+    by_batch = objective.batch_level or objective.reduction == "sum"
+    anchors = angles.negatives + 1 if by_batch else 1
+    step = 1 if by_batch else min(_ANCHORS, max(1, _CHUNK // angles.negatives))
+    components_at = np.empty((4, len(positive)))
+    for start in range(0, len(positive), step):
+        cells = slice(start, start + step)
+        to_positive = positive[cells].repeat(anchors)
+        to_negatives = negative[cells].repeat(anchors)[:, None].expand(-1, angles.negatives)
+        terms = components(objective, AnglePairs(to_positive, to_negatives))
+        if terms.pull.ndim != 1:
+            raise InputError(
+                f"the positive of {type(objective).__name__} pulls each coordinate separately, "
+                "so neither its ratio nor its norm is a function of the angles"
+            )
+        numbers = (terms.dissipation, terms.pull, terms.mass, terms.weight[:, 0])
+        for row, number in zip(components_at, numbers, strict=True):
+            row[cells] = number[: len(row[cells])].numpy()
+    return components_at.reshape(4, *grid[0].shape)

@@ -8,10 +8,14 @@ from typing import Any, Literal
 import numpy as np
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.simulation.angle_draws import Angles, Progress
-from isotrope.diagnostics.simulation.averages import dissipation, hardest_share
+from isotrope.diagnostics.simulation.angle_draws import USUAL, Angles, Draws
+from isotrope.diagnostics.simulation.averages import (
+    dissipation,
+    gradient_norm,
+    hardest_share,
+    ratio,
+)
 from isotrope.diagnostics.simulation.landscape import Landscape
-from isotrope.diagnostics.simulation.surfaces import gradient_norm, ratio
 from isotrope.paradigm.registry import build
 
 Kind = Literal["dissipation", "weight", "ratio", "norm"]
@@ -72,11 +76,9 @@ def figure(
     grid: int = 100,
     negatives: int | None = None,
     batches: int = 1000,
-    seed: int = 0,
-    common: bool = True,
+    draws: Draws = USUAL,
     gated: bool = False,
     part: Literal["alignment", "uniformity"] = "alignment",
-    progress: Progress | None = None,
 ) -> list[Landscape]:
     """Return the landscapes of a figure, one for each panel.
 
@@ -87,11 +89,9 @@ def figure(
             mu_pos.
         negatives: Number of negatives of an anchor; by default the paper's.
         batches: Batches for every pair of means; only ``dissipation`` and ``weight`` use them.
-        seed: Seed of the draws.
-        common: See :func:`~isotrope.diagnostics.simulation.averages.dissipation`.
+        draws: How the batches are drawn.
         gated: See :func:`~isotrope.diagnostics.simulation.averages.hardest_share`.
-        part: See :func:`~isotrope.diagnostics.simulation.surfaces.gradient_norm`.
-        progress: Called with the number of pairs of means done since the last call.
+        part: See :func:`~isotrope.diagnostics.simulation.averages.gradient_norm`.
     """
     if grid < 2:
         raise InputError(f"a grid needs 2 or more values of each angle; found {grid}")
@@ -116,10 +116,8 @@ def figure(
     if kind == "ratio":
         return ratio(objectives, same)
     if kind == "weight":
-        return hardest_share(
-            objectives, same, gated=gated, seed=seed, common=common, progress=progress
-        )
-    return dissipation(objectives, same, seed=seed, common=common, progress=progress)
+        return hardest_share(objectives, same, gated=gated, draws=draws)
+    return dissipation(objectives, same, draws)
 
 
 def numbers(kind: Kind, landscape: Landscape) -> dict[str, float | None]:
