@@ -10,8 +10,7 @@ import torch
 
 from isotrope.core.errors import InputError, NeedsEager
 from isotrope.core.views import Views
-from isotrope.kernels import extension
-from isotrope.kernels.choose import choose, pairs
+from isotrope.kernels.choose import choose, extension, pairs
 from isotrope.kernels.eager import EagerPairs
 from isotrope.objectives import InfoNCE
 
@@ -88,10 +87,10 @@ def test_a_backend_of_another_package_is_found_by_its_entry_point(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     known: list[EntryPoint] = []
-    monkeypatch.setattr(extension, "entry_points", lambda **_: known)
-    extension.extension.cache_clear()
+    monkeypatch.setattr(MODULE, "entry_points", lambda **_: known)
+    extension.cache_clear()
     with pytest.raises(InputError, match=r"'triton' is a separate package.*kernels-triton"):
         InfoNCE()(VIEWS.anchors, VIEWS.anchors, backend="triton")
     known.append(EntryPoint("triton", "tests.kernels.test_choose", "isotrope.backends"))
-    assert extension.extension("triton") is sys.modules[__name__]
-    extension.extension.cache_clear()
+    assert extension("triton") is sys.modules[__name__]
+    extension.cache_clear()

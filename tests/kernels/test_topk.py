@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from isotrope.kernels.topk import chunked_topk
+from isotrope.kernels.tiles import chunked_topk
 
 
 @pytest.mark.parametrize("k", [1, 2, 9])

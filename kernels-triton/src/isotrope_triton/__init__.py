@@ -3,7 +3,7 @@
 ``tiles`` holds the two kernels, ``passes`` launches them, ``operands`` pairs blocks of rows with
 blocks of columns, and ``parts`` says which vectors each anchor is compared with. ``fused`` computes
 a loss and its gradients in two passes, ``statistics`` single statistics. The functions below are
-those that ``isotrope.kernels.extension`` calls.
+those that ``isotrope.kernels.choose`` calls.
 
 bfloat16 embeddings go through the GPU's matrix units as they are, summed in float32; float32 only
 does where torch may round it to TensorFloat-32. On a CPU the kernels run through Triton's

@@ -93,15 +93,6 @@ class MTEBEncoder:
     ) -> np.ndarray:
         """Embed the texts of all batches.
 
-        Args:
-            inputs: batches, each with a list of texts under ``"text"``.
-            task_metadata: Name and type of the task; a model may have a prompt for either.
-            hf_split: not used.
-            hf_subset: not used.
-            prompt_type: query, document or None, by which a model may have a prompt.
-            batch_size: Texts in each batch of the encoder.
-            show_progress_bar: show a bar on stderr, where the encoder can.
-
         Returns:
             n x d, float32.
         """

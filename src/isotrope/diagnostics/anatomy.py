@@ -196,16 +196,7 @@ class Anatomy:
         gradient_norm: float | None = None,
         dev: float | None = None,
     ) -> None:
-        """Add numbers to the newest row, or to the row of ``step``, which is added if missing.
-
-        Args:
-            step: Number of the step.
-            epoch: Number of epochs so far.
-            loss: Value of the loss.
-            learning_rate: Learning rate of the step.
-            gradient_norm: Norm of the gradient of all parameters together.
-            dev: Score on a development set; larger is better.
-        """
+        """Add numbers to the newest row, or to the row of ``step``, which is added if missing."""
         if step is None and not self.rows:
             raise ValueError("no row to add to: measure a batch first, or pass step=")
         row = self.rows[-1] if step is None else self._row(step)
@@ -244,12 +235,6 @@ class Anatomy:
 
         A dissipation above 1 contains an unknown factor of the loss, such as the 1/temperature of a
         softmax (``temperature``), and is not judged.
-
-        Args:
-            losses: Recognised properties of each loss.
-            batch_size: Batch size of the training; overrides ``settings``.
-            learning_rate: Peak learning rate; overrides ``settings``.
-            kind: Kind of the inputs; overrides ``settings``; text by default.
         """
         stated = {"batch-size": batch_size, "learning-rate": learning_rate, "kind": kind}
         settings = {name.replace("_", "-"): value for name, value in self.settings.items()}

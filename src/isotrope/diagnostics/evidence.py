@@ -177,12 +177,7 @@ def of_rows(
 
 
 def of_run(folder: Path, dataset: str = "") -> RunEvidence:
-    """Return the evidence of a run folder, without probes.
-
-    Args:
-        folder: Folder of the run.
-        dataset: Data set whose steps and objective to examine, if there are several.
-    """
+    """Return the evidence of a run folder, without probes."""
     folder, files = Path(folder), RunFolder(folder)
     settings = files.settings()
     finished = files.result.is_file()

@@ -51,16 +51,7 @@ def examine(
     objective: Objective | None = None,
     dataset: str = "",
 ) -> RunEvidence:
-    """Return the evidence on a run folder, on a training that the Doctor watched, or on a model.
-
-    Args:
-        target: Run folder, output folder of a training that ``isotrope.Doctor`` has watched, or
-            name of an encoder (:func:`isotrope.load`).
-        data: Text, pairs or images to embed instead of the run's own data.
-        columns: Columns to read from tables of text.
-        objective: Objective whose components are measured for a model; a run has its own.
-        dataset: Data set to examine, if the run has several.
-    """
+    """Return the evidence on a run folder, on a training that the Doctor watched, or on a model."""
     folder = Path(target)
     watched = RunFolder(folder).recording()
     if watched is not None and data is None:

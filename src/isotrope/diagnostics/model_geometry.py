@@ -17,9 +17,6 @@ _DYNAMIC = ("arccon", "met")
 def model_geometry(views: Views) -> dict[str, Any]:
     """Return angles, cosines, the hardest negative's share, Lemma 1 and dynamic ratios.
 
-    Args:
-        views: Raw embeddings of both views, n x d.
-
     Returns:
         ``positive_angle`` and ``negative_angle`` with mean and standard deviation in radians
         (figure 9; the simulations assume deviations of 0.05 and 0.10), ``positive_cosine`` and

@@ -81,23 +81,13 @@ def measure(objective: Objective | None, views: Views) -> dict[str, float | None
 
 @torch.no_grad()
 def measure_pairs(pairs: Pairs, terms: Terms, raw: Tensor) -> dict[str, float | None]:
-    """Return the measurements of :func:`measure` for pairs whose components are known.
-
-    Args:
-        pairs: Pairs of unit rows.
-        terms: Components.
-        raw: Anchors before normalisation, n x d.
-    """
+    """Return the measurements of pairs of unit rows, by their components and the raw anchors."""
     return _components(terms, pairs, raw) | _spread(pairs.views) | angles(pairs)
 
 
 @torch.no_grad()
 def measure_unpaired(embeddings: Tensor) -> dict[str, float | None]:
-    """Return the measurements of embeddings whose positives are unknown, keyed as :func:`measure`.
-
-    Args:
-        embeddings: Raw embeddings, n x d.
-    """
+    """Return the measurements of raw embeddings whose positives are unknown."""
     raw = _wide(embeddings.detach())
     numbers: dict[str, float | None] = dict.fromkeys(MEASURED)
     numbers["norm"] = float(mean_norm(raw))
@@ -227,12 +217,7 @@ def _false_negative(pairs: Pairs) -> Tensor:
 
 
 def places_of_false_negatives(pairs: Pairs, rows: int) -> tuple[tuple[int, int], ...]:
-    """Return the places of at most three anchors and of the negative that looks like a positive.
-
-    Args:
-        pairs: Pairs of unit rows.
-        rows: Number of anchors to examine, from the first.
-    """
+    """Return the places of at most three anchors and of the negative that looks like a positive."""
     of_anchor, of_positive = pairs.similarity(), pairs.views.own @ pairs.columns().T
     nearest = torch.maximum(of_anchor, of_positive).masked_fill(~pairs.negative(), -torch.inf)
     some = pairs.negative().any(dim=1) & _false_negative(pairs)

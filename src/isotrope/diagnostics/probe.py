@@ -159,15 +159,7 @@ def probe_texts(
     dropout: float | None = None,
     max_length: int | None = None,
 ) -> Mapping[str, float | None]:
-    """Return the numbers of an encoder on texts; its modes and weights are restored afterwards.
-
-    Args:
-        encoder: Encoder whose embeddings, before any normalisation, are measured.
-        texts: Texts to embed.
-        objective: Objective whose components to measure as well.
-        dropout: See :func:`embed_views`.
-        max_length: See :func:`embed_views`.
-    """
+    """Return the numbers of an encoder on texts; its modes and weights are restored afterwards."""
     views, plain = embed_views(encoder, texts, dropout=dropout, max_length=max_length)
     return measure(objective, views) | measure_plain(plain) | {"copies": texts.copies}
 
@@ -217,14 +209,7 @@ def probe_images(
     *,
     objective: Objective | None = None,
 ) -> Mapping[str, float | None]:
-    """Return the numbers of an encoder on two random crops of each picture.
-
-    Args:
-        encoder: ImageEncoder, which is put into evaluation mode.
-        images: n x 3 x side x side uint8 numbers.
-        augments: Two augmentations of isotrope.data.images.augment, one for each view.
-        objective: Objective whose components to measure as well.
-    """
+    """Return the numbers of an encoder on two random crops of each picture."""
     generator = torch.Generator().manual_seed(_SEED)
     encoder.eval()
     with torch.no_grad():

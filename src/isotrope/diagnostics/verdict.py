@@ -95,12 +95,7 @@ class Change:
     loop: Text | None = None
 
     def worded(self, case: RunEvidence, train: Text = "") -> str:
-        """Return the change in the terms of the trainer that the evidence is from.
-
-        Args:
-            case: Evidence of the training.
-            train: Flags that replace ``self.train``.
-        """
+        """Return the change in the terms of the trainer that the evidence is from."""
         text: Text = train or self.train
         if case.settings.get("trainer") is not None and self.loop is not None:
             text = self.loop
@@ -167,12 +162,7 @@ class Verdict:
     is_fault: bool = True
 
     def finding(self, case: RunEvidence, when: When | None = None) -> Finding | None:
-        """Return the finding of this verdict; None if the evidence does not show it.
-
-        Args:
-            case: Evidence of the training.
-            when: Rule to apply; None for that of the record.
-        """
+        """Return the finding of this verdict; None if the evidence does not show it."""
         found = (when or self.when or self._by_thresholds)(case)
         if found is None:
             return None

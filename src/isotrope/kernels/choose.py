@@ -12,19 +12,22 @@ GPUs). A similarity is rounded to eight bits, so an exponential has a random rel
 embeddings of 768 numbers; the table is docs/results/bfloat16.csv). It is used only on request, and
 nothing is rounded for a formula that uses the hardest negative.
 
-``triton`` is a separate package (``kernels-triton/``), found by ``kernels.extension``. Its tiles of
+``triton`` is a separate package (``kernels-triton/``), found by :func:`extension`. Its tiles of
 similarities never reach an NVIDIA GPU's memory. It has not been run on a GPU yet, so it too is used
 only on request.
 """
 
-from typing import cast
+import functools
+from importlib.metadata import entry_points
+from typing import Protocol, cast
 
 import torch
+from torch import Tensor
 
-from isotrope.core.errors import NeedsEager, nearest
+from isotrope.core.errors import InputError, NeedsEager, nearest
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
-from isotrope.kernels.extension import extension
+from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.rowblock import RowBlockPairs
 from isotrope.kernels.surrogate_sums import BlockSums, SurrogatePairs, SurrogateSums
@@ -36,6 +39,46 @@ EAGER_BYTES, HELD_BYTES = 1 << 17, 1 << 26
 SHARED_BYTES = (
     1 << 17
 )  # and up to here if both directions share the blocks (kernels.surrogate_sums)
+
+
+_INSTALL = {"triton": "pip install ./kernels-triton in a checkout of isotrope"}
+
+
+class Extension(Protocol):
+    """Functions that a backend's package provides.
+
+    The package declares an entry point in the group ``isotrope.backends`` under the backend's name.
+    The entry point loads a module (or an object) with these functions.
+    """
+
+    def refusal(self, x: Tensor, /) -> InputError | None:
+        """Return the error to raise for embeddings that it cannot take."""
+
+    def pairs(self, views: Views, /, *, raw: Views | None) -> Pairs:
+        """Return row statistics, as ``kernels.choose.pairs`` does."""
+
+    def surrogate_pairs(self, pairs: Pairs, /) -> SurrogatePairs | None:
+        """Return pairs in which only the anchors have gradients, as ``kernels.choose`` does."""
+
+    def value_and_gradients(
+        self, job: Job, /, *, directions: int, wanted: tuple[bool, ...]
+    ) -> tuple[Tensor, Gradients]:
+        """Return a formula's value and the gradients of anchors, positives and negatives."""
+
+
+@functools.cache
+def extension(name: str) -> Extension:
+    """Load the backend of that name.
+
+    Raises:
+        InputError: no installed package provides it.
+    """
+    found = entry_points(group="isotrope.backends", name=name)
+    if not found:
+        raise InputError(
+            f"the backend {name!r} is a separate package, which is not installed: {_INSTALL[name]}"
+        )
+    return cast("Extension", next(iter(found)).load())
 
 
 def choose(views: Views, backend: str = "auto") -> tuple[str, str]:

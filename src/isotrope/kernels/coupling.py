@@ -24,11 +24,6 @@ _ROUNDINGS = 1000
 def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
     """Compare assumed values or derivatives of the anchors with the true ones.
 
-    Args:
-        assumed: n assumed numbers.
-        true: n true numbers.
-        reason: Mistake in the declaration that a difference shows.
-
     Raises:
         WrongCoupling: more than one in eight differs.
         Unfused: fewer differ, or some are not finite. At the corner of a hinge a rounding decides

@@ -33,8 +33,8 @@ from isotrope.core.autograd import Context, apply
 from isotrope.core.errors import NeedsEager, WrongCoupling
 from isotrope.core.views import Views
 from isotrope.kernels import one_pass
+from isotrope.kernels.choose import extension
 from isotrope.kernels.coupling import Coupling
-from isotrope.kernels.extension import extension
 from isotrope.kernels.job import Gradients, Job
 from isotrope.kernels.statistics import Formula, Unfused, record
 from isotrope.kernels.two_passes import check, two_passes

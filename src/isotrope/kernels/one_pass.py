@@ -14,7 +14,6 @@ operations. The declared coupling of the objective (``Coupling``) makes this pos
 At the end all statistics are known, and the assumed derivatives are compared with the true ones.
 """
 
-import functools
 from dataclasses import dataclass
 
 import torch
@@ -27,8 +26,16 @@ from isotrope.kernels.job import LN2, UNSHIFTED, Gradients, Job
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.mixtures import Mixture
 from isotrope.kernels.statistics import Key
-from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, height, total
-from isotrope.kernels.topk import chunked_topk
+from isotrope.kernels.tiles import (
+    Tiles,
+    Vectors,
+    add_chosen,
+    add_product,
+    blocks,
+    chunked_topk,
+    height,
+    total,
+)
 
 _TOTAL: Key = ("logsumexp", "cross")
 
@@ -100,13 +107,7 @@ class _OnePass:
         return slice(self.job.views.offset + rows.start, self.job.views.offset + rows.stop)
 
     def meet(self, rows: slice, a: Tensor, tile: Tensor) -> None:
-        """Reduce and differentiate a block of exponents; add its share of all gradients.
-
-        Args:
-            rows: Slice of B anchors.
-            a: Unit vectors of the anchors.
-            tile: B x c exponents, which are overwritten.
-        """
+        """Reduce and differentiate a block of exponents; add its share of all gradients."""
         tau, positives = self.job.temperature, self._own(rows)
         statistics = self._statistics(tile, a, rows)
         gradient = self.gradients[0][rows]
@@ -122,7 +123,7 @@ class _OnePass:
         for kind, against in self.values:
             g = self.by[kind, against][rows]
             if statistics.first is not None and kind == "hardest":
-                _one_column(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
+                add_chosen(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
             elif (
                 statistics.mixture is not None and kind == "mixed"
             ):  # constant, so only the anchor has a gradient
@@ -171,7 +172,7 @@ class _OnePass:
             statistics.values["hardest", "cross"] = top.squeeze(1) * tau * self.job.base
         if (mixing := questions.mixing) is not None:
             views = self.job.views
-            chosen = mixing.columns(views, rows, functools.partial(_nearest, tile))
+            chosen = mixing.columns(views, rows, lambda k: chunked_topk(tile, k)[1])
             parts = _gathered(views, self.sources, chosen.clamp_min(0))
             statistics.mixture = mixing.mixture(chosen, parts)
             statistics.values["mixed", "cross"] = statistics.mixture.logits(a, tau)
@@ -294,11 +295,6 @@ class _Statistics:
         return (gradient / self.mass).masked_fill_(self.mass == 0, 0.0)
 
 
-def _nearest(tile: Tensor, k: int) -> Tensor:
-    """The result of ``Pairs.nearest`` from the similarities of a block."""
-    return chunked_topk(tile, k)[1]
-
-
 def _gathered(views: Views, sources: list[Vectors], columns: Tensor) -> Tensor:
     """The unit vectors of B x 2 columns, two for each row of a block."""
     wanted, m = columns.flatten(), len(views.positives)
@@ -320,21 +316,3 @@ def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor,
     top = top.where(top > -torch.inf, 0.0)
     mass = total(tile.sub_(top).exp2_(), 1, dtype)
     return mass, mass.log() + top.squeeze(1) * LN2
-
-
-def _one_column(
-    chosen: Tensor,
-    by: Tensor,
-    anchors: Tensor,
-    sources: list[Vectors],
-    gradient: Tensor,
-    others: list[Tensor],
-) -> None:
-    """Add the gradient of the hardest similarity: one column for each row."""
-    at = 0
-    for x, into in zip(sources, others, strict=True):
-        (rows,) = ((chosen >= at) & (chosen < at + len(x))).nonzero(as_tuple=True)
-        which, g = chosen[rows] - at, by[rows, None]
-        at += len(x)
-        gradient.index_add_(0, rows, g * x.rows(which))
-        into.index_add_(0, which, g * anchors[rows])

@@ -21,8 +21,7 @@ from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.tiles import add_product, similarity_tiles
-from isotrope.kernels.topk import chunked_topk
+from isotrope.kernels.tiles import Vectors, add_chosen, add_product, chunked_topk, similarity_tiles
 
 
 class RowBlockPairs(Pairs):
@@ -149,7 +148,9 @@ class _Reduce(torch.autograd.Function):
             )
         ]
         if isinstance(ctx.statistic, _HardestNegative):
-            _sparse(mask, grads, saved, gradient)
+            columns = [Vectors(x, unit=True) for x in mask.columns]
+            of_columns = [grads[source] for source in mask.sources]
+            add_chosen(saved, gradient, anchors, columns, grads[0], of_columns)
             return (None, None, None, *grads, None)
         slope = gradient.new_zeros(()) if ctx.needs_input_grad[6] else None
         for rows, tile in similarity_tiles(mask, ctx.temperature):
@@ -172,16 +173,3 @@ def _spread(mask: Mask, grads: list[Tensor | None], rows: slice, change: Tensor)
             add_product(of_anchors[rows], part.T, columns)
         if (other := grads[source]) is not None:
             add_product(other, part, anchors)
-
-
-def _sparse(mask: Mask, grads: list[Tensor | None], chosen: Tensor, gradient: Tensor) -> None:
-    """Add the gradients of a statistic of one column for each anchor."""
-    anchors, at = mask.views.anchors, 0
-    for source, columns in zip(mask.sources, mask.columns, strict=True):
-        (rows,) = ((chosen >= at) & (chosen < at + len(columns))).nonzero(as_tuple=True)
-        which, by = chosen[rows] - at, gradient[rows, None]
-        at += len(columns)
-        if (of_anchors := grads[0]) is not None:
-            of_anchors.index_add_(0, rows, by * columns[which])
-        if (other := grads[source]) is not None:
-            other.index_add_(0, which, by * anchors[rows])

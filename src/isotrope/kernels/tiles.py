@@ -19,6 +19,7 @@ _CACHED = 256  # rows of embeddings that are passed over several times
 _STRIP_BYTES = 1 << 20  # of a block; its results take as much again
 # an addmm this narrow adds term by term to its output, with ten times the rounding of a product
 _NARROW = 16
+_CHUNK = 64  # columns; smaller chunks leave more maxima to search, larger chunks more entries
 _SUMMED = 4096  # rows of a product in bfloat16 before it is added in the format of the sum
 
 
@@ -192,13 +193,73 @@ class Tiles:
 
 
 def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[slice, Tensor]]:
-    """Yield slices of anchors and their s / temperature, -inf for columns that are not negatives.
-
-    Args:
-        mask: Mask of the views.
-        temperature: Divisor of the similarities.
-    """
+    """Yield slices of anchors and their s / temperature, -inf where a column is no negative."""
     anchors = Vectors(mask.views.anchors, unit=True)
     columns = [Vectors(x, unit=True) for x in mask.columns]
     for rows, _, tile in Tiles().of(anchors, columns, mask, lambda x: x / temperature):
         yield rows, tile
+
+
+def add_chosen(
+    chosen: Tensor,
+    by: Tensor,
+    anchors: Tensor,
+    sources: Sequence[Vectors],
+    of_anchors: Tensor | None,
+    of_sources: Sequence[Tensor | None],
+) -> None:
+    """Add the gradients of one chosen column for each row, where they are wanted.
+
+    Args:
+        chosen: B columns; -1 for none.
+        by: Derivatives by their similarities, B values.
+        anchors: Unit vectors of the rows, B x d.
+        sources: Sources of the columns, one after the other.
+        of_anchors: Gradient of the rows.
+        of_sources: Gradients of the sources.
+    """
+    at = 0
+    for x, into in zip(sources, of_sources, strict=True):
+        (rows,) = ((chosen >= at) & (chosen < at + len(x))).nonzero(as_tuple=True)
+        which, g = chosen[rows] - at, by[rows, None]
+        at += len(x)
+        if of_anchors is not None:
+            of_anchors.index_add_(0, rows, g * x.rows(which))
+        if into is not None:
+            into.index_add_(0, which, g * anchors[rows])
+
+
+def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Return the k largest entries of every row, in order, and their columns; both B x k.
+
+    Torch computes the maximum of a row some twenty times as fast as its position. A row is
+    therefore cut into chunks: only their maxima are searched, and then the chunk with the largest.
+    Ties go to the lower column. A row with fewer entries above -inf is filled with -inf at
+    column -1. During the search, entries already found are set to -inf in the block.
+    """
+    columns, device = tile.shape[1], tile.device
+    tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)
+    largest: list[tuple[Tensor, Tensor]] = []
+    for left in reversed(range(k)):
+        chunk = tops.argmax(dim=1, keepdim=True)  # the first index at ties, here and below
+        # in a short chunk the last column replaces missing columns
+        there = (chunk * _CHUNK + within).clamp_(max=columns - 1)
+        entries = tile.gather(1, there)
+        place = entries.argmax(dim=1, keepdim=True)
+        largest.append((entries.gather(1, place), there.gather(1, place)))
+        if left:
+            tile.scatter_(1, largest[-1][1], -torch.inf)
+            tops.scatter_(1, chunk, tile.gather(1, there).amax(dim=1, keepdim=True))
+    for value, column in reversed(largest):  # a row with too few entries found a column twice
+        tile.scatter_(1, column, value)
+    values, which = (torch.cat(x, dim=1) for x in zip(*largest, strict=True))
+    return values, which.masked_fill_(values == -torch.inf, -1)
+
+
+def _chunk_maxima(tile: Tensor) -> Tensor:
+    """The maximum of every chunk of columns; the last chunk may be short."""
+    whole = tile.shape[1] // _CHUNK * _CHUNK
+    tops = tile[:, :whole].view(len(tile), -1, _CHUNK).amax(dim=2)
+    if whole == tile.shape[1]:
+        return tops
+    return torch.cat([tops, tile[:, whole:].amax(dim=1, keepdim=True)], dim=1)

@@ -25,12 +25,7 @@ _MOST = 37.5  # 1 / tau up to which sums of e^{s/tau} and their inverses fit flo
 
 
 def two_passes(job: Job, *, directions: int) -> tuple[Tensor, Gradients]:
-    """Return value and gradients of a formula of the whole batch.
-
-    Args:
-        job: Job on two views of one batch.
-        directions: 2 if the value is the mean of both directions, else 1.
-    """
+    """Return value and gradients of a formula of the whole batch."""
     passes = _TwoPasses(job, directions)
     if job.coupling == "linear":
         passes.foresee()

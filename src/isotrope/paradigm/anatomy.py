@@ -20,10 +20,6 @@ def hardest_share(terms: Terms, pairs: Pairs) -> float | None:
     The hardest negative is the column most similar to the anchor. Magnitudes are compared because
     the weights of the ineffective objectives change sign. The result is None if no anchor is active
     (GD >= 0.01 and some weight).
-
-    Args:
-        terms: The components of the anchors.
-        pairs: The row statistics they came from.
     """
     masked = pairs.similarity(terms.against).masked_fill(~pairs.negative(terms.against), -torch.inf)
     weight = terms.weight.abs()
@@ -55,12 +51,7 @@ def anatomy(objective: Objective, views: Views) -> dict[str, float | None]:
 
 
 def summary(terms: Terms, pairs: Pairs) -> dict[str, float | None]:
-    """Return the four numbers of :func:`anatomy` for given components.
-
-    Args:
-        terms: The components of the anchors.
-        pairs: The row statistics they came from.
-    """
+    """Return the four numbers of :func:`anatomy` for given components."""
     ratio = terms.ratio
     weighted = terms.mass != 0
     opposed = pairs.negative(terms.against).any(dim=1)

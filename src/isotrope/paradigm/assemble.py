@@ -12,12 +12,7 @@ from isotrope.kernels.choose import pairs
 
 
 def assemble(terms: Terms, views: Views) -> Tensor:
-    """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d.
-
-    Args:
-        terms: The components of every anchor (Li et al. 2024, section 2.3).
-        views: The views they came from, in the objective's space (unit rows).
-    """
+    """Return GD_i (sum_j W_ij x_j - pull_i h'_i + extra_i) + residual_i, n x d."""
     columns = pairs(views).columns(terms.against)
     pull = terms.pull if terms.pull.ndim == 2 else terms.pull[:, None]
     direction = terms.weight @ columns - pull * views.own

@@ -64,9 +64,5 @@ def vectors_masked(first: Terms, other: Terms) -> Terms:
 
     An anchor with GD = 0 is replaced by a constant, so it receives no gradient in any role. An
     anchor with GD = 1 is pulled by both directions, whatever the GD of its positive.
-
-    Args:
-        first: Components of the direction in which the anchors are anchors.
-        other: Components of the direction in which they are positives.
     """
     return replace(first, pull=first.pull + other.pull, scale=2 * first.scale)

@@ -166,13 +166,7 @@ def _shape(views: Tensor) -> str:
 
 
 def raised(name: str, error: Exception, means: str = "training would stop here") -> Check:
-    """Return the line of a check that an error in the loss ended.
-
-    Args:
-        name: Name of the check.
-        error: Raised error; its place in the user's file is added to ``means``.
-        means: Consequence of the error.
-    """
+    """Return the line of a check that an error in the loss ended."""
     lines = str(error).strip().splitlines() or [""]
     libraries = (Path(__file__).parent.parent, Path(torch.__file__).parent)
     frames = [

@@ -58,10 +58,6 @@ def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
 def paint(objective: Objective, steps: int = 14) -> Portrait:
     """Return the components over the angles, float64.
 
-    Args:
-        objective: Objective with gradient components and in-batch negatives.
-        steps: Number of steps of each angle.
-
     Raises:
         NoTerms: the objective is not on the sphere.
     """

@@ -169,11 +169,6 @@ def extended_entry(objective: Objective, anchors: Tensor, positives: Tensor) -> 
 
     The result is infinite if they change nothing although the objective declares to use them:
     training would silently ignore them.
-
-    Args:
-        objective: Objective with gradient components.
-        anchors: n x d, any norm.
-        positives: n x d.
     """
     half, usual, errors = len(anchors) // 2, further(objective, anchors), [0.0]
 

@@ -194,10 +194,6 @@ def load_plugin(path: Path) -> list[str]:
 def check_plugins(plugins: object, folder: Path) -> None:
     """Refuse code that only a folder names: the user must have loaded it before.
 
-    Args:
-        plugins: Entry on plugins in a folder's settings; None without one.
-        folder: Folder of these settings, for the message.
-
     Raises:
         InputError: a plugin that the user has not loaded.
     """

@@ -58,11 +58,6 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     declares ``coupling="none"``, s_p is the part of this process's anchors; otherwise each process
     computes the whole loss, s_p = L / W.
 
-    Args:
-        objective: Any objective.
-        batch: Raw embeddings of all processes, with history (isotrope.core.distributed).
-        backend: See ``objective.loss``.
-
     Raises:
         WrongCoupling: the anchors are coupled, contrary to the declaration.
     """

@@ -201,12 +201,7 @@ class Doctor:
         self._verdict = (HEALTHY,)
 
     def noted(self, name: str, row: Row | None) -> None:
-        """Record the loss of a new row, and report a changed verdict.
-
-        Args:
-            name: Name of the loss.
-            row: The row; None if nothing was measured.
-        """
+        """Record the loss of a new row, and report a changed verdict."""
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
         kind = self.anatomy.kind

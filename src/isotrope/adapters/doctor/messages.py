@@ -22,14 +22,7 @@ _KINDS = {
 
 
 def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
-    """Return the line on a loss after its first measured batch.
-
-    Args:
-        name: Name of the loss.
-        kind: One of the values of ``Anatomy.kind``, or ``vectorless``.
-        row: The measurements; None if nothing was measured.
-        anatomy: the log, with the stated temperature of the loss.
-    """
+    """Return the line on a loss after its first measured batch."""
     if kind == "known" and anatomy.objective is not None:
         what = f"the objective {anatomy.objective.name}"
     else:
@@ -82,12 +75,7 @@ def at_the_end(diagnosis: Diagnosis, folder: Path | None) -> str:
 
 
 def on_the_card(losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> str:
-    """Return the paragraph on a training for the card of its model.
-
-    Args:
-        losses: the recognised properties of each loss.
-        diagnosis: The diagnosis of the training.
-    """
+    """Return the paragraph on a training for the card of its model."""
     sentences = ["isotrope measured the gradient of the loss on the embeddings during training."]
     for loss in losses:
         what = _KINDS.get(loss["family"], f"the objective {loss['family']}").partition(";")[0]

@@ -19,13 +19,7 @@ _NEXT = "### Framework Versions"
 
 
 def add_to_card(model: object, losses: Iterable[Mapping[str, Any]], diagnosis: Diagnosis) -> None:
-    """Add a section on the training to the card of a model, in place of an earlier one.
-
-    Args:
-        model: The trainer's model; a model without a card is left alone.
-        losses: the recognised properties of each loss.
-        diagnosis: The diagnosis of the training.
-    """
+    """Add a section on the training to the card of a model, in place of an earlier one."""
     data = getattr(model, "model_card_data", None)
     path = getattr(data, "template_path", None)
     if data is None or path is None:

@@ -29,11 +29,6 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
     inputs without padding, different routes, and wrappers that read what the model left in a column
     (``AdaptiveLayerLoss``). Every process makes the same number of forward passes, which DDP, FSDP
     and ZeRO-3 require.
-
-    Args:
-        model: The encoder, wrapped or not.
-        columns: The inputs of each column, as the data collator of sentence-transformers makes
-            them.
     """
     merged, places = _merged(columns)
     if merged is None:

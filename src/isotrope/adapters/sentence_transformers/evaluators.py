@@ -65,12 +65,6 @@ class ProtocolEvaluator(BaseEvaluator):
     ) -> dict[str, float]:
         """Score a model.
 
-        Args:
-            model: The model to score; its modes are left as they are.
-            output_path: Folder for the CSV file, or None.
-            epoch: Epoch to write into it.
-            steps: Number of steps to write into it.
-
         Returns:
             The metrics of ``isotrope.evaluate``, by name.
 

@@ -105,12 +105,7 @@ class ObjectiveLoss(nn.Module):
     def forward(
         self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor | None = None
     ) -> Tensor:
-        """Return the loss of a batch.
-
-        Args:
-            sentence_features: a dictionary of tokens for each column.
-            labels: n groups, if the loss takes groups; otherwise not used.
-        """
+        """Return the loss of a batch."""
         columns = _columns(sentence_features)
         return self.compute_loss_from_embeddings(embed_sorted(self.model, columns), labels)
 

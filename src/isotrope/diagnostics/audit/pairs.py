@@ -43,14 +43,7 @@ _ONE_SCRIPT = dict.fromkeys(("HIRAGANA", "KATAKANA", "BOPOMOFO"), "CJK")  # they
 def find_pairs(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> dict[str, NDArray[np.int64]]:
-    """Return the rows that are apart, the farthest first, and those that are solved.
-
-    Args:
-        embedded: the rows.
-        objective: one with components.
-        batch_size: rows of a batch in training.
-        seed: Seed of the batches and of the rows to compare an anchor with.
-    """
+    """Return the rows that are apart, the farthest first, and those that are solved."""
     nearer = _nearer(embedded, seed)
     apart = np.flatnonzero(nearer > _MOST)
     return {
@@ -60,12 +53,7 @@ def find_pairs(
 
 
 def find_texts(rows: PairedRows, embedded: EmbeddedTexts) -> dict[str, NDArray[np.int64]]:
-    """Return the rows with texts that are cut, repeated, or of unusual length or script.
-
-    Args:
-        rows: the records.
-        embedded: their embeddings, with the lengths of the texts.
-    """
+    """Return the rows with texts that are cut, repeated, or of unusual length or script."""
     return {
         "cut": np.flatnonzero(embedded.cut),
         "repeated": repeated(rows.marks),

@@ -32,7 +32,7 @@ from isotrope.data.order import Order
 from isotrope.diagnostics.audit.rows import Embedded
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.pairs import Pairs
-from isotrope.kernels.topk import chunked_topk
+from isotrope.kernels.tiles import chunked_topk
 from isotrope.paradigm.objective import Objective
 
 _ANCHORS, _COLUMNS = 512, 8192  # of a block
@@ -92,15 +92,7 @@ def ledger(
     seed: int = 0,
     progress: bool = False,
 ) -> Ledger:
-    """Compare the pairs of rows, and keep the strongest partners of each row.
-
-    Args:
-        embedded: the rows.
-        objective: Objective with components that pushes rows apart (``pairwise``).
-        keep: k, the number of partners to keep for each row.
-        seed: Seed of the order of the rows.
-        progress: show a bar on stderr.
-    """
+    """Compare the pairs of rows, and keep the strongest partners of each row."""
     n = len(embedded)
     keep = min(keep, n - 1)
     separable = _separable(embedded, objective)

@@ -147,14 +147,7 @@ def read_rows(
     groups: str | None = None,
     views: ViewsName = "auto",
 ) -> PairedRows:
-    """Read a file, or texts in memory, as training reads them.
-
-    Args:
-        data: One file that ``isotrope train`` reads, or texts or pairs in memory.
-        columns: the columns to read from a table.
-        groups: Column of a file; rows with equal values are not negatives of each other.
-        views: how a positive is made, as in training.
-    """
+    """Read a file, or texts in memory, as training reads them."""
     name = "the data"
     if not is_in_memory(data):
         path = Path(str(data))
@@ -234,16 +227,7 @@ def embed_rows(
     seed: int = 0,
     progress: bool = False,
 ) -> EmbeddedTexts:
-    """Embed both views of every row, and its hard negative, cut as training cuts them.
-
-    Args:
-        encoder: The encoder to train.
-        rows: the records.
-        max_length: Largest number of tokens in a text, as ``isotrope train --max-length``.
-        prompts: Prompt of the anchors, and of positives and negatives.
-        seed: Seed of dropout.
-        progress: show a bar on stderr.
-    """
+    """Embed both views of every row, and its hard negative, cut as training cuts them."""
     encoder.check_prompts(*prompts)
     limit = min(encoder.max_length, max_length)
     # encode() puts the encoder's own prompt there itself

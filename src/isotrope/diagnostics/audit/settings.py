@@ -83,14 +83,7 @@ class Recommendation:
 def settings_table(
     embedded: Embedded, objective: Objective, *, batch_size: int, seed: int = 0
 ) -> list[Setting]:
-    """Return the first step at four batch sizes, then over the grid of settings.
-
-    Args:
-        embedded: the rows.
-        objective: Objective with components.
-        batch_size: rows of a batch in training.
-        seed: Seed of the batches.
-    """
+    """Return the first step at four batch sizes, then over the grid of settings."""
     most = min(len(embedded), MOST)
     size = min(batch_size, most)
     sizes = sorted({max(2, min(size * factor // 4, most)) for factor in (1, 4, 16, 64)})

@@ -36,11 +36,6 @@ def dissipation(
 ) -> list[Landscape]:
     """Return the mean gradient dissipation (Li et al., 2024, figures 2 and 10).
 
-    Args:
-        objectives: Objectives, which all see the same draws.
-        angles: Distributions; by default those of the paper.
-        draws: How the batches are drawn.
-
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
     """
@@ -134,10 +129,6 @@ def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list
 
     No angle is drawn: the paper's caption speaks of averages, but its figure shows the formula. The
     ratio is undefined where training never is: mu_pos > mu_neg, or GD < 0.01.
-
-    Args:
-        objectives: Objectives with one ratio for an anchor.
-        angles: Means and number of negatives; the spreads are not used.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.
