@@ -29,7 +29,6 @@ from isotrope.kernels.statistics import Key
 from isotrope.kernels.tiles import (
     Tiles,
     Vectors,
-    add_chosen,
     add_product,
     blocks,
     chunked_topk,
@@ -123,7 +122,7 @@ class _OnePass:
         for kind, against in self.values:
             g = self.by[kind, against][rows]
             if statistics.first is not None and kind == "hardest":
-                add_chosen(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
+                _add_chosen(statistics.first, g, a, self.sources, gradient, self.gradients[1:])
             elif (
                 statistics.mixture is not None and kind == "mixed"
             ):  # constant, so only the anchor has a gradient
@@ -316,3 +315,21 @@ def _exponentials(tile: Tensor, tau: float, dtype: torch.dtype) -> tuple[Tensor,
     top = top.where(top > -torch.inf, 0.0)
     mass = total(tile.sub_(top).exp2_(), 1, dtype)
     return mass, mass.log() + top.squeeze(1) * LN2
+
+
+def _add_chosen(
+    chosen: Tensor,
+    by: Tensor,
+    anchors: Tensor,
+    sources: list[Vectors],
+    gradient: Tensor,
+    others: list[Tensor],
+) -> None:
+    """Add the gradient of the hardest similarity: one column for each row."""
+    at = 0
+    for x, into in zip(sources, others, strict=True):
+        (rows,) = ((chosen >= at) & (chosen < at + len(x))).nonzero(as_tuple=True)
+        which, g = chosen[rows] - at, by[rows, None]
+        at += len(x)
+        gradient.index_add_(0, rows, g * x.rows(which))
+        into.index_add_(0, which, g * anchors[rows])

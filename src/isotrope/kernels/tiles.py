@@ -200,35 +200,6 @@ def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[sli
         yield rows, tile
 
 
-def add_chosen(
-    chosen: Tensor,
-    by: Tensor,
-    anchors: Tensor,
-    sources: Sequence[Vectors],
-    of_anchors: Tensor | None,
-    of_sources: Sequence[Tensor | None],
-) -> None:
-    """Add the gradients of one chosen column for each row, where they are wanted.
-
-    Args:
-        chosen: B columns; -1 for none.
-        by: Derivatives by their similarities, B values.
-        anchors: Unit vectors of the rows, B x d.
-        sources: Sources of the columns, one after the other.
-        of_anchors: Gradient of the rows.
-        of_sources: Gradients of the sources.
-    """
-    at = 0
-    for x, into in zip(sources, of_sources, strict=True):
-        (rows,) = ((chosen >= at) & (chosen < at + len(x))).nonzero(as_tuple=True)
-        which, g = chosen[rows] - at, by[rows, None]
-        at += len(x)
-        if of_anchors is not None:
-            of_anchors.index_add_(0, rows, g * x.rows(which))
-        if into is not None:
-            into.index_add_(0, which, g * anchors[rows])
-
-
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest entries of every row, in order, and their columns; both B x k.
 
