@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from isotrope.diagnostics.copies import copied
+from isotrope.diagnostics.probe import copied
 
 ONE = "The quick brown fox jumps over the lazy dog"
 

@@ -10,8 +10,8 @@ from torch import Tensor
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.objectives import BarlowTwins, InfoNCE, NTXent
-from isotrope.paradigm.mistakes import mistakes
 from isotrope.paradigm.objective import Objective
+from isotrope.paradigm.objective_check import mistakes
 from isotrope.paradigm.proof import degenerate, infinite
 
 SAME = "that of the formula"

@@ -100,8 +100,8 @@ def _printed(checked: Iterable["Found"]) -> int:
 
 def _explained(checked: "Iterable[tuple[str, Check]]") -> Iterator["Found"]:
     """Yield checks, and after those of each objective by what factor its components are off."""
-    from isotrope.paradigm.mistakes import mistakes
     from isotrope.paradigm.objective import Objective
+    from isotrope.paradigm.objective_check import mistakes
 
     for name, group in itertools.groupby(checked, key=lambda found: found[0]):
         first = None

@@ -2,7 +2,7 @@
 
 - ``simulation`` needs no model: an objective is evaluated at random or given angles (``averages``).
 - ``metrics`` is the table of the numbers of a log; ``observe`` measures one batch, ``anatomy``
-  records a training in any loop, ``catch`` records embeddings and their gradients.
+  records a training in any loop.
 - ``curvature`` multiplies with the Hessian of a loss, and finds its extreme eigenvalues.
 - ``doctor`` diagnoses a run or a model: ``examine`` reads it into the record of ``evidence``,
   ``verdicts`` has one record for each verdict, and ``findings`` the findings and their text.

@@ -1,18 +1,22 @@
 """The Anatomy log: the rows that :class:`isotrope.Doctor` fills, one for each measured batch."""
 
+import json
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
+from isotrope.core.documents import read_json
+from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.legible import csv_text
 from isotrope.core.metrics_log import read_log
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
+from isotrope.diagnostics.findings import Diagnosis
 from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.seen import measure_compared
@@ -31,6 +35,8 @@ _TARGETS = (
 )
 _LEFT_OUT = 0.02  # of the gradient; pairs that leave out more are not judged
 _LIE = {"norm", "std", "uniformity", "effective_rank", "embedding_gradient", "radial"}
+
+_PLAIN = asdict(Words())
 
 Row = dict[str, float | None]
 
@@ -309,3 +315,31 @@ def _file(path: Path) -> Path:
 
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:.10g}"
+
+
+def save(folder: Path, anatomy: Anatomy, diagnosis: Diagnosis) -> None:
+    """Write metrics.csv, and diagnosis.json with the settings that repeat the diagnosis."""
+    anatomy.save(RunFolder(folder).metrics)
+    record = json.loads(diagnosis.to_json())
+    record["settings"] = {k: v for k, v in anatomy.settings.items() if v is not None}
+    record["words"] = {k: v for k, v in asdict(anatomy.words).items() if v != _PLAIN[k]}
+    with atomic_replace(RunFolder(folder).diagnosis) as temporary:
+        temporary.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def of_recording(folder: Path) -> RunEvidence:
+    """Return the evidence of a folder that :func:`save` wrote."""
+    anatomy, file = Anatomy.load(folder), RunFolder(folder).diagnosis
+    record: Mapping[str, Any] = {}
+    if file.is_file():
+        read = read_json(file)
+        if not isinstance(read, Mapping):
+            raise InputError(f"{file} holds no diagnosis; remove it, or restore it")
+        record = read
+    settings, losses = record.get("settings"), record.get("loss")
+    anatomy.settings = dict(settings) if isinstance(settings, Mapping) else {}
+    words = record.get("words")
+    if isinstance(words, Mapping) and words.keys() <= _PLAIN.keys():
+        anatomy.words = Words(**words)
+    records = losses if isinstance(losses, list) else [losses]
+    return anatomy.case([loss for loss in records if isinstance(loss, Mapping)])

@@ -17,20 +17,20 @@ from isotrope.core.errors import InputError
 from isotrope.core.hub import named_by
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.sources import by_dataset, digests
+from isotrope.diagnostics.anatomy import of_recording
 from isotrope.diagnostics.evidence import Row, RunEvidence, of_run
-from isotrope.diagnostics.model_geometry import model_geometry
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.probe import (
     ROWS,
     Texts,
     embed_views,
     measure_plain,
+    model_geometry,
     probe_images,
     probe_texts,
     read_texts,
     texts_of,
 )
-from isotrope.diagnostics.recording import of_recording
 from isotrope.encoders.loading import load
 from isotrope.encoders.names import is_image, resolve
 from isotrope.encoders.sentence import SentenceEncoder, saved_prompts

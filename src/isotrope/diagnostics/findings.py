@@ -76,7 +76,7 @@ class Diagnosis:
         judgement: Whether training helped, by the dev set; None if that is unknown.
         remarks: Properties of a healthy run that look like faults but are not.
         losses: Recognised properties of each loss in a user's own training.
-        model: For a model and data, the statistics of ``isotrope.diagnostics.model_geometry`` and,
+        model: For a model and data, the statistics of ``model_geometry`` and,
             under ``uncovered``, the gain from whitening; otherwise empty.
     """
 

@@ -4,10 +4,11 @@ The numbers are those of a logged step (:func:`isotrope.diagnostics.observe.meas
 the encoder's own embeddings, because the head is dropped at the end of a run. A probe also has
 
 - ``mean_cosine``: mean cosine of different inputs;
-- ``copies``: share of the texts that have a copy in the data (isotrope.diagnostics.copies);
+- ``copies``: share of the texts that have a copy in the data (isotrope.diagnostics.probe);
 - ``count`` and ``dimension``: numbers of rows and columns of the embeddings.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -25,10 +26,11 @@ from isotrope.data.schemas import read
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import Former, ViewsName
 from isotrope.data.text.views import resolve as resolve_views
-from isotrope.diagnostics.copies import copied
 from isotrope.diagnostics.observe import measure
 from isotrope.encoders.sentence import SentenceEncoder
+from isotrope.kernels.choose import pairs as choose_pairs
 from isotrope.measures.mean_cosine import mean_cosine
+from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 
 T = TypeVar("T")
@@ -40,6 +42,14 @@ _READ = 20_000  # records that the samples are drawn from
 _COMPARED = 2_000  # texts among which copies are counted
 _PIECE = 64  # texts of one forward pass
 _SEED = 0
+
+OVERLAP = 0.8
+"""Share of the words of two texts (Jaccard) from which they are copies."""
+
+_FEWEST = 4  # words; a few shared words of a shorter text say little
+_WORD = re.compile(r"[^\W\d_]+")
+_QUANTILES = (0.05, 0.5, 0.95)
+_DYNAMIC = ("arccon", "met")
 
 
 @dataclass(frozen=True)
@@ -234,3 +244,72 @@ def measure_plain(embeddings: Tensor) -> dict[str, float | None]:
         "count": float(len(embeddings)),
         "dimension": float(embeddings.shape[1]),
     }
+
+
+def copied(texts: Sequence[str], *, groups: NDArray[np.int64] | None = None) -> float:
+    """Return the share of texts that have a copy among the others.
+
+    Two texts are copies if the sets of their words, without digits, overlap by four fifths:
+    ``Version 1.2 of the manual`` and ``Version 3.4 of the manual``.
+
+    Args:
+        texts: n texts; time and memory grow with n^2, so pass a sample.
+        groups: n int64 numbers; texts with the same number are not copies of each other, because
+            training does not push them apart.
+
+    Example:
+        >>> copied(["One and the same text, no 1", "one and the same text, no 2", "Another one"])
+        0.6666666666666666
+    """
+    from scipy.sparse import csr_matrix
+
+    words = [sorted(set(_WORD.findall(text.casefold()))) for text in texts]
+    numbers = {word: i for i, word in enumerate(dict.fromkeys(w for row in words for w in row))}
+    sizes = np.array([len(row) for row in words])
+    columns = np.array([numbers[w] for row in words for w in row], dtype=np.int64)
+    starts = np.concatenate([[0], np.cumsum(sizes)])
+    held = csr_matrix(
+        (np.ones(len(columns), np.float32), columns, starts), (len(texts), max(1, len(numbers)))
+    )
+    shared = (held @ held.T).tocoo()
+    i, j = shared.row, shared.col
+    union = sizes[i] + sizes[j] - shared.data
+    alike = (
+        (i != j) & (shared.data >= OVERLAP * union) & (np.minimum(sizes[i], sizes[j]) >= _FEWEST)
+    )
+    if groups is not None:
+        alike &= groups[i] != groups[j]
+    return len(np.unique(i[alike])) / len(texts)
+
+
+def model_geometry(views: Views) -> dict[str, Any]:
+    """Return angles, cosines, the hardest negative's share, Lemma 1 and dynamic ratios.
+
+    Returns:
+        ``positive_angle`` and ``negative_angle`` with mean and standard deviation in radians
+        (figure 9; the simulations assume deviations of 0.05 and 0.10), ``positive_cosine`` and
+        ``negative_cosine`` with the 5%, 50% and 95% quantiles (figure 5), ``hardest_share`` of the
+        push of InfoNCE at temperature 0.05 (figure 7), ``lemma_share`` of the anchors for which a
+        ratio of 1 is above the bound of Lemma 1 (figure 8a), ``ratios`` of ArcCon and MET
+        (figure 8b). A statistic that cannot be measured is None.
+    """
+    measured = {name: measure(registry.build(name), views) for name in ("infonce", *_DYNAMIC)}
+    own, unit = measured["infonce"], views.unit()
+    cosines = unit.anchors @ unit.positives.T
+    return {
+        **{
+            f"{side}_angle": [own[f"{side}_mean"], own[f"{side}_std"]]
+            for side in ("positive", "negative")
+        },
+        "positive_cosine": _quantiles(cosines.diagonal()),
+        "negative_cosine": _quantiles(cosines[choose_pairs(unit).negative()]),
+        "hardest_share": own["hardest_share"],
+        "lemma_share": own["above_bound"],
+        "ratios": {name: measured[name]["ratio"] for name in _DYNAMIC},
+    }
+
+
+def _quantiles(cosines: Tensor) -> list[float] | None:
+    if not len(cosines):
+        return None
+    return [float(x) for x in cosines.quantile(torch.tensor(_QUANTILES, dtype=cosines.dtype))]

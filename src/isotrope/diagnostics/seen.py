@@ -56,9 +56,9 @@ class _ComparedPairs(EagerPairs):
     """The similarities and negatives of a table, in the interface of an objective."""
 
     def __init__(self, table: Compared, own: Tensor, scores: Tensor | None = None) -> None:
-        unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
-        super().__init__(Views(unit[0], unit[1][own]))
-        self._candidates, self._scores = unit[1], scores if table.vectors else table.scores
+        anchors, self._candidates = table.units
+        super().__init__(Views(anchors, self._candidates[own]))
+        self._scores = scores if table.vectors else table.scores
         pulled = table.pulled.scatter(1, own[:, None], True)
         self._pushed = table.mask & ~pulled
 
@@ -184,8 +184,7 @@ def _of_labels(
     chosen = not several and not table.blocks and len(own[pulled].unique()) < int(pulled.sum())
     numbers: dict[str, float | None] = {}
     if several:
-        unit = F.normalize(table.anchors, dim=1) @ F.normalize(table.columns, dim=1).T
-        near = unit.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
+        near = table.cosine.clamp(-1, 1).arccos().where(table.pulled, torch.inf)
         # the nearest of several may be another view of the anchor, whatever the labels are
         more = table.pulled.sum(dim=1) > 1
         angles = near.scatter(1, near.argmin(dim=1, keepdim=True), torch.inf)[more]
@@ -234,7 +233,7 @@ def _by_labels(table: Compared) -> float | None:
     A loss that picks its pairs shows labels: rows that it pulls together have the same one, rows
     that it pushes apart have not, and other pairs, which it did not pick, follow from these.
     """
-    cosine = F.normalize(table.anchors, dim=1) @ F.normalize(table.columns, dim=1).T
+    cosine = table.cosine
     itself = torch.eye(len(cosine), dtype=torch.bool, device=cosine.device)
     if cosine.shape != itself.shape or not bool((cosine[itself] > 1 - _SAME).all()):
         return None
@@ -252,8 +251,7 @@ def _by_labels(table: Compared) -> float | None:
 
 def _copies_apart(table: Compared) -> float | None:
     """Return the share of anchors that push a copy of a row that they pull, or of themselves."""
-    unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
-    cosine, among, copies = unit[0] @ unit[1].T, unit[1] @ unit[1].T, 0
+    cosine, among, copies = table.cosine, table.units[1] @ table.units[1].T, 0
     rows = [i for i in range(min(_MOST_ROWS, len(cosine))) if bool(table.pushed[i].any())]
     for i in rows:
         pushed, pulled = table.pushed[i], table.pulled[i]
@@ -281,8 +279,7 @@ def _alone(table: Compared, tables: list[Compared]) -> bool:
 def _of_no_negatives(table: Compared) -> dict[str, float | None]:
     numbers: dict[str, float | None] = {"negatives": 0.0, "embedding_gradient": 0.0}
     if table.vectors:
-        unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
-        cosine = torch.where(table.mask, unit[0] @ unit[1].T, -1).amax(dim=1).clamp(-1, 1)
+        cosine = torch.where(table.mask, table.cosine, -1).amax(dim=1).clamp(-1, 1)
         numbers["positive_mean"] = float(cosine.arccos().mean())
     return numbers
 
@@ -366,9 +363,7 @@ def _of_pairs(table: Compared, pull: Tensor, push: Tensor, live: Tensor) -> dict
     pushed = push.sum(dim=1) > 0
     if bool(live.any()):
         numbers["pulled"] = float((pull > 0)[live].double().mean()) if table.both else None
-    unit = F.normalize(table.anchors, dim=1), F.normalize(table.columns, dim=1)
-    cosine = (unit[0] @ unit[1].T).clamp(-1, 1)
-    angle = torch.where(table.mask, cosine, -2).amax(dim=1).clamp(-1, 1).arccos()
+    angle = torch.where(table.mask, table.cosine.clamp(-1, 1), -2).amax(dim=1).clamp(-1, 1).arccos()
     near, far = angle[pull > 0], angle[pushed]
     if len(near) and not len(far):
         numbers |= {

@@ -26,7 +26,7 @@ from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.pairs import Pairs
 from isotrope.kernels.statistics import Unfused
-from isotrope.kernels.tiles import Tiles, Vectors, add_product, similarity_tiles
+from isotrope.kernels.tiles import Tiles, Vectors, add_product, chunked_topk, similarity_tiles
 
 _MOST = 256  # rows of a block; half of the square on the diagonal of a triangle is wasted
 REACH = 60.0  # exponents up to 60 need no shift: e^60 n^2 and e^-60 fit float32
@@ -269,12 +269,9 @@ class BlockSums(SurrogateSums):
     """The sums in blocks of rows, in linear memory."""
 
     def _first(self, direction: int, by: By) -> tuple[Tensor, Tensor]:
-        largest = []
-        for _, tile in similarity_tiles(Mask(self._compared(direction, by), AGAINST[by])):
-            at = tile.argmax(dim=1, keepdim=True)
-            top = tile.gather(1, at)
-            largest.append((at.masked_fill(top == -torch.inf, -1), top))
-        at, top = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
+        mask = Mask(self._compared(direction, by), AGAINST[by])
+        largest = [chunked_topk(tile, 1) for _, tile in similarity_tiles(mask)]
+        top, at = (torch.cat(x).squeeze(1) for x in zip(*largest, strict=True))
         return at, top
 
     def _sweep(self, part: Part, exponent: Exponent | None, crossed: bool | None) -> Swept:

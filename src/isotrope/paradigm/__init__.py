@@ -3,7 +3,7 @@
 To define an objective: ``objective`` is the base class, ``registry`` finds its subclasses,
 ``forms`` has the mean of both directions and the two parts of one direction, ``assemble`` turns
 components back into a gradient, ``proof`` checks every class against its declarations, and
-``mistakes`` explains the usual errors.
+``objective_check`` runs these checks and explains the usual errors.
 
 To edit an objective: ``parts`` holds the named components, in the distances of ``metric``;
 ``compose`` turns components (and a parent objective) into an objective, whose loss is a

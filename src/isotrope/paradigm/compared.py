@@ -6,9 +6,11 @@ are pulled together and which are pushed apart; here tables are merged that belo
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 BALANCED = 0.02  # relative difference allowed between pull and push of a row of a softmax
@@ -74,6 +76,16 @@ class Compared:
     def _least(self) -> Tensor:
         size = self.gradient.abs()
         return _ROUNDING * size.amax(dim=1, keepdim=True).clamp_min(1e-6 * size.max())
+
+    @cached_property
+    def units(self) -> tuple[Tensor, Tensor]:
+        """Unit vectors of anchors and columns."""
+        return F.normalize(self.anchors, dim=1), F.normalize(self.columns, dim=1)
+
+    @cached_property
+    def cosine(self) -> Tensor:
+        """The cosines of all anchors with all columns, n x m."""
+        return self.units[0] @ self.units[1].T
 
     @property
     def single(self) -> bool:

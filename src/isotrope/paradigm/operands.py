@@ -235,7 +235,6 @@ def _left_out(table: Compared) -> Tensor:
     The weight of a distant pair can also underflow; then only nearer pairs have a gradient.
     """
     zero, scores = table.gradient == 0, table.scores
-    unit = [F.normalize(x, dim=1) for x in (table.anchors, table.columns)]
-    itself = zero & (unit[0] @ unit[1].T > 1 - _SAME)
+    itself = zero & (table.cosine > 1 - _SAME)
     lowest = scores.masked_fill(~(table.gradient > 0), torch.inf).amin(dim=1, keepdim=True)
     return itself | (zero & (scores > lowest))

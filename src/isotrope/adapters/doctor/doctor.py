@@ -21,9 +21,8 @@ from isotrope.adapters.doctor.lightning import LightningEvents
 from isotrope.adapters.doctor.messages import at_the_end, changed, first_look
 from isotrope.core.errors import InputError
 from isotrope.core.spelling import brief
-from isotrope.diagnostics.anatomy import Anatomy, Row
+from isotrope.diagnostics.anatomy import Anatomy, Row, save
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
-from isotrope.diagnostics.recording import save
 from isotrope.paradigm.similarities import GraphReading
 
 logger = logging.getLogger("isotrope")

@@ -4,7 +4,6 @@ import math
 import statistics
 from collections.abc import Callable
 
-from isotrope.diagnostics.advice import slower
 from isotrope.diagnostics.evidence import RunEvidence, sane
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
@@ -18,6 +17,7 @@ from isotrope.diagnostics.readings import (
     pushing,
     rank_limit,
     separation,
+    slower,
     weight_decay,
 )
 from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-from isotrope.diagnostics.advice import loss_temperature
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.readings import (
@@ -10,6 +9,7 @@ from isotrope.diagnostics.readings import (
     further_evidence,
     gained,
     hardest_over_even,
+    loss_temperature,
     negatives,
     parameters,
     temperature,

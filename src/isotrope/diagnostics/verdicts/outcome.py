@@ -2,7 +2,6 @@
 
 import statistics
 
-from isotrope.diagnostics.advice import harder_negatives, is_contrastive
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Evidence
 from isotrope.diagnostics.metrics import MEASURED
@@ -10,6 +9,8 @@ from isotrope.diagnostics.readings import (
     dead_share_after_start,
     further_evidence,
     gained,
+    harder_negatives,
+    is_contrastive,
     learning_rate,
     lower_rate_flag,
     parameters,

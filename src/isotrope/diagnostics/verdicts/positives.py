@@ -3,12 +3,12 @@
 import statistics
 from collections.abc import Sequence
 
-from isotrope.diagnostics.advice import larger_batch
 from isotrope.diagnostics.evidence import Row, RunEvidence
 from isotrope.diagnostics.readings import (
     collapsed_at_start,
     further_evidence,
     gained,
+    larger_batch,
     pushing,
     separation,
 )
