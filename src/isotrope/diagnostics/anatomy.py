@@ -72,9 +72,6 @@ class Anatomy:
             the dissipation is that of the loss without the factor. None if GD is nearly the same
             for all anchors, so that a factor cannot be seen: dissipation and ``dead`` are then
             None.
-
-    Raises:
-        ValueError: an ``every`` or a temperature that is not positive.
     """
 
     def __init__(self, *, every: int = 10, temperature: float | None = None) -> None:
@@ -291,11 +288,7 @@ class Anatomy:
 
     @classmethod
     def load(cls, path: str | Path) -> "Anatomy":
-        """Return a saved anatomy, from the file or its folder, which may be one of our runs.
-
-        Raises:
-            InputError: there is no such file, or it is not an anatomy.
-        """
+        """Return a saved anatomy, from the file or its folder, which may be one of our runs."""
         file, anatomy = _file(Path(path)), cls()
         for step, row in read_log(file, complete=True)[1].items():
             anatomy.rows.append({**{n: row.get(n) for n in COLUMNS}, "step": int(step)})

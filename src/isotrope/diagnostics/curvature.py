@@ -166,9 +166,6 @@ def extremes(hessian: Hessian, *, tolerance: float = 1e-3, seed: int = 0) -> tup
         hessian: Operator with at least three rows.
         tolerance: Relative error of the eigenvalues.
         seed: Seed of the vector that the iteration starts from.
-
-    Raises:
-        MissingExtra: SciPy is not installed.
     """
     with needs_extra("train", "scipy"):
         from scipy.sparse.linalg import LinearOperator, eigsh

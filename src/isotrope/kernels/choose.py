@@ -68,11 +68,7 @@ class Extension(Protocol):
 
 @functools.cache
 def extension(name: str) -> Extension:
-    """Load the backend of that name.
-
-    Raises:
-        InputError: no installed package provides it.
-    """
+    """Load the backend of that name."""
     found = entry_points(group="isotrope.backends", name=name)
     if not found:
         raise InputError(
@@ -126,9 +122,6 @@ def pairs(
         held: Bytes of similarities up to which ``"auto"`` holds them all.
         raw: Views before normalisation, if they are in bfloat16: ``"triton"`` multiplies them and
             divides by their norms.
-
-    Raises:
-        ValueError: an unknown backend.
     """
     name, _ = choose(views, backend)
     if backend == "auto" and _size(views) <= held:

@@ -57,9 +57,6 @@ def one_pass(job: Job) -> tuple[Tensor, Gradients]:
     """Compute value and gradients in one pass over the similarities, if :func:`takes` the job.
 
     The columns are the positives and the additional negatives.
-
-    Raises:
-        WrongCoupling: the formula contradicts the declaration.
     """
     sweep = _OnePass(job)
     mask = Mask(job.views, "cross")

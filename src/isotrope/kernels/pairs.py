@@ -21,11 +21,7 @@ from isotrope.kernels.mixtures import Mixing, Mixture
 
 
 def check_temperature(temperature: float | Tensor) -> None:
-    """Refuse one temperature per anchor, which would divide columns instead of rows.
-
-    Raises:
-        ValueError: more than one number.
-    """
+    """Refuse one temperature per anchor, which would divide columns instead of rows."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
             "the temperature must be one number; found a tensor with several: to give each "

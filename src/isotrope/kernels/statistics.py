@@ -236,11 +236,7 @@ def _plain(temperature: float | Tensor) -> float:
 
 
 def check_values(values: Tensor, rows: int) -> Tensor:
-    """Return the values of a formula if they are one number, or one for each anchor.
-
-    Raises:
-        ValueError: Another shape, or not a floating-point tensor.
-    """
+    """Return the values of a formula if they are one number, or one for each anchor."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
         raise ValueError(f"a formula returns a tensor of floating-point numbers; found {found}")

@@ -104,11 +104,7 @@ class _TwoPasses:
         self.foretold, self.sums = self.factors, self._everywhere(0.0)
 
     def check_foretold(self) -> None:
-        """Compare the predicted derivatives with those at the computed sums.
-
-        Raises:
-            WrongCoupling, Unfused: see :func:`agree`.
-        """
+        """Compare the predicted derivatives with those at the computed sums."""
         for where, sums in self.sums.items():
             for direction in range(self.directions):
                 some = sums[direction] > 0  # without negatives there is no sum to differentiate by

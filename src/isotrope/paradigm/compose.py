@@ -187,10 +187,6 @@ def modify(
         dissipation: A part, or its short form (``"margin:0.3"``).
         weight: A part, or its short form (``"softmax:0.05"``).
         ratio: A part, its short form, or a number.
-
-    Raises:
-        ValueError: a ratio for an objective without negatives, a weight for an objective whose
-            gradient has an additional push, or a value that is not a part.
     """
     if weight is not None and parent.has_terms and _noise_terms(parent).extra is not None:
         raise InputError(
@@ -226,11 +222,7 @@ def _noise_terms(objective: Objective) -> Terms:
 
 
 def part(kind: type[_Part], component: object) -> _Part:
-    """Return a part, given as itself, ``"name"``, ``"name:value:value"`` or a number (ratios).
-
-    Raises:
-        ValueError: no such part, or a value that it does not take.
-    """
+    """Return a part, given as itself, ``"name"``, ``"name:value:value"`` or a number (ratios)."""
     if isinstance(component, kind):
         return component
     if kind is Ratio and isinstance(component, (int, float)):

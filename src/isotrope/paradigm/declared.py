@@ -72,9 +72,6 @@ def by_dataset(
         objective: One name for all data sets, or ``"qa=infonce,nli=met"``.
         settings: Hyperparameters and parts; ``nli.margin`` applies to one data set.
         datasets: Names of the data sets.
-
-    Raises:
-        InputError: a data set has no objective, or a name is not a data set.
     """
     chosen, several = dict.fromkeys(datasets, objective), "=" in objective
     if several:
@@ -104,11 +101,7 @@ def by_dataset(
 
 
 def check_declared(name: str, settings: Mapping[str, object]) -> None:
-    """Refuse an unknown objective, or a setting that the objective does not have.
-
-    Raises:
-        InputError: The registry's error.
-    """
+    """Refuse an unknown objective, or a setting that the objective does not have."""
     objectives = declared()
     if name.lower() not in objectives:
         names = sorted(objectives)

@@ -56,11 +56,7 @@ def _scene(objective: Objective, near: float, angles: Tensor) -> Terms:
 
 
 def paint(objective: Objective, steps: int = 14) -> Portrait:
-    """Return the components over the angles, float64.
-
-    Raises:
-        NoTerms: the objective is not on the sphere.
-    """
+    """Return the components over the angles, float64."""
     near = torch.linspace(0.05, 0.5, steps, dtype=torch.float64) * math.pi
     far = torch.linspace(0.05, 1, steps, dtype=torch.float64) * math.pi
     quantiles = (torch.arange(NEGATIVES, dtype=torch.float64) + 0.5) / NEGATIVES

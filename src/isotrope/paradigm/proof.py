@@ -218,9 +218,6 @@ def agreement(objective: Objective, anchors: Tensor, positives: Tensor) -> float
         objective: Any objective.
         anchors: n x d in float64; more than 512 rows are needed for more than one block.
         positives: n x d.
-
-    Raises:
-        WrongCoupling: the declaration turns out to be wrong.
     """
     n = len(anchors)
     more = further(objective, anchors)

@@ -153,11 +153,7 @@ class _Uncached(SourceFileLoader):
 
 
 def run_file(path: Path) -> ModuleType:
-    """Run a Python file and return its module.
-
-    Raises:
-        InputError: the file is missing or fails.
-    """
+    """Run a Python file and return its module."""
     if not path.is_file():
         raise InputError(f"plugin {path} is not a file; give a Python file with an Objective in it")
     if path.suffix != ".py":
@@ -192,11 +188,7 @@ def load_plugin(path: Path) -> list[str]:
 
 
 def check_plugins(plugins: object, folder: Path) -> None:
-    """Refuse code that only a folder names: the user must have loaded it before.
-
-    Raises:
-        InputError: a plugin that the user has not loaded.
-    """
+    """Refuse code that only a folder names: the user must have loaded it before."""
     for plugin in plugins if isinstance(plugins, list | tuple) else [plugins] if plugins else []:
         path = Path(str(plugin))
         if path.resolve() not in _plugin_files and path.name not in {

@@ -34,9 +34,6 @@ def of_rows(objective: Objective, views: Views, rows: slice, *, backend: str = "
         rows: Consecutive anchors.
         backend: See ``objective.loss``; ``"auto"`` never takes ``"eager"``, which sees only these
             rows and cannot notice a wrong declaration.
-
-    Raises:
-        WrongCoupling: the anchors are coupled.
     """
     one_way = OneWay(objective=objective) if objective.two_directions else objective
     directions = [views, views.swapped()] if objective.two_directions else [views]
@@ -57,9 +54,6 @@ def shared_loss(objective: Objective, batch: GlobalBatch, *, backend: str = "aut
     dL/dtheta. The same holds for a parameter of the objective (a temperature). If an objective
     declares ``coupling="none"``, s_p is the part of this process's anchors; otherwise each process
     computes the whole loss, s_p = L / W.
-
-    Raises:
-        WrongCoupling: the anchors are coupled, contrary to the declaration.
     """
     processes = world_size()
     few = batch.fewest < objective.least_rows

@@ -72,9 +72,6 @@ class AnglePairs(Pairs):
     Args:
         positive: b cosines of the angles between anchors and positives.
         negatives: b x k cosines of the angles between anchors and negatives, k >= 1.
-
-    Raises:
-        ValueError: shapes that do not fit.
     """
 
     backend = "angles"
