@@ -1,6 +1,6 @@
-"""Adapters to other libraries: sentence-transformers, any trainer's callbacks, MTEB and the hub.
+"""Adapters to other libraries: the Doctor in any trainer, and sentence-transformers.
 
 ``doctor`` is the callback that diagnoses a training in any loop. ``sentence_transformers`` turns
-objectives into losses and scores into evaluators. ``mteb`` runs an encoder in MTEB, and MTEB on
-local STS sets. ``hub`` uploads a model to the Hugging Face hub.
+objectives into losses and scores into evaluators. MTEB needs no adapter: it evaluates the
+SentenceTransformer in ``isotrope.load(MODEL).model``.
 """
