@@ -435,12 +435,11 @@ def test_a_resumed_loop_adds_rows(tmp_path: Path) -> None:
     state = before.state_dict()
     before.save(tmp_path)
 
-    resumed, older = (Doctor(every=10) for _ in range(2))
+    resumed = Doctor(every=10)
     resumed.load_state_dict(state)
-    older.load_state_dict({"rows": state["rows"]})  # a checkpoint that did not count the calls
     from_file = Doctor(every=10)
     from_file.anatomy.resume(tmp_path, 25)
-    for continued in (resumed, older, from_file):
+    for continued in (resumed, from_file):
         for _ in range(25):
             observed(continued, users_loss(*batch()))
         assert [row["step"] for row in continued.rows] == [0, 10, 20, 30, 40]

@@ -42,22 +42,10 @@ class Words:
     """A trainer's words for its settings, with ``{}`` for a number; by default plain words.
 
     Attributes:
-        temperature: Temperature of the loss.
         inverse: Whether the trainer takes 1 over the temperature instead.
-        rate: Learning rate.
-        batch: Number of rows in a batch.
         cached: Way to save memory with a contrastive loss.
-        negatives: Way to give an anchor more negatives.
-        harder: Way to make negatives harder.
-        margin: Margin of a triplet loss.
-        contrastive: A loss with in-batch negatives.
         contrastive_name: Part of the name of such a loss that identifies it.
         without_labels: Way to use such a loss on data with labels.
-        copies: Way to keep copies out of a batch.
-        views: Way to make the two views of an input different.
-        related: Way to form rows of inputs that belong together.
-        shorter: Way to make embeddings shorter.
-        best: Way to keep the best checkpoint.
     """
 
     temperature: str = "a temperature of {}"

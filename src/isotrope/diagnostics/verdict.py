@@ -130,9 +130,9 @@ class Verdict:
         slug: Public name, as printed.
         title: The verdict in one line.
         meaning: The fault in a sentence or two without a formula, for readers.
-        detail: One or two sentences on the fault and why the change helps, for a finding.
         thresholds: Numbers that decide.
         change: Proposed change.
+        detail: Sentences for a finding, if ``meaning`` does not serve.
         explains: Verdicts that follow from this verdict and are not reported beside it.
         texts_only: Whether images are exempt.
         any_of: Whether one of the thresholds is enough; otherwise all are needed.
@@ -148,9 +148,9 @@ class Verdict:
     slug: str
     title: str
     meaning: str = ""
-    detail: Text = ""
     thresholds: tuple[Threshold, ...] = ()
     change: Change = Change()
+    detail: Text = ""
     explains: tuple[str, ...] = ()
     texts_only: bool = False
     any_of: bool = False
@@ -166,7 +166,7 @@ class Verdict:
         found = (when or self.when or self._by_thresholds)(case)
         if found is None:
             return None
-        detail = found.detail or self.detail
+        detail = found.detail or self.detail or self.meaning
         return Finding(
             self.slug,
             found.evidence,

@@ -8,7 +8,7 @@ numbers), ``Unfused`` is raised and the caller computes the formula in another w
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -62,19 +62,6 @@ class Questions:
         return {kind for kind, _ in self.temperatures}
 
 
-class Answers(Protocol):
-    """A source of answers to a formula's questions."""
-
-    def value(self, kind: Kind, temperature: float | Tensor, against: Against) -> Tensor:
-        """Return a statistic, n values."""
-
-    def mixed(self, mixing: Mixing, temperature: float | Tensor) -> Tensor:
-        """Return similarities with mixtures over the temperature, n values."""
-
-    def count(self, against: Against) -> Tensor:
-        """Return numbers of negatives, n values."""
-
-
 class StatisticsOnly(Pairs):
     """Pairs that only supply statistics; anything else cannot be fused.
 
@@ -85,7 +72,7 @@ class StatisticsOnly(Pairs):
 
     backend = "rowblock"
 
-    def __init__(self, positive: Tensor, answers: Answers) -> None:
+    def __init__(self, positive: Tensor, answers: "Known | _Recorder") -> None:
         self._positive, self._answers = positive, answers
 
     @property
@@ -130,7 +117,7 @@ class StatisticsOnly(Pairs):
 class Gaps(StatisticsOnly):
     """Supplies gaps, which ``answers`` holds in place of the log-sum-exps."""
 
-    def __init__(self, answers: Answers) -> None:
+    def __init__(self, answers: "Known | _Recorder") -> None:
         self._answers = answers
 
     @property

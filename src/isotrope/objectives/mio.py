@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from collections.abc import Callable
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ class _Binary:
     """Common base: a linear attraction, and a sum of softplus; precedes ``Objective``."""
 
     temperature: float
-    coupling: Coupling = "linear"
+    coupling: ClassVar[Coupling] = "linear"
     two_directions = True
     invariances = frozenset({"rotation", "permutation", "scale", "view swap"})
 

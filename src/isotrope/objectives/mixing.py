@@ -1,7 +1,7 @@
 """Mixed negatives: InfoNCE with one synthetic hard negative for each anchor."""
 
 import dataclasses
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -31,7 +31,7 @@ class _Mixed:
     """
 
     temperature: float
-    coupling: Coupling = "none"
+    coupling: ClassVar[Coupling] = "none"
 
     @property
     def mixing(self) -> Mixing:

@@ -104,14 +104,24 @@ def check_declared(name: str, settings: Mapping[str, object]) -> None:
     """Refuse an unknown objective, or a setting that the objective does not have."""
     objectives = declared()
     if name.lower() not in objectives:
-        names = sorted(objectives)
-        raise InputError(
-            f"unknown objective {name!r}{nearest(name.lower(), names)}; known: {', '.join(names)}"
-        )
-    allowed = sorted({*objectives[name.lower()], *PARTS, *FORM_NAMES})
+        raise unknown_objective(name, objectives)
+    allowed = {*objectives[name.lower()], *PARTS, *FORM_NAMES}
     for key in settings:
         if key not in allowed:
-            raise InputError(
-                f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
-                f"it has: {', '.join(allowed)}"
-            )
+            raise unknown_setting(name, key, allowed)
+
+
+def unknown_objective(name: str, objectives: Collection[str]) -> InputError:
+    """Return the error for an objective that does not exist."""
+    known = ", ".join(sorted(objectives))
+    return InputError(
+        f"unknown objective {name!r}{nearest(name.lower(), sorted(objectives))}; known: {known}"
+    )
+
+
+def unknown_setting(name: str, key: str, allowed: Collection[str]) -> InputError:
+    """Return the error for a setting that an objective does not have."""
+    known = ", ".join(sorted(allowed))
+    return InputError(
+        f"objective {name} has no setting {key!r}{nearest(key, sorted(allowed))}; it has: {known}"
+    )

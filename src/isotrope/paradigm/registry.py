@@ -9,10 +9,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError
 from isotrope.core.hyper import Hyper, hypers, is_number, value_of
 from isotrope.core.spelling import brief
-from isotrope.paradigm.declared import PARTS
+from isotrope.paradigm.declared import PARTS, unknown_objective, unknown_setting
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.parts import Component
 
@@ -43,10 +43,7 @@ def find(name: str) -> type[Objective]:
     """
     objectives = names()
     if name.lower() not in objectives:
-        raise InputError(
-            f"unknown objective {name!r}{nearest(name.lower(), objectives)}; "
-            f"known: {', '.join(objectives)}"
-        )
+        raise unknown_objective(name, objectives)
     return Objective.registered[name.lower()]
 
 
@@ -79,11 +76,7 @@ def build(name: str, settings: Mapping[str, Any] | None = None) -> Objective:
         elif key in FORMS:
             forms[key] = _setting(name, key, FORMS[key], value) if key != "preset" else value
         else:
-            allowed = sorted({*fields, *PARTS, *FORMS})
-            raise InputError(
-                f"objective {name} has no setting {key!r}{nearest(key, allowed)}; "
-                f"it has: {', '.join(allowed)}"
-            )
+            raise unknown_setting(name, key, {*fields, *PARTS, *FORMS})
     from isotrope.paradigm.compose import pushes  # compose defines an Objective itself
 
     try:

@@ -295,9 +295,7 @@ class Doctor:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume with the rows of a checkpoint."""
-        rows = self.anatomy.rows = list(state_dict["rows"])
-        last = max((int(row["step"] or 0) for row in rows), default=-1)
-        self.anatomy.calls = state_dict.get("calls", last + 1)  # older checkpoints have rows only
+        self.anatomy.rows, self.anatomy.calls = list(state_dict["rows"]), state_dict["calls"]
 
 
 def _alert(title: str, text: str) -> None:

@@ -438,8 +438,6 @@ NORMS_TOO_LARGE = Verdict(
     "the embeddings are so long that their gradient hardly turns them",
     "The embeddings are so long that a step hardly turns them. The gradient of a cosine is divided "
     "by the length of the embedding, and every step makes the embedding longer.",
-    "The gradient that reaches an embedding is divided by its norm, and every step makes the norm "
-    "larger: directions hardly change any more.",
     (
         Threshold(
             "radial",

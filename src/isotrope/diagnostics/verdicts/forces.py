@@ -135,7 +135,6 @@ FALSE_NEGATIVES = Verdict(
     "Many texts have a near-copy in the data, or a query has several positives in one batch. The "
     "copy, or the other positive, counts as a negative, so training pushes apart texts that mean "
     "the same.",
-    _copies_apart,
     (
         Threshold(
             "copies",
@@ -163,6 +162,7 @@ FALSE_NEGATIVES = Verdict(
     texts_only=True,
     any_of=True,
     shows=("dead", "hardest_share", "positive_mean"),
+    detail=_copies_apart,
 )
 
 

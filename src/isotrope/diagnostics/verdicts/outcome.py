@@ -66,9 +66,6 @@ NOTHING_LEFT_TO_LEARN = Verdict(
     "most anchors were done before training, and no gain was measured",
     "Before the first update, the positives of most anchors were already much closer than all "
     "negatives, and no gain was measured. The encoder already knows these data.",
-    "The encoder already knows these data: before the first update, the positives of most anchors "
-    "were so much closer than all negatives that this objective has nothing to change. Use harder "
-    "negatives or other data; more steps do not help.",
     (
         Threshold(
             "done_at_first",
@@ -122,8 +119,6 @@ DISSIPATED_EARLY = Verdict(
     "almost no anchor learns after the first steps",
     "Soon after the start hardly any anchor still has a gradient, and the held-out score has not "
     "risen. More steps will change nothing.",
-    "Almost from the start, positives are so much closer than all negatives that nearly every "
-    "anchor counts as done. More steps will change nothing.",
     (
         Threshold(
             "dead_early",
@@ -168,8 +163,6 @@ LOSING_PULL = Verdict(
     "the pull is too weak to bring positives closer",
     "The positive pulls too weakly against the push of the negatives: a small step takes most "
     "anchors away from their positives, and the angle to them does not fall.",
-    "A step moves most anchors away from their positives: their ratio of pull to push is below "
-    "the bound of Lemma 1.",
     (
         Threshold(
             "above_bound",
@@ -236,8 +229,6 @@ ANISOTROPIC_START = Verdict(
     "all embeddings point the same way at the start",
     "Different texts have nearly the same direction to begin with, as in a language model that was "
     "never trained to compare texts. Cosines say little until that changes.",
-    "Different texts have nearly one direction, as in a language model that was never trained to "
-    "compare texts. Train it for that first: until then, cosines say little.",
     (
         Threshold(
             "mean_cosine",
@@ -342,8 +333,6 @@ SPREADING = Verdict(
     "healthy: both similarities fall, because the embeddings spread out",
     "Nothing is wrong. The similarity of positives falls and that of negatives falls further, "
     "because the embeddings, which began near each other, spread out.",
-    "Positives and negatives are both less similar than at first, negatives by more: the "
-    "embeddings spread out. The pull is strong enough to bring positives closer.",
     (
         Threshold(
             "both_fall",
@@ -413,7 +402,6 @@ NOT_EXAMINED = Verdict(
     "The doctor judges a training by the pairs of embeddings that its loss compares. It has seen "
     "no pairs, or other terms of the loss act on the embeddings as well, or nothing shows that the "
     "pairs belong together. It cannot say whether the training is healthy.",
-    _JUDGED_BY,
     (
         Threshold(
             "left_out",
@@ -452,7 +440,6 @@ NOT_ENOUGH_SEEN = Verdict(
     "nothing was found, but there was too little to examine",
     "Nothing was found, but the training logged fewer than three steps, which is too few to call "
     "it healthy.",
-    "Nothing was found, but too few steps were logged to say whether this training is healthy.",
     (
         Threshold(
             "logged_steps",

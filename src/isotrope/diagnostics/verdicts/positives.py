@@ -65,8 +65,6 @@ NO_NEGATIVES = Verdict(
     "no anchor has a negative in its batch",
     "No anchor of a batch has a negative, so a contrastive loss is 0 and teaches nothing. A loss "
     "of 0 does not mean that anything has been learnt.",
-    "No anchor of a batch has a negative, so a loss that tells positives from negatives is 0 and "
-    "teaches nothing. A loss of 0 does not mean that anything has been learnt.",
     (
         Threshold(
             "without_negatives",
@@ -103,8 +101,6 @@ DEAD_VIEWS = Verdict(
     "the two views of a text are the same",
     "The two views of a text are exactly the same vector. The positive is at distance 0 before "
     "training begins, so it cannot teach anything.",
-    "The two views of a text are the same vector, so positives teach nothing: dropout or "
-    "augmentation, which makes them differ, is switched off.",
     (
         Threshold(
             "view_angle",
@@ -243,8 +239,6 @@ UNRELATED_POSITIVES = Verdict(
     "a positive is no closer than any negative",
     "Before training, a positive is no closer to its anchor than any other text. Real pairs are "
     "closer; the columns or lines of the file seem to be mixed up.",
-    "A positive is no closer to its anchor than any negative is: the pairs seem to be mixed up. "
-    "The loss stays at the level of guessing, or falls because pairs are learnt by heart.",
     (
         Threshold(
             "separation",
@@ -294,8 +288,6 @@ ONLY_PULLED = Verdict(
     "all pairs have the same label: every pair is pulled together, none is pushed apart",
     "Every pair has the same label, so the loss pulls all of them together and pushes none apart. "
     "Such a loss is smallest where all texts have the same embedding, and training moves there.",
-    "All pairs have the same label, and this loss compares a pair with nothing else. It is "
-    "smallest where all texts are one point.",
     (
         Threshold(
             "pulled",
