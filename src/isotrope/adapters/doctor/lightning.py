@@ -42,8 +42,8 @@ class LightningEvents:
         else:
             logged = trainer.log_dir is not None and trainer.loggers
             doctor.keep_in(Path(trainer.log_dir) / RECORDING if logged else None)
-        settings = doctor.anatomy.settings
-        settings["batch-size"] = settings.get("batch-size") or _batch_size(trainer)
+        size = getattr(trainer.train_dataloader, "batch_size", None)
+        doctor.anatomy.settings["batch-size"] = size if isinstance(size, int) else None
 
     def on_train_batch_start(self, trainer: Any, *_: object) -> None:
         """Record the step; under manual optimisation the optimiser advances it."""
@@ -70,15 +70,10 @@ class LightningEvents:
             return
         gradients = [p.grad for p in pl_module.parameters() if p.grad is not None]
         norm = float(torch.nn.utils.get_total_norm(gradients))
-        self.doctor.anatomy.note(gradient_norm=norm)
-        self._log(trainer, optimizer.param_groups[0]["lr"])
-
-    def _log(self, trainer: Any, learning_rate: float) -> None:
-        """Record the learning rate in the newest row, and log its numbers."""
-        self.doctor.anatomy.note(learning_rate=learning_rate)
-        step = int(self.doctor.rows[-1]["step"] or 0)
+        rate = optimizer.param_groups[0]["lr"]
+        self.doctor.anatomy.note(gradient_norm=norm, learning_rate=rate)
         for logger in trainer.loggers:
-            logger.log_metrics(self.doctor.numbers(), step=step)
+            logger.log_metrics(self.doctor.numbers(), step=self._step)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Record the validation score."""
@@ -99,10 +94,3 @@ class LightningEvents:
     def close(self) -> None:
         """Discard a batch that was interrupted."""
         self._readings = []
-
-
-def _batch_size(trainer: Any) -> int | None:
-    """Return the batch size of the loader, if it is one alone."""
-    loader = trainer.train_dataloader
-    size = getattr(loader, "batch_size", None)
-    return size if isinstance(size, int) else None
