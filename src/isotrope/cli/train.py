@@ -1,8 +1,6 @@
 """``isotrope train``: fine-tune a sentence encoder."""
 
-from pathlib import Path
-
-from isotrope.cli.training import Training
+from isotrope.cli.training import EXIT_CODES, Training, train
 from isotrope.training.settings import TrainSettings
 
 EPILOG = """\
@@ -29,25 +27,7 @@ The same flags give the same training on one device and on several: --batch-size
 together, and the loss compares the whole batch. On several machines, start torchrun --nnodes 2
 --nproc-per-node 4 ... -m isotrope train ... without --devices, and with an --output that all
 machines can see.
-
-exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of several
-processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
 """
-
-
-def train(settings: TrainSettings, *, resume: bool) -> int:
-    """Train, and print the path of the model."""
-    from isotrope.training.early_checks import as_begun, check_early, check_not_taken
-
-    check_not_taken(Path(settings.output))
-    settings = as_begun(settings) if resume else settings
-    check_early(settings, resume=resume)
-    from isotrope.training.text import summary, train
-
-    outcome = train(settings, resume=resume, lines=True)
-    if outcome.first:
-        print(summary(outcome))
-    return outcome.exit_code
 
 
 run = Training(
@@ -55,6 +35,6 @@ run = Training(
     TrainSettings,
     train,
     "Fine-tune a sentence encoder on unlabelled text or pairs.",
-    EPILOG,
+    EPILOG + EXIT_CODES,
     usage="isotrope train FILE ... --output DIR [settings]",
 )

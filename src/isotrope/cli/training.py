@@ -1,5 +1,6 @@
 """The commands ``train`` and ``train-images``: settings from flags, a YAML file, or a run."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +12,7 @@ from isotrope.cli.command import Command
 from isotrope.core.documents import read_yaml
 from isotrope.core.errors import SettingError
 from isotrope.core.setting_aliases import ACCEPTED
-from isotrope.training.settings import RunSettings
+from isotrope.training.settings import RunSettings, TrainSettings
 
 S = TypeVar("S", bound=RunSettings)
 
@@ -52,6 +53,27 @@ class Training(Command[S]):
             print(settings.to_yaml(), end="")
             return 0
         return self.act(settings, resume=resume)
+
+
+def train(settings: RunSettings, *, resume: bool) -> int:
+    """Train, and print where the model is."""
+    from isotrope.training.early_checks import as_begun, check_early, check_not_taken
+
+    check_not_taken(Path(settings.output))
+    if resume and isinstance(settings, TrainSettings):
+        settings = as_begun(settings)
+    check_early(settings, resume=resume)
+    module = importlib.import_module(settings.module)
+    outcome = module.train(settings, resume=resume, lines=True)
+    if outcome.first:
+        print(module.summary(outcome))
+    return int(outcome.exit_code)
+
+
+EXIT_CODES = """
+exit codes: 0 done, 2 bad input, 130 Ctrl-C and 75 stopped by a scheduler, or because one of several
+processes died (they leave a checkpoint: run the same command with --resume), 1 a bug.
+"""
 
 
 def from_file(cls: type[RunSettings], config: str | None) -> Mapping[str, Any]:

@@ -20,8 +20,7 @@ def trained(settings: RunSettings, train: Callable[..., Outcome] | None = None) 
         train: Function that trains; by default chosen by the settings (text or images).
     """
     if train is None:
-        kind = "text" if settings.kind == "text" else "images.train"
-        train = importlib.import_module(f"isotrope.training.{kind}").train
+        train = importlib.import_module(settings.module).train
     run = Path(settings.output)
     if not RunFolder(run).config.is_file():
         shutil.rmtree(run, ignore_errors=True)  # killed before it was a run

@@ -44,12 +44,14 @@ class RunSettings(Settings, ABC):
     """The settings that trainings on text and on images share.
 
     Attributes:
-        kind: the kind of the run: which module trains it (``isotrope.training.run``).
+        kind: Kind of the run: text or images.
+        module: Module that trains it.
         free: Settings that may change when a run is resumed, because they do not change the
             batches. (Another number of devices draws other dropout masks.)
     """
 
     kind: ClassVar[str]
+    module: ClassVar[str]
     from_file = True
     dotted: ClassVar[tuple[str, ...]] = ("objective",)
     free: ClassVar[frozenset[str]] = frozenset(
@@ -222,6 +224,7 @@ class TrainSettings(RunSettings):
     """Settings of a training on text; every field has its help, default and bounds here."""
 
     kind = "text"
+    module = "isotrope.training.text"
     dotted = ("objective", "loss")
 
     files: list[str] = in_data(

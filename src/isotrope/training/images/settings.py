@@ -25,6 +25,7 @@ class ImageSettings(RunSettings):
     """Settings of a training on images; every field has its help, default and bounds here."""
 
     kind = "images"
+    module = "isotrope.training.images.train"
     dotted = ("method", "objective")
     free = RunSettings.free | {"workers"}
 
