@@ -52,19 +52,15 @@ class Command(Generic[S]):
     more: str
     usage: str | None = None
 
-    def bare(self) -> Parser:
-        """Return a parser without flags."""
-        return Parser(
+    def parser(self) -> Parser:
+        """Return the parser, as it prints the help."""
+        parser = Parser(
             prog=f"isotrope {self.verb}",
             usage=self.usage or self._usage(),
             description=self.description,
             epilog=self.more,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
-
-    def parser(self) -> Parser:
-        """Return the parser, as it prints the help."""
-        parser = self.bare()
         parser.dotted = self.settings.dotted_names
         collected = self.settings.collected()
         fields = {k: v for k, v in self.settings.ordered().items() if k not in collected}

@@ -44,21 +44,15 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
     for number, cells in enumerate(lines[1:], start=2):
         if not cells:
             continue
-        if len(cells) != len(header):
-            raise DataError(
-                f"{len(cells)} cells in a row of {len(header)} columns",
-                path=path,
-                line=number,
-                remedy="the file was cut short or edited: remove the line",
-            )
         try:
+            if len(cells) != len(header):
+                raise ValueError(f"{len(cells)} cells in a row of {len(header)} columns")
             row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
+            step = row.pop("step", -1.0)
+            if not 0 <= step <= _LAST:
+                raise ValueError("the row has no step")
         except ValueError as error:
-            raise DataError(
-                f"{error}; every cell must be a number or empty", path=path, line=number
-            ) from error
-        step = row.pop("step", -1.0)
-        if not 0 <= step <= _LAST:
-            raise DataError("the row has no step", path=path, line=number, remedy="remove the line")
+            why = f"{error}; every cell must be a number or empty"
+            raise DataError(why, path=path, line=number, remedy="remove the line") from error
         rows.setdefault(step, {}).update(row)
     return [name for name in header if name != "step"], dict(sorted(rows.items()))
