@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from isotrope.cli.scores import tables
+from isotrope.cli.evaluate import tables
 from isotrope.core.errors import InputError
 from isotrope.evaluation.image_features import both_features, image_features
 from isotrope.evaluation.knn import knn
