@@ -3,9 +3,8 @@
 import numpy as np
 import torch
 
-from isotrope.diagnostics.audit.mining import mine
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts
-from isotrope.diagnostics.audit.push import Ledger, ledger
+from isotrope.diagnostics.audit.push import Ledger, ledger, mine
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.objectives.infonce import InfoNCE
 from tests.diagnostics.audit.handmade import embedded, of

@@ -9,9 +9,8 @@ import pytest
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.audit.mining import Mined
 from isotrope.diagnostics.audit.options import AuditSettings
-from isotrope.diagnostics.audit.push import Mutual
+from isotrope.diagnostics.audit.push import Mined, Mutual
 from isotrope.diagnostics.audit.rows import read_rows
 from isotrope.diagnostics.audit.run import audit_rows, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit, _short

@@ -1,4 +1,4 @@
-"""The push ledger: how strongly rows push each other, to find false negatives.
+"""The push ledger: how strongly rows push each other, to find false and hard negatives.
 
 For an anchor i and a negative j an objective's push is GD_i W_ij. Two rows that belong together
 push each other strongly from both sides and in both directions (anchor from positive and positive
@@ -81,6 +81,21 @@ class Mutual:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+
+@dataclass(frozen=True)
+class Mined:
+    """Hard negatives in the order of the rows; for each row, the hardest first.
+
+    Attributes:
+        rows: int64 (m x 2): the row of the anchor, and the row whose positive is its negative.
+        hardness: m, share of the push on the anchor.
+        short: Number of rows with fewer negatives than requested.
+    """
+
+    rows: NDArray[np.int64]
+    hardness: NDArray[np.float64]
+    short: int
 
 
 @torch.no_grad()
@@ -174,6 +189,26 @@ def groups_of(pairs: NDArray[np.int64], count: int) -> NDArray[np.int64]:
         if (lower == group).all():
             return group
         group = lower
+
+
+def mine(book: Ledger, groups: NDArray[np.int64], count: int, *, hardness: float = 0.3) -> Mined:
+    """Return up to ``count`` hard negatives of each row: the other rows that push it most.
+
+    The hardness of a negative is its share of the push on the anchor among all rows that the anchor
+    was compared with. The hardest candidates are often not true negatives. So ``hardness`` is the
+    largest share taken, and rows of the anchor's group, to which likely false negatives (rows that
+    push each other from both sides) belong, are never used.
+    """
+    partners = book.partners
+    share = book.force / np.maximum(book.row_force, 1e-300)[:, None]
+    usable = (partners >= 0) & (share <= hardness) & (groups[partners] != groups[:, None])
+    taken = usable & (np.cumsum(usable, axis=1) <= count)
+    row, place = np.nonzero(taken)
+    return Mined(
+        np.stack([row, partners[row, place]], axis=1),
+        share[row, place].astype(np.float64),
+        int((taken.sum(axis=1) < count).sum()),
+    )
 
 
 def _separable(embedded: Embedded, objective: Objective) -> bool:

@@ -7,10 +7,9 @@ import numpy as np
 import torch
 
 from isotrope.core.errors import InputError
-from isotrope.diagnostics.audit.mining import mine
 from isotrope.diagnostics.audit.pairs import find_pairs, find_texts, repeated
 from isotrope.diagnostics.audit.pictures import AuditedPictures, PictureAudit
-from isotrope.diagnostics.audit.push import Ledger, groups_of, ledger, mutual
+from isotrope.diagnostics.audit.push import Ledger, groups_of, ledger, mine, mutual
 from isotrope.diagnostics.audit.rows import Embedded, EmbeddedTexts, PairedRows
 from isotrope.diagnostics.audit.settings import recommend, settings_table
 from isotrope.diagnostics.audit.texts import TextAudit
@@ -48,10 +47,7 @@ def checked_objective(
 def check_negatives(objective: Objective, columns: int, name: str = "the file") -> None:
     """Refuse hard negatives that an objective does not take, before an audit or a training.
 
-    Args:
-        objective: Objective to train with.
-        columns: 3 if records have hard negatives.
-        name: The name of the data.
+    Records of 3 columns have hard negatives.
     """
     if objective.takes_negatives is False and columns == 3:
         raise InputError(
@@ -70,16 +66,9 @@ def audit_rows(
     uncovered: Mapping[str, Any],
     progress: bool = False,
 ) -> TextAudit:
-    """Audit rows with their embeddings.
+    """Audit rows with their embeddings, of the encoder of a name.
 
-    Args:
-        rows: The records.
-        embedded: Their embeddings.
-        objective: The result of :func:`checked_objective`.
-        settings: Numbers of the audit.
-        encoder: Name of the encoder.
-        uncovered: The gain from whitening.
-        progress: Show bars on stderr.
+    ``objective`` is a :func:`checked_objective`, ``uncovered`` the gain from whitening.
     """
     keep = max(_PARTNERS, _CHOICE * settings.mine)
     book, common = _measured(embedded, objective, settings, keep=keep, progress=progress)
@@ -101,17 +90,9 @@ def audit_pictures(
     scratch: bool,
     progress: bool = False,
 ) -> PictureAudit:
-    """Audit pictures with their embeddings.
+    """Audit pictures with their embeddings; ``method`` is the name of that which made the views.
 
-    Args:
-        pictures: The pictures of the training.
-        embedded: Their embeddings.
-        objective: The result of :func:`checked_objective`.
-        settings: Numbers of the audit.
-        encoder: Name of the encoder.
-        method: Name of the method that made the views.
-        scratch: Whether the encoder is randomly initialised.
-        progress: Show bars on stderr.
+    ``objective`` is a :func:`checked_objective`; an encoder from ``scratch`` is not trained.
     """
     _, common = _measured(embedded, objective, settings, keep=_PARTNERS, progress=progress)
     common["found"]["repeated"] = repeated(pictures.marks[:, None])

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from isotrope.core.legible import legible
 from isotrope.data.sources import record_line
-from isotrope.diagnostics.audit.mining import Mined
+from isotrope.diagnostics.audit.push import Mined
 from isotrope.diagnostics.audit.result import Audit, AuditTable
 from isotrope.diagnostics.audit.rows import PairedRows
 from isotrope.paradigm import registry
