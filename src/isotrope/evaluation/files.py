@@ -236,13 +236,9 @@ def search(
             raise InputError(f"{model} takes images: give a folder of pictures to search in")
         from isotrope.evaluation.image_files import search_pictures
 
-        look_up = functools.partial(
-            search_pictures, top=settings.top, device=device, progress=progress
-        )
-        hits = [
-            [Hit(*hit) for hit in look_up(os.fspath(model), Path(corpus), picture)]
-            for picture in queries
-        ]
+        name, folder, top = os.fspath(model), Path(corpus), settings.top
+        found = search_pictures(name, folder, queries, top=top, device=device, progress=progress)
+        hits = [[Hit(*hit) for hit in of_query] for of_query in found]
     else:
         places, texts = _places_and_texts(corpus, settings.columns, queries)
         encoder: Encoder = (

@@ -1,6 +1,7 @@
 """Encodes and searches the pictures of a folder (``isotrope encode`` and ``isotrope search``)."""
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -71,24 +72,24 @@ def encode_pictures(
 def search_pictures(
     model: str | Path,
     folder: Path,
-    query: str,
+    queries: Sequence[str],
     *,
     top: int = 10,
     device: str = "auto",
     progress: bool = False,
-) -> list[tuple[float, int, str]]:
-    """Return cosine, number and path of the ``top`` pictures of a folder closest to another one.
+) -> list[list[tuple[float, int, str]]]:
+    """Return cosine, number and path of the ``top`` pictures of a folder closest to each other one.
 
     Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
     """
     names = pictures_below(folder)
     encoder = ImageEncoder.load(model, device=device)
-    query_row = encoder.encode([query])
+    wanted = encoder.encode(queries)
     encoded, rows = _encoded(encoder, folder, names, progress=progress)
-    places, cosines = nearest_rows(query_row, rows, top)
+    places, cosines = nearest_rows(wanted, rows, top)
     return [
-        (float(cosine), int(i) + 1, encoded[i])
-        for i, cosine in zip(places[0], cosines[0], strict=True)
+        [(cosine, i + 1, encoded[i]) for i, cosine in zip(*found, strict=True)]
+        for found in zip(places.tolist(), cosines.tolist(), strict=True)
     ]
 
 
