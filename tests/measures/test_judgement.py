@@ -15,7 +15,6 @@ from isotrope.measures.judgement import (
     Judgement,
     judge,
     judgement_of,
-    unjudged,
 )
 
 NAME = "dev MRR@10"
@@ -133,9 +132,6 @@ def test_without_a_second_look_nothing_is_known() -> None:
     told = judge(history(0.5))
     assert told.outcome == "not known"
     assert told.sentence == f"{NAME} was 50.00 at step 0, and nothing else has been scored yet"
-    told = unjudged(NAME, 50.0, 51.0, 1_000)
-    assert told.outcome == "not known"
-    assert told.sentence.startswith(f"{NAME} was 51.00 at step 1,000, which was saved (start: 50.0")
 
 
 def test_two_comparisons_are_corrected_by_holm() -> None:

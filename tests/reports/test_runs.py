@@ -80,7 +80,7 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
         ("metrics.csv", "step,loss\n,2\n", r"metrics\.csv, line 2: the row has no step"),
         ("metrics.csv", b"\xff\xfe", r"metrics\.csv: is not UTF-8 text \(byte 0\)"),
         ("config.yaml", "a: [", r"config\.yaml:1 is not YAML"),
-        ("config.yaml", "- a\n", r"config\.yaml must hold settings, .* found a list"),
+        ("config.yaml", "- a\n", r"config\.yaml must hold settings"),
         ("result.json", "{", r"result\.json is not a result of isotrope"),
         ("result.json", '{"kind":"train","name":"x","metrics":[]}', "metrics must be an object"),
         ("result.json", '{"kind":"sts","name":"x","metrics":{}}', "of kind 'sts', not of training"),

@@ -21,7 +21,7 @@ from isotrope.evaluation.dev_score import dev_metric_of_file
 from isotrope.evaluation.retrieval import retrieval
 from isotrope.measures.judgement import DevEvaluation, judgement_of
 from isotrope.training import text_module
-from isotrope.training.callbacks import COLUMNS, Dev
+from isotrope.training.callbacks import COLUMNS
 from isotrope.training.fit_text import fit
 from isotrope.training.text import summary
 from tests.refused import refused_setting
@@ -117,17 +117,6 @@ def test_resuming_equals_never_stopping(quick: dict, tmp_path: Path) -> None:
     )
     assert told == again
     assert set(told["numbers"]) == {"start", "saved", "last"}
-
-
-def test_a_checkpoint_without_scores_of_examples_is_not_judged(quick: dict, monkeypatch) -> None:
-    """As an older version wrote them."""
-    with monkeypatch.context() as patch:
-        patch.setattr(Dev, "state_dict", lambda self: {"scores": self.scores})
-        with power_cut(5):
-            fit(**quick, dev="auto")
-    outcome = fit(**quick, dev="auto", resume=True)
-    assert outcome.result.details["judgement"]["outcome"] == "not known"
-    assert "whether that is more than noise is not known" in outcome.result.details["verdict"]
 
 
 def test_a_run_of_an_older_version_goes_on_with_empty_cells(

@@ -86,11 +86,6 @@ class DevHistory:
                 return max(self.scores)
         return best
 
-    @property
-    def complete(self) -> bool:
-        """Whether a judgement is possible; runs of older versions stored only scores."""
-        return {min(self.scores), self.best, max(self.scores)} <= self.evaluations.keys()
-
     def save(self, path: Path) -> None:
         """Write the file of a run folder atomically."""
         steps = sorted(self.evaluations)
@@ -186,16 +181,6 @@ def judge(history: DevHistory) -> Judgement:
         score = history.evaluations[step].value
         numbers[what] = {"step": step, "score": score, **differences.get(step, {})}
     return _in_words(history, numbers)
-
-
-def unjudged(name: str, start: float | None, score: float, step: float) -> Judgement:
-    """Return the sentence on a saved model whose scores by example were not stored."""
-    began = "" if start is None else f" (start: {start:.2f})"
-    sentence = (
-        f"{name} was {score:.2f} at step {step:,.0f}, which was saved{began}; whether that is more "
-        "than noise is not known: the scores of single examples were not kept"
-    )
-    return Judgement("not known", sentence)
 
 
 def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement | None:

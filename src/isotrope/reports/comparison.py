@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from isotrope.diagnostics.metrics import METRICS
-from isotrope.measures.judgement import unjudged
 from isotrope.reports.runs import Run
 
 _COMPARED = {metric.column: metric for metric in METRICS if metric.heading}
@@ -100,13 +99,10 @@ def verdict(run: Run) -> str:
     start, digits = run.metric("dev_start"), _dev_digits([run])
     state = "In a loop of its own, until" if run.foreign else "In progress (or stopped) at"
     lead = "" if run.finished else f"{state} step {run.steps.max(initial=0.0):,.0f}: "
-    saved, at = run.metric(run.saved), run.saved_step
     if run.judgement is not None:
         text = run.judgement.sentence
     elif best is None:
         text = f"no {_score_name(run)} was measured."
-    elif run.finished and saved is not None and at is not None:
-        text = unjudged(run.dev_name or _score_name(run), start, saved, at).sentence
     elif not step:
         text = f"no step has beaten step 0 ({number(best, digits)})."
     else:

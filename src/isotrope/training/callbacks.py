@@ -22,7 +22,7 @@ from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import provenance
 from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.metrics import columns
-from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge, unjudged
+from isotrope.measures.judgement import DevEvaluation, DevHistory, Judgement, judge
 from isotrope.training.checkpoints import Checkpoints
 from isotrope.training.nan_guard import Trained, check_finite_weights
 from isotrope.training.progress import Progress, warn
@@ -257,9 +257,6 @@ class Dev:
         """Return whether training helped."""
         if not self.scores:
             return Judgement("not known", str(self.score))
-        if not self.history.complete:
-            step = self.history.best if self.keeps_best else max(self.scores)
-            return unjudged(self.history.name, self.scores.get(0), self.scores[step], step)
         return judge(self.history)
 
     def evaluate(self, step: int) -> None:
@@ -276,8 +273,7 @@ class Dev:
         self.metrics.add(step, {self.column: value})
         if self.keeps_best and self.history.best == step:
             self.weights[step] = self.keep(step)
-        if self.history.complete:
-            self.history.save(RunFolder(self.metrics.path.parent).dev)
+        self.history.save(RunFolder(self.metrics.path.parent).dev)
         first = self.scores[min(self.scores)]
         change = "start" if step == 0 else f"{value - first:+.2f} from the start"
         at = self.history.best
@@ -313,17 +309,16 @@ class Dev:
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue from the scores of a checkpoint."""
-        before = state_dict.get("data", self.data)  # missing in an older checkpoint
+        before = state_dict["data"]
         _check_unchanged(f"data of the {self.history.name}", before, self.data)
         self.history.scores = {int(k): float(v) for k, v in state_dict["scores"].items()}
         self.weights = dict(state_dict.get("weights", {}))
         gold = state_dict.get("gold")
-        # an older checkpoint has only the scores
         self.history.evaluations = {
             int(step): DevEvaluation(
                 self.scores[int(step)], items.numpy(), None if gold is None else gold.numpy()
             )
-            for step, items in state_dict.get("items", {}).items()
+            for step, items in state_dict["items"].items()
         }
 
 

@@ -75,7 +75,7 @@ def changed_queries(watch: DevMetric | None, history: DevHistory) -> dict[str, A
 
     The result is None if the score is not a mean over queries, or the initial model was saved.
     """
-    if watch is None or not history.scores or history.best == 0 or not history.complete:
+    if watch is None or not history.scores or history.best == 0:
         return None
     steps = (min(history.scores), history.best)
     before, after = (history.evaluations[step].items for step in steps)
