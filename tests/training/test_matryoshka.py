@@ -107,7 +107,6 @@ def test_resuming_equals_never_stopping(nested: dict, tmp_path: Path) -> None:
     ("changed", "value"),
     [
         ({"matryoshka": [256]}, 256),
-        ({"matryoshka": [128]}, 128),
         ({"head": "mlp"}, None),
         ({"matryoshka": [0]}, [0]),
     ],

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.command import Command
-from isotrope.core.errors import SettingError
 from isotrope.core.legible import legible
 from isotrope.core.settings import Settings, setting
 
@@ -45,13 +44,6 @@ def check(settings: CheckSettings) -> int:
     """Print the checks of an objective, or of the losses of a file."""
     file, _, name = settings.loss.partition(":")
     if not file.endswith(".py"):
-        if settings.dimensions is not None:
-            raise SettingError(
-                f"applies to the losses of a FILE.py; {settings.loss} is an objective, which is "
-                "checked at several widths",
-                setting="dimensions",
-                remedy="leave it out",
-            )
         from isotrope.paradigm import registry
         from isotrope.paradigm.objective_check import prove
 

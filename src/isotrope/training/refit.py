@@ -11,7 +11,6 @@ from dataclasses import replace
 import torch
 
 from isotrope.core.distributed import launched_processes
-from isotrope.core.errors import SettingError
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
@@ -21,28 +20,20 @@ from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
 
 
-def check_refit(settings: TrainSettings) -> None:
-    """Refuse a second training if the two models cannot be averaged."""
-    refused = {
-        "torchrun": launched_processes()[0] > 1,
-        "--lora": settings.lora is not None,
-        "--encoder scratch": settings.encoder == "scratch",
-    }
-    if settings.refit and any(refused.values()):
-        (what, *_) = (name for name, found in refused.items() if found)
-        raise SettingError(f"has no effect with {what}", setting="refit", remedy="leave it out")
-
-
 def refitted(
     settings: TrainSettings, outcome: Outcome, train: Callable[[TrainSettings], Outcome]
 ) -> Outcome:
-    """Train once more on all records, unless the run was stopped or kept the initial model.
+    """Train once more on all records, and save the mean of both models.
 
-    The mean of both models is saved.
+    Nothing happens if the run was stopped or kept the initial model, or if models of two runs have
+    no mean: LoRA's matrices, new encoders, and models of several processes.
     """
     result, folder = outcome.result, RunFolder(settings.output)
     kept = result.metrics.get("dev_best_step")
-    if not settings.refit or outcome.exit_code or not kept or "refit" in result.details:
+    apart = settings.lora is not None or settings.encoder == "scratch"
+    if not settings.refit or apart or launched_processes()[0] > 1:
+        return outcome
+    if outcome.exit_code or not kept or "refit" in result.details:
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")
     second = train(

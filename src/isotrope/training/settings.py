@@ -361,7 +361,8 @@ class TrainSettings(RunSettings):
     refit: bool = in_steps(
         False,
         description="Train a second time with the next seed, also on the held-out records, and "
-        "save the mean of both models' weights. Skipped if the original model was kept.",
+        "save the mean of both models' weights. Skipped if the original model was kept, and with "
+        "LoRA, an encoder from scratch or torchrun.",
     )
     gradient_checkpointing: bool = in_steps(
         False,

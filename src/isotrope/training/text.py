@@ -55,7 +55,7 @@ from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
-from isotrope.training.refit import check_refit, refit_line, refitted
+from isotrope.training.refit import refit_line, refitted
 from isotrope.training.run import (
     Outcome,
     check_devices,
@@ -98,7 +98,6 @@ def train(
     check_devices(settings)  # before the data is read
     settings = with_recipe(settings, resume=resume)
     settings = with_temperature(settings, resume=resume)
-    check_refit(settings)
     work = functools.partial(_train, callbacks=callbacks)
     outcome = run(settings, work, resume=resume, lines=lines)
     again = functools.partial(run, work=_train, resume=True, lines=lines)

@@ -66,9 +66,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
 
 def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
     """Return the prefixes of embeddings that are trained too, the longest first."""
-    if not settings.matryoshka:
-        return []
-    longest = max(settings.matryoshka)
+    longest = max(settings.matryoshka, default=0)
     if longest > encoder.dimension:
         raise SettingError(
             f"is more than the {encoder.dimension} coordinates of {settings.encoder}",
@@ -76,14 +74,7 @@ def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
             value=longest,
         )
     prefixes = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
-    if not prefixes:
-        raise SettingError(
-            "is the whole embedding, which is trained anyway",
-            setting="matryoshka",
-            value=longest,
-            remedy="give fewer coordinates, e.g. 256 128 64",
-        )
-    if settings.head != "none":
+    if prefixes and settings.head != "none":
         raise SettingError(
             "a head mixes all coordinates, so prefixes of its output are not prefixes of the "
             "saved model's embeddings",

@@ -64,10 +64,7 @@ class ImageMethod(nn.Module, ABC):
     Args:
         encoder: Encoder to train in place, n x 3 x S x S in [0, 1] to n x d.
         objective: Any registered objective or composition that the method can feed.
-        plan: Settings of the optimiser, with learning rates as they are used: ``steps``,
-            ``steps_per_epoch``, ``learning_rate``, ``weight_decay``, ``optimizer``, ``momentum``,
-            ``warmup_steps``, ``last_learning_rate``, ``last_weight_decay`` and ``decay_all``
-            (training/recipe.py); ``recipe.plan(...)`` is the method's own.
+        plan: Settings of the optimiser; ``recipe.plan(...)`` returns the method's own.
         options: the method's own settings; by default those of its recipe.
         augments: one for each crop; by default those of its recipe.
         seed: decides heads, queue, crops and dropout.
@@ -78,10 +75,6 @@ class ImageMethod(nn.Module, ABC):
         backend: How the loss is computed (``isotrope.kernels.choose``).
 
     Attributes:
-        name: Name on the command line.
-        paper: The paper that describes it.
-        recipe: Default settings for training it.
-        options_class: the class of its options.
         measured: Numbers of the last step if it was logged, otherwise empty.
         seen: the views that the last loss was computed of.
         gradient_norm: the norm in the last step, before clipping.
