@@ -15,7 +15,7 @@ from scipy import stats
 from torch import Tensor
 
 from isotrope.core.errors import InputError
-from isotrope.data.images.augment import RECIPES, Augment, Draws, two_views
+from isotrope.data.images.augment import RECIPES, Augment, AugmentDraws, two_views
 
 STILL = Augment(size=32, scale=(1.0, 1.0), ratio=(1.0, 1.0), flip=0, jitter_probability=0, grey=0)
 EVERYTHING = Augment(
@@ -173,7 +173,7 @@ def test_draws_depend_on_the_generator_only() -> None:
 # -- what is done with it -----------------------------------------------------------------------
 
 
-def plain_view(image: Tensor, augment: Augment, draws: Draws) -> Tensor:
+def plain_view(image: Tensor, augment: Augment, draws: AugmentDraws) -> Tensor:
     """One view of one image in float64, step by step; without blur."""
     top, left, height, width = augment.boxes(draws, *image.shape[1:])[0].tolist()
     crop = image[None, :, top : top + height, left : left + width].double() / 255

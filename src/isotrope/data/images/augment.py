@@ -27,7 +27,7 @@ _SMALL = 64  # pixels: up to here a recipe is that for CIFAR
 _GENTLE = (0.4, 0.4, 0.2, 0.1)
 
 
-class Draws(NamedTuple):
+class AugmentDraws(NamedTuple):
     """All random numbers of n images: one row each, on the CPU.
 
     Attributes:
@@ -53,9 +53,9 @@ class Draws(NamedTuple):
     sigma: Tensor
     solarize: Tensor
 
-    def rows(self, part: slice) -> "Draws":
+    def rows(self, part: slice) -> "AugmentDraws":
         """Return the draws of a part of the images."""
-        return Draws(*(x[part] for x in self))
+        return AugmentDraws(*(x[part] for x in self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Augment:
     blur_sigma: tuple[float, float] = (0.1, 2.0)
     solarize: float = 0.0
 
-    def draw(self, n: int, generator: torch.Generator) -> Draws:
+    def draw(self, n: int, generator: torch.Generator) -> AugmentDraws:
         """Draw all random numbers for n images; their number does not depend on the settings."""
 
         def uniform(columns: int, low: float = 0.0, high: float = 1.0) -> Tensor:
@@ -111,7 +111,7 @@ class Augment:
         ranges = [(max(0.0, 1 - b), 1 + b) for b in self.jitter[:_HUE]]
         ranges.append((-self.jitter[_HUE], self.jitter[_HUE]))
         factors = torch.cat([uniform(1, *ends) for ends in ranges], dim=1)
-        return Draws(
+        return AugmentDraws(
             areas=areas,
             ratios=ratios,
             places=places,
@@ -123,7 +123,7 @@ class Augment:
             solarize=solarize < self.solarize,
         )
 
-    def boxes(self, draws: Draws, height: int, width: int) -> Tensor:
+    def boxes(self, draws: AugmentDraws, height: int, width: int) -> Tensor:
         """Return the crops for images of one size.
 
         A crop is the first candidate that fits, or else the largest central part that the ratios
@@ -149,7 +149,7 @@ class Augment:
         return torch.cat([corner, shape], dim=1)
 
     @torch.no_grad()
-    def apply(self, images: Tensor, draws: Draws) -> Tensor:
+    def apply(self, images: Tensor, draws: AugmentDraws) -> Tensor:
         """Return one view of each image.
 
         Args:
@@ -190,7 +190,7 @@ def _change(views: Tensor, chosen: Tensor, change: Callable[..., Tensor], *numbe
         views[there] = changed
 
 
-def _jitter(views: Tensor, draws: Draws) -> None:
+def _jitter(views: Tensor, draws: AugmentDraws) -> None:
     """Change the colours in place, in the order drawn for each image."""
     for kind in draws.order.T:
         drawn = draws.factors.gather(1, kind[:, None])[:, 0]
