@@ -21,20 +21,14 @@ from isotrope.core.files import from_home
 from isotrope.core.setting_aliases import intended_name
 from isotrope.core.spelling import as_key, named, spell
 
+_PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python")
+
 
 def setting(
     default: object,
     description: str,
     metavar: str = "",
-    *,
-    positional: bool = False,
-    many: bool = False,
-    short: str = "",
-    name: str = "",
-    shown: str = "",
-    group: str = "",
-    python: str = "",
-    **bounds: Any,
+    **more: Any,
 ) -> Any:  # noqa: ANN401 - a default of any field
     """Return a field with the properties that a command line needs.
 
@@ -42,27 +36,16 @@ def setting(
         default: Default value; ``...`` for a setting that is required.
         description: Noun phrase that stands alone, with the condition as a second sentence.
         metavar: Word for the value; by default derived from the type.
-        positional: Whether the value is given without a flag.
-        many: Whether one flag takes several words.
-        short: Short flag, e.g. ``-o``.
-        name: Flag, where it differs from the field, e.g. ``--json``.
-        shown: Default as the help shows it, if it is computed.
-        group: Title under which the help lists it.
-        python: Type in Python, if it is wider than in a file.
-        bounds: Bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
+        more: ``positional``, whether the value is given without a flag; ``many``, whether one flag
+            takes several words; ``short``, a short flag; ``name``, the flag, where it differs from
+            the field; ``shown``, the default as the help shows it, if it is computed; ``group``,
+            the title under which the help lists it; ``python``, the type in Python, if it is wider
+            than in a file; and bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
     """
-    extra: dict[str, str | bool] = {
-        "metavar": metavar,
-        "positional": positional,
-        "many": many,
-        "short": short,
-        "name": name,
-        "shown": shown,
-        "group": group,
-        "python": python,
-    }
-    known: dict[str, Any] = {key: value for key, value in extra.items() if value}
-    return Field(default, description=description, json_schema_extra=known, **bounds)
+    known = {name: more.pop(name) for name in _PROPERTIES if name in more}
+    if metavar:
+        known["metavar"] = metavar
+    return Field(default, description=description, json_schema_extra=known, **more)
 
 
 class Settings(BaseModel):
