@@ -499,3 +499,16 @@ def test_rounding_is_no_factor(times: float, seed: int) -> None:
     observed(anatomy, times * users_loss(anchors, positives, 0.05))
     assert anatomy.anatomy.kind == "softmax"
     assert anatomy.anatomy.factor == (1 if times == 1 else pytest.approx(times, rel=0.2))
+
+
+@pytest.mark.parametrize("rest", [2, 7])
+def test_the_rest_of_an_epoch_is_not_measured(rest: int) -> None:
+    """Two rows have an effective rank of 1: taken for that of a batch, the encoder collapsed."""
+    for loss in (users_loss, InfoNCE(temperature=0.1)):
+        doctor = Doctor(every=1)
+        for step in range(4):
+            observed(doctor, loss(*batch(16 if step < 3 else rest)), step)
+        assert doctor.rows[-1]["loss"] is not None
+        assert not any(doctor.rows[-1][name] is not None for name in MEASURED)
+        assert doctor.rows[-2]["effective_rank"] is not None
+        assert "dimensional-collapse" not in str(doctor.diagnose(batch_size=16))

@@ -17,7 +17,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
 from isotrope.diagnostics.findings import Diagnosis
-from isotrope.diagnostics.metrics import columns
+from isotrope.diagnostics.metrics import MEASURED, columns
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.seen import measure_compared
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
@@ -91,6 +91,7 @@ class Anatomy:
         self.calls = 0
         self.factor: float | None = 1.0
         self._looked: int | None = None
+        self._most = 0  # rows of the largest batch
         self._evidence = SoftmaxEvidence()
         self.reason = ""
         self.places: tuple[tuple[int, int], ...] = ()
@@ -166,6 +167,12 @@ class Anatomy:
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
+        if of_all or self.kind == "nothing":  # others may pick fewer pairs the more is learnt
+            own = [len(views.anchors) for _, views in known]
+            rows = max([*own, *(t.rows for r in some for t in r.compared)])
+            self._most = max(self._most, rows)
+            if 2 * rows < self._most:  # the rest of an epoch says little
+                row.update(dict.fromkeys(MEASURED))
         return row
 
     def _of_known(self, objective: Objective, views: Views) -> Row:
