@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin
 
 from isotrope.core.errors import InputError, MissingExtra
-from isotrope.core.pictures import MOST_PIXELS, Unreadable, measure, pixels, square
+from isotrope.core.pictures import MOST_PIXELS, Unreadable, grey_levels, measure, pixels, square
 from tests.data.pictures import ramp, save
 
 FINE = {"quality": 95, "subsampling": 0}
@@ -350,3 +350,11 @@ def test_the_levels_that_a_picture_uses_are_spread_over_eight_bits(most: int, bi
     found = square(Image.fromarray(levels), 8)[0]
     assert np.array_equal(found, levels >> (bits - 8))
     assert (found.min(), found.max()) == (0, 255)
+
+
+def test_grey_values_of_16_bits(tmp_path: Path) -> None:
+    values = np.arange(4096, dtype=np.uint16).reshape(64, 64) % 4084
+    Image.fromarray(values).save(tmp_path / "a.png")
+    assert grey_levels(tmp_path / "a.png") == (4084, 256)
+    Image.fromarray(ramp(8, 8)).save(tmp_path / "b.png")
+    assert grey_levels(tmp_path / "b.png") == (0, 0)

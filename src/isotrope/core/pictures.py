@@ -79,6 +79,14 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
         return np.asarray(_rgb(image))
 
 
+def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
+    """Return how many grey values a picture of 16 bits has, and how many are read; else 0, 0."""
+    with _opened(file) as image:
+        if not image.mode.startswith("I"):
+            return 0, 0
+        return len(np.unique(np.asarray(image))), len(np.unique(np.asarray(_rgb(image))))
+
+
 def square(picture: Picture, side: int) -> NDArray[np.uint8]:
     """Return a picture as RGB, 3 x side x side; arrays of that size are not resampled."""
     if isinstance(picture, Tensor):

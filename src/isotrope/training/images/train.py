@@ -10,6 +10,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from isotrope.core.distributed import barrier, rank, rows_of, world_size
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.legible import legible
 from isotrope.core.lock import ensure_not_replaced
+from isotrope.core.pictures import Unreadable, grey_levels
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
@@ -47,6 +49,7 @@ from isotrope.training.launch import cores
 from isotrope.training.loop import TrainingTask
 from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
+from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
 from isotrope.training.run import (
     Outcome,
@@ -351,6 +354,11 @@ class ImageTask(TrainingTask):
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
             f"{tested}{skipped}"
         )
+        if files := getattr(images.train.images, "files", None):
+            with suppress(Unreadable):  # it is replaced and counted when it is read
+                held, read = grey_levels(files.open(0))
+                if held > read:
+                    warn(f"{files.name(0)} has {held:,} grey values, of which {read} are read")
         plan = module.plan
         say(
             f"{self.module.steps:,} steps of {self.batches.size}; {module.name} with "
