@@ -361,7 +361,6 @@ def test_scores_of_margins_without_names(tmp_path: Path) -> None:
     [
         ("query", "response", "label"),
         ("question1", "question2", "is_duplicate"),
-        ("premise", "hypothesis", "label"),
         ("question", "answer", "label"),
         ("sentence_0", "sentence_1", "score"),
     ],
@@ -375,6 +374,13 @@ def test_pairs_that_may_not_belong_together_are_refused_and_the_advice_works(
     with spelled(as_flag):
         columns = shlex.split(str(caught.value).partition("--columns ")[2])[0].split(",")
     assert records(read(rows, columns=columns)) == [(f"a{i}", f"b{i}") for i in N]
+
+
+def test_classes_of_entailment_are_no_scores() -> None:
+    """0 is entailment, so that the nearest pairs would have the lowest score."""
+    rows = [{"premise": f"a{i}", "hypothesis": f"b{i}", "label": i % 3} for i in N]
+    with pytest.raises(InputError, match="its labels are classes: keep the rows of entailment"):
+        list(read(rows, scored=True))
 
 
 def test_files_of_a_folder_that_are_not_read_are_counted(tmp_path: Path) -> None:

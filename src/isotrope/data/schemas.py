@@ -37,26 +37,22 @@ from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_score, cell_text, cell_texts, missing, number, whole
 from isotrope.data.table import SUFFIXES, open_table, plain_suffix, table_of
 
+_FIRST = (
+    *("query", "question", "query", "query", "query", "question", "question"),
+    *("sentence1", "sentence_a", "sentence_0", "text1", "question1", "premise"),
+)
+_SECOND = (
+    *("positive", "positive", "passage", "document", "answer", "answer", "context"),
+    *("sentence2", "sentence_b", "sentence_1", "text2", "question2", "hypothesis"),
+)
 PAIRS = (
     ("anchor", "positive", "negative"),
     ("query", "pos", "neg"),
     ("query", "positive_passages", "negative_passages"),
     ("messages", "positive_messages", "negative_messages"),
-    ("query", "positive", "negative"),
-    ("question", "positive", "negative"),
     ("query", "pos_doc", "neg_doc"),
     ("query", "response", "rejected_response"),
-    ("query", "passage", "negative"),
-    ("query", "document", "negative"),
-    ("query", "answer", "negative"),
-    ("question", "answer", "negative"),
-    ("question", "context", "negative"),
-    ("sentence1", "sentence2", "negative"),
-    ("sentence_a", "sentence_b", "negative"),
-    ("sentence_0", "sentence_1", "negative"),
-    ("text1", "text2", "negative"),
-    ("question1", "question2", "negative"),
-    ("premise", "hypothesis", "negative"),
+    *((first, second, "negative") for first, second in zip(_FIRST, _SECOND, strict=True)),
 )
 """Column names of anchor, positive and negatives (also with a number at the end); the first match
 decides."""
@@ -252,13 +248,19 @@ class Reading:
                     f"{place(table.place)} holds {form.kind}, but {place(first[1])} holds "
                     f"{first[0]}; give files of one kind"
                 )
-            if form.kind == "scored pairs" and not self.scored:
+            classes = [name.lower() for name in form.columns] == ["premise", "hypothesis", "label"]
+            if form.kind == "scored pairs" and (classes or not self.scored):
                 columns = f"; where all belong together, say `--columns {','.join(form.texts)}`"
-                raise InputError(
-                    f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
+                remedy = (
                     "pairs with a low score are not positives: keep only the pairs with a high "
                     "score, without the column of scores, or take a loss for scores, as in "
-                    f"`isotrope train --loss CoSENTLoss`{columns if self.choose > 1 else ''}"
+                    "`isotrope train --loss CoSENTLoss`"
+                )
+                if classes:  # 0 is entailment: the lowest "score" is the nearest pair
+                    remedy = "its labels are classes: keep the rows of entailment, without labels"
+                raise InputError(
+                    f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
+                    f"{remedy}{columns if self.choose > 1 else ''}"
                 )
             self._forms.setdefault(form, table)
             before = self.records
