@@ -2,6 +2,7 @@
 
 import csv
 import json
+import random
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,16 @@ import torch
 from sentence_transformers.sentence_transformer import losses as host_losses
 
 import isotrope
+from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError, SettingError
+from isotrope.data.schemas import read
+from isotrope.data.text.sts_sets import Subset, load_sts_file
+from isotrope.data.text.tokens import StoreSettings, build
+from isotrope.evaluation.dev_score import dev_metric_held_out
+from isotrope.evaluation.sts import sts_evaluation
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
-from tests.training.conftest import sentences
+from tests.training.conftest import WORDS, sentences
 
 
 def losses(folder: Path) -> list[float]:
@@ -119,6 +126,66 @@ def test_scores_that_the_loss_cannot_learn_are_refused(
     assert not Path(quick["output"]).exists()
 
 
+def topics(file: Path, pairs: int, seed: int) -> Path:
+    """Write pairs of texts without a common word, scored by how many words are of one topic."""
+    rng = random.Random(seed)
+    halves = [["river", "stone", "cloud", "garden"], ["engine", "mirror", "paper", "rocket"]]
+    others = [["ocean", "forest", "island", "meadow"], ["lantern", "kettle", "guitar", "candle"]]
+    rows = ["sentence1,sentence2,score\n"]
+    for _ in range(pairs):
+        topic, same = rng.randrange(2), rng.randrange(5)
+        second = rng.sample(others[topic], same) + rng.sample(others[1 - topic], 4 - same)
+        first = " ".join(rng.sample(halves[topic], 4) + rng.sample(WORDS, 1))
+        rows.append(f"{first},{' '.join(second)} {rng.choice(WORDS)},{same}\n")
+    file.write_text("".join(rows))
+    return file
+
+
+@pytest.mark.parametrize(
+    "given", [{"loss": "CoSENTLoss"}, {"recipe": "auto"}], ids=["loss", "data"]
+)
+def test_scored_pairs_raise_the_correlation_on_pairs_that_were_held_out(
+    quick: dict[str, Any], tmp_path: Path, given: dict[str, Any]
+) -> None:
+    train, test = topics(tmp_path / "train.csv", 400, 0), topics(tmp_path / "test.csv", 100, 1)
+    encoder, output = quick["encoder"], quick["output"]
+    own = {"learning_rate": 1e-3, "max_steps": 60, "head": "none"} if "loss" in given else {}
+    found = fit(files=[str(train)], encoder=encoder, output=output, progress=False, **own, **given)
+    data = load_sts_file(test)
+    before, after = (
+        sts_evaluation(isotrope.load(str(model), device="cpu"), data).value
+        for model in (encoder, found.output / "model")
+    )
+    assert after > before + 10
+    if "recipe" in given:
+        settings = TrainSettings.read(read_yaml(found.output / "config.yaml"))
+        assert (settings.loss, settings.dev, settings.refit) == ("CoSENTLoss", "auto", True)
+        assert found.result.details["dev"]["name"] == "held-out Spearman of 71 pairs"
+        assert found.result.metrics["dev_best"] > found.result.metrics["dev_start"]
+
+
+def test_held_out_pairs_keep_their_scores(quick: dict[str, Any], tmp_path: Path) -> None:
+    train = topics(tmp_path / "train.csv", 80, 0)
+    store = build(
+        tmp_path / "store",
+        read([str(train)], scored=True),
+        lambda texts, limit: ([[1, 2] for _ in texts], 0),
+        StoreSettings(vocabulary=9, max_length=8, holdout=0.2, scored=True),
+    )
+    first, second, scores = zip(*store.held_out(), strict=True)
+    rows = [line.rsplit(",", 2) for line in train.read_text().splitlines()[1:]]
+    assert all([a, b, f"{c:g}"] in rows for a, b, c in zip(first, second, scores, strict=True))
+    texts = [[prompt + t for t in side] for prompt, side in (("a: ", first), ("b: ", second))]
+    data, encoder = (
+        Subset("", "", "dev", np.array(scores), *texts),
+        isotrope.load(quick["encoder"], device="cpu"),
+    )
+    found = dev_metric_held_out({"": store}, prompts=("a: ", "b: "))
+    assert found.score(encoder).value == sts_evaluation(encoder, data).value
+    with pytest.raises(SettingError, match="the held-out part holds scored pairs"):
+        dev_metric_held_out({"": store}, prompts=("", ""), metric="ndcg@10")
+
+
 def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path: Path) -> None:
     file = tmp_path / "scored.jsonl"
     rows = [{"query": t, "pos": [t + " b"], "neg": [t + " c"] * (1 + (i == 5))} for i, t in
@@ -136,7 +203,6 @@ def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path
     ("given", "setting"),
     [
         ({"loss": "SoftmaxLoss"}, "loss"),  # its labels are classes
-        ({"loss": "CoSENTLoss", "dev": "auto"}, "dev"),
         ({"loss": "GISTEmbedLoss"}, "loss.guide"),
         ({"loss": "GISTEmbedLoss", "loss_settings": {"gide": "x"}}, "loss.gide"),
         ({"loss": "MegaBatchMarginLoss", "objective": "met"}, "objective"),

@@ -2,7 +2,7 @@
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from isotrope.core.fingerprint import fingerprint
 from isotrope.data.schemas import read
 from isotrope.data.sources import named_errors
 from isotrope.data.text.retrieval_sets import load_retrieval
-from isotrope.data.text.sts_sets import load_sts_file
+from isotrope.data.text.sts_sets import Subset, load_sts_file
 from isotrope.data.text.tokens import TokenStore
 from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.holdout import holdout_set
@@ -58,18 +58,20 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
         score = functools.partial(retrieval_evaluation, data=data, metric=metric)
         name = f"dev retrieval {_SHOWN[metric]}"
         return DevMetric(name, score, fingerprint(data, metric), queries=data.queries)
+    return _of_scores(load_sts_file(path), f"dev STS Spearman ({path.name})", metric)
+
+
+def _of_scores(subset: Subset, name: str, metric: RankMetric) -> DevMetric:
+    """Return the dev score of scored pairs."""
     if metric != "mrr@10":
         raise SettingError(
-            f"has no effect: {path} holds scored pairs, whose score is Spearman's correlation",
+            f"has no effect: {subset.task} holds scored pairs, whose score is Spearman's "
+            "correlation",
             setting="dev_metric",
             remedy="leave it out",
         )
-    subset = load_sts_file(path)
-    return DevMetric(
-        f"dev STS Spearman ({path.name})",
-        lambda encoder: sts_evaluation(encoder, subset),
-        fingerprint(subset.scores, subset.first, subset.second),  # whatever the file is called
-    )
+    data = fingerprint(subset.scores, subset.first, subset.second)  # whatever the file is called
+    return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data)
 
 
 def _is_sts(path: Path) -> bool:
@@ -88,8 +90,9 @@ def dev_metric_held_out(
 
     Several data sets are searched one by one, and the score is the mean over all queries.
     Where rows have groups, a query may find the target of any row of its group.
+    Scored pairs have Spearman's correlation instead.
     """
-    sets, looked_at, met = [], 0, 0
+    sets, scored, looked_at, met = [], [], 0, 0
     for name, store in stores.items():
         # every k-th of them: enough to choose from, and bounded whatever the size of the corpus
         stride = max(1, store.report.held_out // _HELD_OUT_READ)
@@ -101,7 +104,16 @@ def dev_metric_held_out(
             met += int(
                 np.any([other.trained_on(records) for other in stores.values()], axis=0).sum()
             )
-            sets.append(holdout_set(records, store.report.views, groups=chosen))
+            if store.report.scored == 1 and store.columns == 2:
+                scored += records
+            else:
+                sets.append(holdout_set(records, store.report.views, groups=chosen))
+    if scored:
+        *sides, scores = zip(*scored, strict=True)
+        texts = [[p + text for text in side] for p, side in zip(prompts, sides, strict=True)]
+        pairs = Subset("the held-out part", "", "dev", np.array(scores), *texts)
+        found = _of_scores(pairs, f"held-out Spearman of {len(pairs)} pairs", metric)
+        return replace(found, records=looked_at, trained_on=met)
 
     def score(encoder: Encoder) -> DevEvaluation:
         first, *others = (

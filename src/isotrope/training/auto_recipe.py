@@ -13,7 +13,7 @@ original model is kept. Single texts are trained as in papers, with the same dec
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from isotrope.data.text.views import ONE_GROUP, held_out_together
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
-from isotrope.training.early_checks import CHOSEN, check_folder, recipe_applies
+from isotrope.training.early_checks import check_folder, recipe_applies
 from isotrope.training.progress import warn
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import records_of
@@ -70,18 +70,19 @@ class _Facts:
     linked: float  # share of the pairs that share a text with another pair
     loss: float | None  # InfoNCE of the encoder before training; None for single texts
     seconds: float  # of a pass over the records, forward and backward; 0 without a budget
+    scored: bool = False  # whether the pairs have scores
 
 
 def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Return the settings with a choice for each missing value; print the choices."""
     given = settings.model_fields_set
-    if not recipe_applies(settings) or given >= CHOSEN:
+    if not recipe_applies(settings):
         _refuse_minutes(settings)
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)
     facts = _facts(encoder, settings)
-    rule = _for_texts if facts.columns == 1 else _for_pairs
+    rule = _for_scores if facts.scored else _for_texts if facts.columns == 1 else _for_pairs
     given = given - {"objective_settings"}  # chosen around what is given in it
     made = [choice for choice in rule(facts, encoder, settings) if choice.name not in given]
     chosen = settings.model_copy(update={choice.name: choice.value for choice in made})
@@ -103,6 +104,7 @@ def _refuse_minutes(settings: TrainSettings) -> None:
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
     """Yield a description of the data, and a line per reason with the flags to override it."""
     kind = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}[facts.columns]
+    kind = "scored pairs" if facts.scored else kind
     linked = f", {facts.linked:.0%} of which share a text with another" if facts.linked else ""
     yield f"recipe auto: {facts.records:,} {kind}{linked}; --recipe papers has SimCSE's settings"
     told = [choice for choice in made if choice.value != ""]
@@ -123,7 +125,7 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     """Read the records, and embed some of them."""
     seen: dict[tuple[int, ...], tuple[str, ...]] = {}
     columns, marks = 1, set()
-    for record in islice(records_of(settings, ""), _RECORDS):
+    for record in islice(reading := records_of(settings, ""), _RECORDS):
         marks.add(record.group)
         columns = max(columns, min(len(record.texts), 3))
         own = [hash64(near_identical(text)) for text in record.texts[:2]]
@@ -142,10 +144,11 @@ def _facts(encoder: SentenceEncoder, settings: TrainSettings) -> _Facts:
     groups = joined_groups(np.array(list(seen), np.uint64))
     _, sizes = np.unique(groups, return_counts=True)
     rows = np.random.default_rng(0).permutation(len(found))[:_LOOKED_AT]
-    loss = _loss([found[row] for row in rows], groups[rows], encoder)
+    scored = reading.kind == "scored pairs"
+    loss = None if scored else _loss([found[row] for row in rows], groups[rows], encoder)
     linked = float(sizes[sizes > 1].sum() / len(found))
     held_out = share if count >= _ENOUGH else 0.0
-    return _Facts(len(found), columns, held_out, linked, loss, seconds)
+    return _Facts(len(found), columns, held_out, linked, loss, seconds, scored)
 
 
 def _seconds(records: Sequence[Sequence[str]], encoder: SentenceEncoder) -> float:
@@ -213,6 +216,22 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("epochs", epochs, why),
         Choice("warmup", 0.1, why),
         Choice("between", 0.7, "a mix of old and new weights scores better and forgets less"),
+    ]
+
+
+def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
+    """Return the choices for scored pairs: all of :func:`_for_pairs` but the loss and prompts."""
+    query, why = own_prompts(encoder)[0], "both texts of a scored pair are of one kind"
+    other = {"batch_size": "its pairs are put in order"}
+    return [
+        Choice("loss", "CoSENTLoss", "learns the order of the scores"),
+        Choice("query_prompt", query, why),
+        Choice("passage_prompt", query, why),
+        *(
+            replace(choice, why=other.get(choice.name, choice.why))
+            for choice in _for_pairs(facts, encoder, settings)
+            if not choice.name.startswith(("objective", "query", "passage"))
+        ),
     ]
 
 

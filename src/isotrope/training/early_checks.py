@@ -21,8 +21,8 @@ AUTO = "auto"
 
 CHOSEN = frozenset(
     (
-        *("objective", "head", "max_length", "query_prompt", "passage_prompt", "dev", "holdout"),
-        *("eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
+        *("objective", "loss", "head", "max_length", "query_prompt", "passage_prompt", "dev"),
+        *("holdout", "eval_every", "batch_size", "learning_rate", "epochs", "warmup", "between"),
         *("prefer", "refit"),
     )
 )
@@ -42,6 +42,11 @@ def recipe_applies(settings: TrainSettings) -> bool:
         and settings.lora is None
         and len(settings.datasets) == 1
     )
+
+
+def takes_scores(settings: TrainSettings) -> bool:
+    """Return whether scored pairs can be read: by the loss, or by the one that the recipe takes."""
+    return settings.loss in OF_SCORES or recipe_applies(settings)
 
 
 def check_not_taken(output: Path) -> None:
@@ -98,7 +103,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
                     if file not in local:
                         check_known(Path(file))
                 if local:
-                    columns, scored = settings.columns, settings.loss in OF_SCORES
+                    columns, scored = settings.columns, takes_scores(settings)
                     next(iter(read(local, columns=columns, groups=settings.groups, scored=scored)))
         if settings.dev not in (None, "auto") and not Path(str(settings.dev)).is_dir():
             check_file(Path(str(settings.dev)))

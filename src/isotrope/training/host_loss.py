@@ -48,13 +48,6 @@ def check_loss(settings: TrainSettings) -> None:
             value=settings.loss,
             remedy=f"choose {', '.join(known)}",
         )
-    if settings.loss in OF_SCORES and settings.dev == "auto":
-        raise SettingError(
-            "takes held-out pairs for pairs that belong together, whatever their scores",
-            setting="dev",
-            value="auto",
-            remedy="give an STS file or a retrieval folder",
-        )
     for name, remedy in _OWN.items():
         value, field = getattr(settings, name), TrainSettings.model_fields[name]
         if value != field.get_default(call_default_factory=True):

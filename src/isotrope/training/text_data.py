@@ -23,6 +23,7 @@ from isotrope.data.text.views import ONE_GROUP, held_out_together
 from isotrope.diagnostics.audit.run import check_negatives
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.paradigm.objective import Objective
+from isotrope.training.early_checks import takes_scores
 from isotrope.training.held_out import MOST_HELD_OUT, Tokens, held_out_losses
 from isotrope.training.progress import warn
 from isotrope.training.run import try_objective
@@ -37,7 +38,7 @@ def records_of(settings: TrainSettings, name: str) -> Reading:
         columns=settings.columns,
         groups=settings.groups,
         streaming=settings.streaming is not None,
-        scored=settings.loss in OF_SCORES,
+        scored=takes_scores(settings),
     )
 
 

@@ -241,8 +241,8 @@ class TokenStore:
         """Whether all records are in one group, so that there are no negatives."""
         return self.report.grouped and bool((self._rows[:, -1] == self._rows[0, -1]).all())
 
-    def held_out(self) -> Iterator[tuple[str, ...]]:
-        """Yield the texts of the records never trained on, in file order, without prompts."""
+    def held_out(self) -> Iterator[tuple[Any, ...]]:
+        """Yield texts and scores of the held-out records, in file order, without prompts."""
         with (self.folder / "holdout.jsonl").open(encoding="utf-8") as handle:
             for line in handle:
                 yield tuple(json.loads(line))
@@ -369,7 +369,7 @@ class _Writer:
         self._hashes.append(hash64("\0".join(record.texts).encode()))
         if record.held:
             row: tuple[int, ...] = (-1,) * (4 if self.pairs else len(record.texts))
-            self._files[_HELD].write(json.dumps(record.texts).encode() + b"\n")
+            self._files[_HELD].write(json.dumps(record.texts + record.scores).encode() + b"\n")
         elif record.continues and self.prompts[0] == self.prompts[1]:
             row = (self.texts - 1, self._add_text(record.texts[1], 1))
         else:
