@@ -37,13 +37,10 @@ from isotrope.data.lines import visible
 from isotrope.data.rows import Table, cell_score, cell_text, cell_texts, missing, number, whole
 from isotrope.data.table import SUFFIXES, open_table, plain_suffix, table_of
 
-_FIRST = (
-    *("query", "question", "query", "query", "query", "question", "question"),
-    *("sentence1", "sentence_a", "sentence_0", "text1", "question1", "premise"),
-)
-_SECOND = (
-    *("positive", "positive", "passage", "document", "answer", "answer", "context"),
-    *("sentence2", "sentence_b", "sentence_1", "text2", "question2", "hypothesis"),
+_OTHERS = (
+    *("query positive", "question positive", "query passage", "query document", "query answer"),
+    *("question answer", "question context", "sentence1 sentence2", "sentence_a sentence_b"),
+    *("sentence_0 sentence_1", "text1 text2", "question1 question2", "premise hypothesis"),
 )
 PAIRS = (
     ("anchor", "positive", "negative"),
@@ -52,7 +49,7 @@ PAIRS = (
     ("messages", "positive_messages", "negative_messages"),
     ("query", "pos_doc", "neg_doc"),
     ("query", "response", "rejected_response"),
-    *((first, second, "negative") for first, second in zip(_FIRST, _SECOND, strict=True)),
+    *((*names.split(), "negative") for names in _OTHERS),
 )
 """Column names of anchor, positive and negatives (also with a number at the end); the first match
 decides."""
@@ -395,17 +392,9 @@ def read(
     scored: bool = False,
     choose: int = 2,
 ) -> Reading:
-    """Return the records of files, folders and hub data, or of data in memory.
+    """Return the records of data, as :class:`Reading` describes them.
 
-    Args:
-        data: Paths of files and folders and names of hub data; a frame, a data set; texts, tuples
-            or dictionaries.
-        columns: Columns of a table: one text, or anchor, positive and any negatives.
-        groups: Column of groups; records of one group are never pushed apart.
-        streaming: Keep no copy of a data set of the hub.
-        paired: Make pairs of labelled texts.
-        scored: Read scored pairs too.
-        choose: Number of columns that an error may propose.
+    Data are paths and names of the hub, or a frame, a data set, texts, tuples or dictionaries.
     """
     if not isinstance(data, (list, tuple)) or not all(isinstance(d, (str, Path)) for d in data):
         names = [str(column) for column in columns or ()]

@@ -103,8 +103,8 @@ def _refuse_minutes(settings: TrainSettings) -> None:
 
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
     """Yield a description of the data, and a line per reason with the flags to override it."""
-    kind = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}[facts.columns]
-    kind = "scored pairs" if facts.scored else kind
+    kinds = {1: "single texts", 2: "pairs", 3: "pairs with hard negatives"}
+    kind = "scored pairs" if facts.scored else kinds[facts.columns]
     linked = f", {facts.linked:.0%} of which share a text with another" if facts.linked else ""
     yield f"recipe auto: {facts.records:,} {kind}{linked}; --recipe papers has SimCSE's settings"
     told = [choice for choice in made if choice.value != ""]
