@@ -18,9 +18,8 @@ A row with several positives becomes one record for each. The positive of a labe
 text with its label, and its group is the label. Rows without a text are skipped and counted in
 :class:`Reading`, whose text summarises on one line what was read.
 
-Text is UTF-8 and is not changed: it is neither composed nor decomposed (NFC, NFD), and the
-tokenizer handles directions, joiners and emoji. White space at the ends is removed; a text without
-visible characters (zero-width spaces, a byte-order mark) counts as empty.
+Text is UTF-8 and is not changed (not composed or decomposed, NFC or NFD). White space at the ends
+is removed; a text without visible characters (zero-width spaces) counts as empty.
 """
 
 import re
@@ -51,8 +50,7 @@ PAIRS = (
     ("query", "response", "rejected_response"),
     *((*names.split(), "negative") for names in _OTHERS),
 )
-"""Column names of anchor, positive and negatives (also with a number at the end); the first match
-decides."""
+"""Column names of anchor, positive and negatives (also numbered); the first match decides."""
 
 TEXT = ("text", "sentence")
 """Column names of single texts; the first match decides."""

@@ -168,10 +168,9 @@ class Anatomy:
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
         if of_all or self.kind == "nothing":  # others may pick fewer pairs the more is learnt
-            own = [len(views.anchors) for _, views in known]
-            rows = max([*own, *(t.rows for r in some for t in r.compared)])
-            self._most = max(self._most, rows)
-            if 2 * rows < self._most:  # the rest of an epoch says little
+            sizes = [len(v.anchors) for _, v in known] or [t.rows for r in some for t in r.compared]
+            self._most = max(self._most, *sizes)
+            if 2 * max(sizes) < self._most:  # the rest of an epoch says little
                 row.update(dict.fromkeys(MEASURED))
         return row
 

@@ -112,8 +112,8 @@ def dev_metric_held_out(
         *sides, scores = zip(*scored, strict=True)
         texts = [[p + text for text in side] for p, side in zip(prompts, sides, strict=True)]
         pairs = Subset("the held-out part", "", "dev", np.array(scores), *texts)
-        found = _of_scores(pairs, f"held-out Spearman of {len(pairs)} pairs", metric)
-        return replace(found, records=looked_at, trained_on=met)
+        name = f"held-out Spearman of {len(pairs)} pairs"
+        return replace(_of_scores(pairs, name, metric), records=looked_at, trained_on=met)
 
     def score(encoder: Encoder) -> DevEvaluation:
         first, *others = (

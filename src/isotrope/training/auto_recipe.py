@@ -13,7 +13,7 @@ original model is kept. Single texts are trained as in papers, with the same dec
 import math
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from isotrope.training.text_encoder import encoder_of
 
 _BATCH = 64
 _ENOUGH, _WANTED, _MOST = 40, 100, 1_000  # records that are held out
+_OF_OBJECTIVES = ("objective", "objective_settings", "query_prompt", "passage_prompt")
 _WORDS = 8  # fewest words of a single text that can be cut into a query and its target
 _LOOKED_AT = 320  # pairs whose loss is measured before training: five batches
 _TIMED = 32  # records that a step is timed on
@@ -211,7 +212,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("passage_prompt", passage, "as the encoder was trained"),
         *_watched(facts, settings),
         *(_twice(facts, settings) if twice else []),
-        Choice("batch_size", _batch(facts), "its other pairs are the negatives"),
+        Choice("batch_size", _batch(facts), "its pairs are compared with each other"),
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
         Choice("warmup", 0.1, why),
@@ -222,16 +223,10 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 def _for_scores(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings) -> list[Choice]:
     """Return the choices for scored pairs: all of :func:`_for_pairs` but the loss and prompts."""
     query, why = own_prompts(encoder)[0], "both texts of a scored pair are of one kind"
-    other = {"batch_size": "its pairs are put in order"}
     return [
         Choice("loss", "CoSENTLoss", "learns the order of the scores"),
-        Choice("query_prompt", query, why),
-        Choice("passage_prompt", query, why),
-        *(
-            replace(choice, why=other.get(choice.name, choice.why))
-            for choice in _for_pairs(facts, encoder, settings)
-            if not choice.name.startswith(("objective", "query", "passage"))
-        ),
+        *(Choice(name, query, why) for name in ("query_prompt", "passage_prompt")),
+        *(c for c in _for_pairs(facts, encoder, settings) if c.name not in _OF_OBJECTIVES),
     ]
 
 
