@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -18,6 +19,7 @@ from typing import Any, cast
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, MissingExtra, nearest, place
 from isotrope.core.hub import first_line, known_to_hub, why_closed
+from isotrope.data.declared_sizes import DAMAGED, buffer_sizes, page_sizes
 from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing
 from isotrope.data.text_tables import json_table, objects, separated, tabbed
@@ -98,18 +100,25 @@ def _arrow(path: Path, suffix: str) -> Table:
     def opened() -> tuple[Any, Callable[[Sequence[str]], Iterator[Any]]]:
         if suffix == ".parquet":
             file = parquet.ParquetFile(path)
-            groups = map(file.metadata.row_group, range(file.metadata.num_row_groups))
-            size = sum(group.total_byte_size + group.num_rows for group in groups)
+            with path.open("rb") as raw, mmap(raw.fileno(), 0, access=ACCESS_READ) as data:
+                size = file.metadata.num_rows
+                for index in range(file.metadata.num_row_groups * file.metadata.num_columns):
+                    group, column = divmod(index, file.metadata.num_columns)
+                    chunk = file.metadata.row_group(group).column(column)
+                    starts = (chunk.dictionary_page_offset, chunk.data_page_offset)
+                    at = min((start for start in starts if start), default=0)
+                    size += sum(page_sizes(data, at, at + chunk.total_compressed_size))
             refuse_bomb(path, size, packed)
             rows = _at_once(size, packed)
             return file.schema_arrow, lambda names: file.iter_batches(rows, columns=list(names))
         # not from a mapped file: a damaged one would end the process
         source = pyarrow.OSFile(str(path))
-        if source.read(6) == b"ARROW1":
-            whole = pyarrow.ipc.open_file(source)
-            stream = map(whole.get_batch, range(whole.num_record_batches))
-            return whole.schema, lambda names: (batch.select(list(names)) for batch in stream)
-        source.seek(0)
+        start, size = 8 if source.read(6) == b"ARROW1" else 0, 0  # a file is a stream and an index
+        source.seek(start)
+        for message in pyarrow.ipc.MessageReader.open_stream(source):
+            size += sum(buffer_sizes(memoryview(message.metadata), memoryview(message.body or b"")))
+            refuse_bomb(path, size, packed)
+        source.seek(start)
         reader = pyarrow.ipc.open_stream(source)
         return reader.schema, lambda names: (batch.select(list(names)) for batch in reader)
 
@@ -122,7 +131,7 @@ def _arrow(path: Path, suffix: str) -> Table:
 
     try:
         columns = tuple(opened()[0].names)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, *DAMAGED) as error:
         raise failed(error) from error
 
     def cells(names: Sequence[str]) -> Iterator[Row]:
@@ -130,6 +139,7 @@ def _arrow(path: Path, suffix: str) -> Table:
         number = unpacked = 0
         try:
             for batch in opened()[1](list(dict.fromkeys(names))):
+                batch.validate(full=True)  # offsets that lead out of a buffer would end the process
                 size = batch.nbytes + batch.num_rows
                 refuse_bomb(path, unpacked + size, packed)
                 for start in range(0, batch.num_rows, rows := _at_once(size, packed)):
@@ -139,7 +149,7 @@ def _arrow(path: Path, suffix: str) -> Table:
                     for row in zip(*(values[name] for name in names), strict=True):
                         number += 1
                         yield number, row
-        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        except (pyarrow.ArrowException, OSError, *DAMAGED) as error:
             raise failed(error) from error
 
     return Table(path, columns, cells)

@@ -1,0 +1,92 @@
+"""Sums what the pages of a parquet file, or the buffers of an Arrow file, unpack to.
+
+A decoder allocates what the header of a page or a buffer says and unpacks no more than that. The
+index of the file may say less, so it is not asked.
+"""
+
+import struct
+from collections.abc import Iterator
+from mmap import mmap
+
+DAMAGED = (IndexError, KeyError, RecursionError, SystemError, UnicodeDecodeError, struct.error)
+"""Errors of headers that cannot be read."""
+
+_FIXED = {1: 0, 2: 0, 3: 1, 7: 8}  # bytes of a value by its type: true, false, a byte, a double
+
+
+def page_sizes(data: mmap, at: int, end: int) -> Iterator[int]:
+    """Yield the unpacked size of each page of parquet from one place of a file to another."""
+    while at < end:
+        header, at = _struct(data, at)
+        yield max(header[2], 0)
+        at += max(header[3], 0)
+
+
+def _struct(data: mmap, at: int) -> tuple[dict[int, int], int]:
+    """Return the integers of a struct of Thrift's compact protocol by their fields, and its end."""
+    numbers, field = {}, 0
+    while head := data[at]:
+        kind, at = head & 15, at + 1
+        field += head >> 4
+        if head < 16:
+            field, at = _integer(data, at)
+        if kind in (4, 5, 6):
+            numbers[field], at = _integer(data, at)
+        elif kind == 8:  # bytes, whose length has no sign
+            length, at = _integer(data, at, signed=False)
+            at += length
+        elif kind == 12:
+            at = _struct(data, at)[1]
+        else:
+            at += _FIXED[kind]
+    return numbers, at + 1
+
+
+def _integer(data: mmap, at: int, *, signed: bool = True) -> tuple[int, int]:
+    """Return an integer of seven bits a byte, and its end."""
+    value = shift = 0
+    while True:
+        byte, at = data[at], at + 1
+        value |= (byte & 127) << shift
+        shift += 7
+        if shift > 70:
+            raise IndexError("an integer of more than 64 bits")
+        if byte < 128:
+            return ((value >> 1) ^ -(value & 1) if signed else value), at
+
+
+def buffer_sizes(metadata: memoryview, body: memoryview) -> Iterator[int]:
+    """Yield the unpacked size of each buffer of a message of Arrow."""
+    message = _offset(metadata, 0)
+    kind = _field(metadata, message, 1)
+    batch = _field(metadata, message, 2)
+    if kind is None or batch is None or metadata[kind] not in (2, 3):
+        return
+    batch = _offset(metadata, batch)
+    if metadata[kind] == 2:  # a dictionary, which holds a batch
+        inner = _field(metadata, batch, 1)
+        if inner is None:
+            return
+        batch = _offset(metadata, inner)
+    buffers, packed = _field(metadata, batch, 2), _field(metadata, batch, 3)
+    if buffers is None:
+        return
+    start = _offset(metadata, buffers)
+    for i in range(struct.unpack_from("<I", metadata, start)[0]):
+        offset, length = struct.unpack_from("<qq", metadata, start + 4 + 16 * i)
+        unpacked = -1 if packed is None or not length else struct.unpack_from("<q", body, offset)[0]
+        yield length if unpacked < 0 else unpacked
+
+
+def _field(data: memoryview, table: int, number: int) -> int | None:
+    """Return the place of a field in a table of FlatBuffers; None if it is missing."""
+    names = table - struct.unpack_from("<i", data, table)[0]
+    if 4 + 2 * number >= struct.unpack_from("<H", data, names)[0]:
+        return None
+    offset: int = struct.unpack_from("<H", data, names + 4 + 2 * number)[0]
+    return table + offset if offset else None
+
+
+def _offset(data: memoryview, at: int) -> int:
+    """Return the place that an offset leads to."""
+    return at + int(struct.unpack_from("<I", data, at)[0])
