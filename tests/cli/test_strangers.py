@@ -19,6 +19,7 @@ import pytest
 import yaml
 
 import isotrope
+from isotrope.cli import check
 from isotrope.core import run_folder
 from isotrope.core.hub import known_to_hub, named_by
 from isotrope.core.legible import LegibleStream, csv_text, legible
@@ -355,12 +356,28 @@ def test_a_model_is_read_from_its_own_folder(
     assert asked == []
 
 
-def test_a_loss_that_ends_the_process_is_wrong(run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("end", ["raise SystemExit(0)", "import os; os._exit(0)"])
+def test_a_loss_that_ends_the_process_is_wrong(run, tmp_path: Path, end: str) -> None:
     file = tmp_path / "my.py"
-    file.write_text("def my_loss(anchors, positives):\n    raise SystemExit(0)\n")
+    file.write_text(f"def my_loss(anchors, positives):\n    {end}\n")
     found = run("check", file)
     assert found.code == 1
-    assert "it calls exit(0) WRONG" in " ".join(found.out.split())
+    assert "a loss ended the process (exit code 0) WRONG" in " ".join(found.out.split())
+
+
+def test_a_loss_that_does_not_end_is_wrong(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "LIMIT", 2.0)
+    (tmp_path / "my.py").write_text("while True: pass\n")
+    found = run("check", tmp_path / "my.py")
+    assert found.code == 1
+    assert "no end after 2 seconds WRONG" in " ".join(found.out.split())
+    assert "ten minutes" in check.EPILOG
+    assert LIMIT == 600
+
+
+LIMIT = check.LIMIT
 
 
 @pytest.mark.parametrize("closed", [">&-", ">&- 2>&-", "<&- >&-"])

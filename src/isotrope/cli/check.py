@@ -1,15 +1,21 @@
 """``isotrope check``: check that a loss is the same in every way of training with it."""
 
 import itertools
+import multiprocessing
+import signal
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from isotrope.cli.command import Command
+from isotrope.core.errors import InputError
 from isotrope.core.legible import legible
 from isotrope.core.settings import Settings, setting
 
 if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
     from isotrope.paradigm.objective_check import Check
 
     Found = tuple[str, Check | list[str]]
@@ -27,8 +33,12 @@ The file defines objectives, functions of (anchors, positives) that return a sca
 such a forward. All with "loss" in their name are checked, or the one that FILE:NAME names. A third
 parameter without a default receives negatives. A parameter or attribute chunk_size, mini_batch_size
 or margin is tried with several values. On two processes, each process calls the loss with its own
-rows. The exit code is 1 if a check fails.
+rows. The file runs in a separate process; a loss that ends it, or takes more than ten minutes,
+fails. The exit code is 1 if a check fails.
 """
+
+LIMIT = 600.0
+"""Seconds that the checks of a file may take; most take a few."""
 
 
 class CheckSettings(Settings):
@@ -49,18 +59,50 @@ def check(settings: CheckSettings) -> int:
 
         objective = registry.find(settings.loss)
         return _printed(_explained((objective.name, check) for check in prove(objective)))
-    return _printed(_checked(Path(file), name, settings.dimensions))
+    return _printed(_apart(Path(file), name, settings.dimensions))
 
 
-def _checked(file: Path, name: str, dimensions: int | None) -> Iterator["Found"]:
-    """Check the losses of a file, which may end the process."""
+def _apart(file: Path, name: str, dimensions: int | None) -> Iterator["Found"]:
+    """Check a file in a process of its own, which its losses may end or keep from ending.
+
+    Where this process is interrupted, nothing is reported of the check that was running.
+    """
     from isotrope.paradigm.objective_check import Check
+
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    process = context.Process(target=_answer, args=(theirs, file, name, dimensions))
+    process.start()
+    theirs.close()
+    until = time.monotonic() + LIMIT
+    try:
+        while ours.poll(max(0.0, until - time.monotonic())):
+            found = ours.recv()
+            if found is None:
+                return
+            if isinstance(found, Exception):
+                raise found
+            yield found
+        yield str(file), Check("all", 0, f"no end after {LIMIT:g} seconds", passed=False)
+    except EOFError:
+        process.join()
+        ended = f"a loss ended the process (exit code {process.exitcode})"
+        yield str(file), Check("all", 0, ended, passed=False)
+    finally:
+        process.kill()
+        process.join()
+
+
+def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -> None:
     from isotrope.training.loss_check import DIMENSIONS, checks_in
 
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever waits for the checks ends them
     try:
-        yield from _explained(checks_in(file, name, dimensions=dimensions or DIMENSIONS))
-    except SystemExit as stop:
-        yield str(file), Check("all", 0, f"it calls exit({stop.code})", passed=False)
+        for found in _explained(checks_in(file, name, dimensions=dimensions or DIMENSIONS)):
+            pipe.send(found)
+        pipe.send(None)
+    except InputError as error:
+        pipe.send(error)
 
 
 def _line(name: str, tried: str, worst: str, mark: str) -> str:

@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.core.distributed import launched_processes
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.spelling import named
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
@@ -31,6 +30,7 @@ from isotrope.evaluation.retrieval import own_prompts
 from isotrope.paradigm import registry
 from isotrope.training.early_checks import check_folder, recipe_applies
 from isotrope.training.progress import warn
+from isotrope.training.refit import without_mean
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text_data import records_of
 from isotrope.training.text_encoder import encoder_of
@@ -265,7 +265,7 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
 
 def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choice of a second training on all pairs, if some are held out."""
-    several = settings.devices > 1 or launched_processes()[0] > 1
+    several = settings.devices > 1 or without_mean(settings)
     if several or not facts.held_out or "dev" in settings.model_fields_set:
         return []
     why = "a second training also uses the held-out pairs; the mean of both models is better"

@@ -20,20 +20,25 @@ from isotrope.training.run import Outcome
 from isotrope.training.settings import TrainSettings
 
 
+def without_mean(settings: TrainSettings) -> bool:
+    """Return whether the weights of two runs cannot be averaged."""
+    several = launched_processes()[0] > 1
+    return several or settings.lora is not None or settings.encoder == "scratch"
+
+
 def refitted(
     settings: TrainSettings, outcome: Outcome, train: Callable[[TrainSettings], Outcome]
 ) -> Outcome:
     """Train once more on all records, and save the mean of both models.
 
-    Nothing happens if the run was stopped or kept the initial model, or if models of two runs have
-    no mean: LoRA's matrices, new encoders, and models of several processes.
+    Nothing happens if the run was stopped or kept the initial model.
     """
     result, folder = outcome.result, RunFolder(settings.output)
     kept = result.metrics.get("dev_best_step")
-    apart = settings.lora is not None or settings.encoder == "scratch"
-    if not settings.refit or apart or launched_processes()[0] > 1:
+    if settings.refit and without_mean(settings):
+        warn("warning: --refit has no effect with LoRA, an encoder from scratch, or torchrun")
         return outcome
-    if outcome.exit_code or not kept or "refit" in result.details:
+    if not settings.refit or outcome.exit_code or not kept or "refit" in result.details:
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")
     second = train(
