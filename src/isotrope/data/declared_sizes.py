@@ -58,8 +58,7 @@ def _integer(data: mmap, at: int, *, signed: bool = True) -> tuple[int, int]:
 def buffer_sizes(metadata: memoryview, body: memoryview) -> Iterator[int]:
     """Yield the unpacked size of each buffer of a message of Arrow."""
     message = _offset(metadata, 0)
-    kind = _field(metadata, message, 1)
-    batch = _field(metadata, message, 2)
+    kind, batch = (_field(metadata, message, number) for number in (1, 2))
     if kind is None or batch is None or metadata[kind] not in (2, 3):
         return
     batch = _offset(metadata, batch)

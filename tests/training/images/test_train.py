@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from PIL import Image
 
 import isotrope
 from isotrope.cli.main import guarded
@@ -406,3 +407,15 @@ def test_an_encoder_of_ones_own(quick: dict) -> None:
     change = float((module[0].weight.detach() - before).abs().max())
     assert 0 < change < float(before.abs().max()) / 3, "trained, and not cut"
     assert found.result.metrics["knn_final"] is not None
+
+
+def test_grey_values_that_are_lost_are_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder := tmp_path / "pictures").mkdir()
+    values = np.arange(4096, dtype=np.uint16).reshape(64, 64) % 4084
+    for i in range(4):
+        Image.fromarray(values).save(folder / f"p{i}.png")
+    settings = {"encoder": "resnet9", "width": 4, "batch_size": 2, "max_steps": 1}
+    fit_images(str(folder), output=str(tmp_path / "run"), progress=False, **settings)
+    assert "p0.png has 4,084 grey values, of which 256 are read" in capsys.readouterr().err

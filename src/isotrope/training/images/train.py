@@ -27,6 +27,7 @@ from isotrope.core.pictures import Unreadable, grey_levels
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
 from isotrope.data.images.batches import ImageBatch, ImageBatches, ImageSteps
+from isotrope.data.images.folder import EncodedImages
 from isotrope.data.images.records import ImageSet
 from isotrope.data.images.sets import load_images
 from isotrope.diagnostics.metrics import MEASURED, columns
@@ -354,11 +355,11 @@ class ImageTask(TrainingTask):
             f"{images.name}: {len(images.train.images):,} images of {images.side} x {images.side}, "
             f"{tested}{skipped}"
         )
-        if files := getattr(images.train.images, "files", None):
+        if isinstance(first := images.train.images, EncodedImages):
             with suppress(Unreadable):  # it is replaced and counted when it is read
-                held, read = grey_levels(files.open(0))
+                held, read = grey_levels(first.opened(first.keys[0]))
                 if held > read:
-                    warn(f"{files.name(0)} has {held:,} grey values, of which {read} are read")
+                    warn(f"{first.keys[0]} has {held:,} grey values, of which {read} are read")
         plan = module.plan
         say(
             f"{self.module.steps:,} steps of {self.batches.size}; {module.name} with "
