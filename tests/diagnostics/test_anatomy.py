@@ -49,6 +49,24 @@ def batch(n: int = 12, d: int = 20, *, dtype: torch.dtype = torch.float64) -> tu
     return (3 * x).requires_grad_(), (x + 0.9 * noise).requires_grad_()
 
 
+def test_embeddings_before_the_loss_change_nothing() -> None:
+    rows = []
+    for by_name in (None, True, False):
+        anchors, positives = batch()
+        loss = users_loss(anchors, positives)
+        doctor = Doctor()
+        if by_name is None:
+            doctor.observe(loss)
+        elif by_name:
+            doctor.observe(anchors, positives, loss=loss)
+        else:
+            doctor.observe(anchors, positives, loss)
+        loss.backward()
+        rows += doctor.rows
+    assert rows == [rows[0]] * 3
+    assert rows[0]["dissipation"] is not None
+
+
 def test_a_plain_loop_with_a_loss_of_ones_own(tmp_path: Path) -> None:
     """The example of the README: five lines around someone's own training."""
     torch.manual_seed(0)

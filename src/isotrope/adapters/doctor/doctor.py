@@ -153,18 +153,21 @@ class Doctor:
         self._lightning.close()
         logger.warning("the doctor stops recording (%s); the training continues unchanged", why)
 
-    def observe(self, loss: Tensor, *, step: int | None = None) -> None:
+    def observe(self, *batch: Tensor, loss: Tensor | None = None, step: int | None = None) -> None:
         """Measure a batch of a custom loop in the backward pass of its loss, if its step is due.
 
-        Call it between the loss and its ``backward()``. The row is then the last of :attr:`rows`.
+        Call ``observe(loss)`` before ``loss.backward()``. The row is then the last of :attr:`rows`.
+        The pairs are found in the loss, so ``observe(anchors, positives, loss)`` does the same.
 
         Args:
+            batch: The loss; embeddings before it are not used.
             loss: The scalar to minimise, not yet scaled for float16 or for accumulation.
             step: Number of the step; by default the number of the call, from 0.
 
         Raises:
             InputError: The loss is not a tensor of one number.
         """
+        loss = batch[-1] if loss is None and batch else loss
         if not isinstance(loss, Tensor) or loss.numel() != 1:
             raise InputError(
                 "the loss must be the scalar tensor on which backward() is called next; found "
