@@ -4,6 +4,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,20 +68,21 @@ def soak(
         AssertionError: the run, or its diagnosis, fails.
     """
     began, samples = time.monotonic(), []
-    process = subprocess.Popen(
-        [sys.executable, "-m", "isotrope", *arguments],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=ROOT,
-    )
-    while process.poll() is None:
-        if (sample := _look(process.pid, output / "metrics.csv")) is not None:
-            samples.append(sample)
-        time.sleep(patience)
-    said = process.communicate()[0]
-    assert process.returncode == 0, said
+    # a pipe that nobody reads is full after some thousand lines
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as said:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "isotrope", *arguments],
+            env=environment(),
+            stdout=said,
+            stderr=subprocess.STDOUT,
+            cwd=ROOT,
+        )
+        while process.poll() is None:
+            if (sample := _look(process.pid, output / "metrics.csv")) is not None:
+                samples.append(sample)
+            time.sleep(patience)
+        said.seek(0)
+        assert process.returncode == 0, said.read()[-4000:]
     seconds = time.monotonic() - began
     asked = [sys.executable, "-m", "isotrope", "diagnose", str(output)]
     found = subprocess.run(asked, env=environment(), capture_output=True, text=True, cwd=ROOT)
