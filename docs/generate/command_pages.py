@@ -1,6 +1,7 @@
 """One page for each verb, written from its own parser, and what the verb prints.
 
 Outputs are files in docs/generate/outputs, copied from a terminal; their first line is the command.
+Short ones are printed before the options, long ones at the end.
 """
 
 import argparse
@@ -9,22 +10,68 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.generate.legend import legend
 from docs.generate.objective_pages import grid
 from isotrope.cli.command import load
 from isotrope.cli.main import VERBS
 from isotrope.core.files import atomic_replace
 
 OUTPUTS = Path(__file__).with_name("outputs")
+_SHORT = 30  # lines of an output that is printed before the options
+
+RESULTS = {
+    "train": "prints the settings, the scores during training, and whether training improved "
+    "the model. `--output` receives `model/`, an ordinary sentence-transformers folder; "
+    "`metrics.csv`, a row for each logged step; `config.yaml`, the settings; and `result.json`, "
+    "the scores. It trains bi-encoders: do not use it for rerankers or sparse encoders.",
+    "train-images": "prints the settings, the loss and, if the images have labels and a test "
+    "part, the accuracy of nearest neighbours. `--output` receives `model/`, `metrics.csv` (a row "
+    "for each logged step), `config.yaml` (the settings) and `result.json` (the scores). For a "
+    "text encoder use [`train`](train.md).",
+    "evaluate": "prints a table of scores out of 100, and with `--compare` also the "
+    "differences from the first model, each with its interval. Name the data with one of the "
+    "options under [Data to score on](#data-to-score-on-in-any-combination); without data the "
+    "command stops with exit code 2 and lists them. To find out why a training failed, use "
+    "[`diagnose`](diagnose.md).",
+    "encode": "writes one `.npy` file with a float32 row for each text or picture, and prints "
+    "its shape. To find texts, use [`search`](search.md), which prints lines instead of numbers.",
+    "search": "prints the nearest texts for each query: cosine, line number, text. It encodes "
+    "the whole file for each call. To search the same file often, encode it once with "
+    "[`encode`](encode.md) and give the matrix with `--embeddings`.",
+    "objectives": "prints a line for each objective and the parts that can be exchanged; with a "
+    "name, it prints the objective's formula, gradient, settings and presets. It writes no file.",
+    "check": "prints a line for each comparison: `ok`, `WRONG`, or `-`. A dash is not a fault: "
+    "the line at the end explains what the loss does differently. The exit code is 1 if a line is "
+    "`WRONG`. It writes no file. It does not tell whether the loss trains a good model.",
+    "simulate": "writes a picture (`.png`, `.svg`) and its numbers (`.csv`) to `--output`, and "
+    "prints the main number of each objective. It uses no data: to see what an objective does to "
+    "your texts, use [`audit`](audit.md).",
+    "audit": "prints recommended settings, likely false negatives, suspicious rows, and whether "
+    "whitening helps. With `--output` it also writes a page and, for texts, cleaned files to train "
+    "on. It trains nothing. After a training, use [`diagnose`](diagnose.md).",
+    "diagnose": "prints a verdict, the numbers behind it, and one setting to change. For a run "
+    "it also writes `diagnosis.json` to the run's folder. The page of each "
+    "[verdict](../diagnosis.md) says when to ignore it. To find out whether one model is better "
+    "than another, use [`evaluate --compare`](evaluate.md).",
+    "sweep": "trains every setting with three seeds, prints a table and the best setting as a "
+    "command, and writes a run folder for each training and the table to `--output`. With "
+    "`--dry-run` it prints the trainings and starts none. To compare runs that you already have, "
+    "use [`report`](report.md).",
+    "report": "writes one HTML file with the charts, scores and verdicts of the runs, and prints "
+    "its path. To find out whether a difference in score is more than noise, use "
+    "[`evaluate --compare`](evaluate.md).",
+}
+"""What each verb prints and writes, and when to use another."""
 
 
 def write_command_pages(directory: Path) -> list[Path]:
     """Write ``README.md`` and, for each verb, ``VERB.md``.
 
     Args:
-        directory: made if it is not there; other files in it stay.
+        directory: Folder to write to. It is created if necessary; other files in it are kept.
 
     Returns:
-        What was written.
+        The paths of the files.
     """
     texts = {"README.md": _index(), **{f"{verb}.md": command_page(verb) for verb in VERBS}}
     directory.mkdir(parents=True, exist_ok=True)
@@ -36,37 +83,37 @@ def write_command_pages(directory: Path) -> list[Path]:
 
 def command_page(verb: str) -> str:
     """Return the page of one verb in Markdown."""
-    blocks = [*_blocks(load(verb).parser()), *_output(verb)]
+    parser = load(verb).parser()
+    command, printed = (OUTPUTS / f"{verb}.txt").read_text(encoding="utf-8").split("\n\n", 1)
+    output = ["## Output", f"```console\n{command}\n```", f"```text\n{printed}```"]
+    options = [*_groups(parser), *_text(parser.epilog or "")]
+    head = [*_head(parser), f"The command {RESULTS[verb]}"]
+    short = printed.count("\n") <= _SHORT
+    body = [*output, *options] if short else [*options, *output]
+    letters = legend("\n\n".join([*head, *body]))
+    blocks = [*head, *filter(None, [letters]), *body]
     return "\n\n".join(block.strip("\n") for block in blocks) + "\n"
-
-
-def _output(verb: str) -> list[str]:
-    """A command and what it printed, if there is a copy of it."""
-    file = OUTPUTS / f"{verb}.txt"
-    if not file.is_file():
-        return []
-    command, printed = file.read_text(encoding="utf-8").split("\n\n", 1)
-    return ["## Output", f"```console\n{command}\n```", f"```text\n{printed}```"]
 
 
 def _index() -> str:
     lines = [[f"[`{verb}`]({verb}.md)", line] for verb, line in VERBS.items()]
-    return "# Commands\n\n`isotrope VERB --help` prints the same as these pages.\n\n" + grid(
-        ["verb", "what it does"], lines
+    return (
+        "# Commands\n\nChoose a verb by what you want to do. Its page shows what it prints and "
+        "writes, and its options, which `isotrope VERB --help` also prints.\n\n"
+        + grid(["verb", "what it does"], lines)
     )
 
 
-def _blocks(parser: argparse.ArgumentParser) -> Iterator[str]:
+def _head(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """The title, the usage and the description."""
     yield f"# {parser.prog}"
     if parser.usage:
         yield _fenced("text", [line.strip() for line in parser.usage.splitlines()])
     yield from _text(parser.description or "")
-    yield from _groups(parser)
-    yield from _text(parser.epilog or "")
 
 
 def _groups(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """What the verb takes, by the groups of its help."""
+    """The arguments and flags of the verb, by the groups of its help."""
     for group in parser._action_groups:
         actions = [a for a in group._group_actions if a.help != argparse.SUPPRESS]
         lines = [[_name(a), _meaning(a, parser)] for a in actions if not _is_help(a)]
@@ -100,7 +147,7 @@ def _meaning(action: argparse.Action, parser: argparse.ArgumentParser) -> str:
 
 
 def _text(text: str) -> Iterator[str]:
-    """What stands before or behind the options: examples, tables as they are, the rest as prose."""
+    """The text around the options: examples and tables in fences, the rest as prose."""
     for paragraph in filter(str.strip, re.split(r"\n\s*\n", text)):
         first, *rest = paragraph.strip("\n").splitlines()
         if first.endswith(":") and rest and all(line.startswith("  ") for line in rest):

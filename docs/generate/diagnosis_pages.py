@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from docs.generate.legend import legend
 from isotrope.core.files import atomic_replace
 from isotrope.diagnostics.findings import HEALTHY
 from isotrope.diagnostics.verdict import Threshold
@@ -18,17 +19,17 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 
 _PAGE = """# Verdicts and thresholds
 
-Use this page to look up a verdict. `isotrope diagnose RUN_OR_MODEL` says whether something is wrong
-with a training or a model. It names the cause first, with the numbers behind it and one setting to
-change ([options](commands/diagnose.md)). In other trainers and in your own loop,
-[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gives the same verdicts, with the
-change in the words of that trainer. ["Is this normal?"](questions.md) has examples.
+Use this page to look up a verdict. `isotrope diagnose RUN_OR_MODEL` prints verdicts on a training
+or a model: the likely cause first, with the numbers behind it and one setting to change
+([options](commands/diagnose.md)). In other trainers and in your own loop,
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) prints the same verdicts and names
+the setting as that trainer does. ["Is this normal?"](questions.md) has examples.
 
 ## All verdicts
 
-The page of each verdict says what it means, what to do, and when to ignore it. A report lists
-verdicts in the order of this table and leaves out the consequences of another verdict: if all
-embeddings are one point, no negative is harder than another.
+The page of each verdict explains what it means, what to do, and when to ignore it. A report lists
+verdicts in the order of this table. It leaves out a verdict that follows from another one: if all
+embeddings are one point, for example, no negative can be harder than another.
 
 | verdict | what it means |
 |---|---|
@@ -37,36 +38,41 @@ embeddings are one point, no negative is harder than another.
 ## Thresholds
 
 For a training, "the end" is the median of the last third of the logged steps. A saved model is
-measured on 256 inputs. A number that was not measured decides nothing.
+measured on 256 inputs. A threshold is skipped if its value was not measured.
 
-| threshold | verdict | a fault if | unit |
+| threshold | verdict | a fault if the value is | unit |
 |---|---|---|---|
 {thresholds}
 
-The page of each verdict says what its thresholds measure and where their values come from.
+The page of each verdict explains what its thresholds measure and where their values come from.
 
 ## How it was tested
 
 The benchmark is a set of small real trainings, some healthy and some with one of twelve planted
-faults (`make zoo`, [results](results/zoo.csv)). A faulty training counts as right if the planted
-fault is named first, with the change that undoes it. A healthy one counts as right if nothing is
-found. Healthy trainings whose held-out score fell are not counted.
+faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty training is right if it
+names the planted fault first, with the change that undoes it. The diagnosis of a healthy training
+is right if it finds nothing. Healthy trainings whose held-out score fell are not counted.
 
 {zoo}
 
-The source of a threshold is given in short:
+The pages of the verdicts abbreviate the source of a threshold:
 
-- *tuned*: set on the part `tuning` and judged on `first`, where three of 14 trainings came out
-  wrong. Two thresholds were then changed, so only the part `judged`, with other encoders, texts and
-  seeds, can judge them.
+- *tuned*: the value was set on the part `tuning` and tested on `first`, where three of 14 diagnoses
+  were wrong. Two thresholds were then changed, so only the part `judged`, which has other encoders,
+  texts and seeds, is an independent test.
 - *our choice, not in the benchmark*: no training of the benchmark has this fault, and no healthy
-  one has this verdict.
-- *our choice, newer*: newer than these results. Only the healthy text trainings in `judged` were
-  diagnosed again, and none of them has this verdict.
+  training of the benchmark got this verdict.
+- *our choice, newer*: the threshold is newer than these results. Only the healthy text trainings in
+  `judged` were diagnosed again, and none of them got this verdict.
 """
 
 _SOURCES = {ZOO: "tuned", OURS: "our choice, not in the benchmark", NEWER: "our choice, newer"}
 """Sources that "How it was tested" explains, in short."""
+
+_FIRST = (
+    "`isotrope diagnose RUN` and `isotrope.Doctor` print this verdict with the numbers behind it "
+    "and, for a fault, one setting to change. After the change, train and diagnose again."
+)
 
 _ANGLE = re.compile(r"\{(\w+)\}")
 _LENGTH_AND_DATA = re.compile(r" \{(?:text|longer|scratch)\}")
@@ -78,7 +84,7 @@ def write_diagnosis_pages(docs: Path, zoo: Path) -> list[Path]:
 
     Args:
         docs: Folder of the documentation, with the sections that are written by hand.
-        zoo: The results of benchmarks.zoo, as CSV.
+        zoo: Results of benchmarks.zoo, as CSV.
 
     Returns:
         The files written.
@@ -99,7 +105,7 @@ def diagnosis_page(zoo: Path) -> str:
     """Return docs/diagnosis.md.
 
     Args:
-        zoo: the results of benchmarks.zoo, as CSV.
+        zoo: Results of benchmarks.zoo, as CSV.
     """
     return _PAGE.format(
         verdicts="\n".join(
@@ -120,16 +126,17 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
 
     Args:
         word: The slug of a verdict other than healthy.
-        zoo: The results of benchmarks.zoo, as CSV.
+        zoo: Results of benchmarks.zoo, as CSV.
         page: The present text of the page, from which the sections written by hand are taken.
 
     Raises:
         ValueError: One of these sections is missing.
     """
     verdict = VERDICTS[word]
-    head = "| threshold | a fault if | unit | what is measured | source |"
+    head = "| threshold | a fault if the value is | unit | what is measured | source |"
     blocks = [
         f"# {word}",
+        _FIRST,
         "## What it means",
         verdict.meaning,
         "## What to do",
@@ -139,12 +146,13 @@ def verdict_page(word: str, zoo: Path, page: str) -> str:
         "## When to ignore it",
         _by_hand(page, word, "When to ignore it"),
         "## What decides",
-        _by_hand(page, word, "What decides").partition(f"\n\n{head}")[0],
+        _by_hand(page, word, "What decides").partition(f"\n\n{head[:12]}")[0],
         "\n".join([head, "|---|---|---|---|---|", *map(_row, verdict.thresholds)]),
         *_order(word),
         "[All verdicts](../diagnosis.md) · [`isotrope diagnose`](../commands/diagnose.md)",
     ]
-    return "\n\n".join(blocks) + "\n"
+    letters = legend("\n\n".join(blocks))
+    return "\n\n".join([*blocks[:-1], *filter(None, [letters]), blocks[-1]]) + "\n"
 
 
 def _by_hand(page: str, word: str, title: str) -> str:
@@ -156,11 +164,14 @@ def _by_hand(page: str, word: str, title: str) -> str:
 
 
 def _order(word: str) -> list[str]:
-    """Which verdicts follow from this one, and from which it follows."""
+    """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
-        ("When this is found, these are not listed", {*VERDICTS[word].explains} - {word}),
         (
-            "This verdict is not listed if one of these is found",
+            "These verdicts would follow from this one, so a report leaves them out",
+            {*VERDICTS[word].explains} - {word},
+        ),
+        (
+            "This verdict would follow from any of these, so a report that has one leaves it out",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
@@ -178,16 +189,17 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
     if not faulty:
         missing = "The benchmark has no training with this fault."
         return [_by_hand(page, word, "An example").removesuffix(missing).strip(), missing]
-    lines = ["| training | verdict | proposed |", "|---|---|---|"]
+    lines = ["| training | verdict | change |", "|---|---|---|"]
     for row in {row["command"]: row for row in faulty}.values():
         change = f"`{row['change']}`" if row["change"] else "-"
         shown = _LENGTH_AND_DATA.sub("", row["command"]).replace("{data}/", "")
         command = _ANGLE.sub(lambda found: found[1].upper(), shown).replace("|", "\\|")
         lines.append(f"| `isotrope {command}` | `{row['verdict']}` | {change} |")
     return [
-        "This fault was planted in these trainings ([how it was tested]"
-        "(../diagnosis.md#how-it-was-tested)). Words in capitals stand for files and encoders; "
-        "options that only make the training small are left out.",
+        "Each of these trainings was given this fault on purpose ([how it was tested]"
+        "(../diagnosis.md#how-it-was-tested)). The table shows the verdict and the change that "
+        "`isotrope diagnose` printed. Words in capitals stand for files and encoders. Options that "
+        "only make the training small are left out.",
         "\n".join(lines),
     ]
 

@@ -1,7 +1,8 @@
 """One page for each method on images, written from its class: nothing on it is kept by hand.
 
-A page holds the card (terms of the loss, heads, momenta, recipe, what is ours, reference), the
-command that trains it, its options with their ranges, its recipe and its crops.
+A page holds when to use the method, the command that trains it and what that command leaves, the
+card (terms of the loss, heads, momenta, recipe, differences from the paper, reference), the options
+with their ranges, the recipe and the crops.
 """
 
 import inspect
@@ -9,23 +10,51 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.generate.objective_pages import escaped, grid, paragraph, settings
+from docs.generate.objective_pages import escaped, grid, left, paragraph, settings
 from isotrope.core.files import atomic_replace
 
 _SIDES = (32, 224)  # for which the crops are shown: small images and large ones
 _RULES = {"sgd": "SGD", "lars": "LARS", "adamw": "AdamW"}
+_MEASURED = "([measured](../guide/choose.md#images))"
+USES = {
+    "simclr": "Use it first. It needs no second network, and every objective that compares rows "
+    "works with it. Its negatives are the other images of the batch, so remove near-copies: they "
+    "would be pushed apart.",
+    "mocov2": "Use it if the memory allows only small batches: a queue of older embeddings "
+    "provides the negatives. The queue holds random vectors at first, so the loss of the first "
+    "steps says little.",
+    "mocov3": "Use it for vision transformers, for which its authors designed it. They train with "
+    "batches of 4,096 images; we have not measured small ones.",
+    "byol": "Use it for long trainings without negatives. Do not use it for short ones: after "
+    f"eight epochs it was no better than raw pixels {_MEASURED}.",
+    "simsiam": "Use it in place of BYOL if there is no memory for a second network. Do not use it "
+    f"for short trainings: after eight epochs it was hardly better than raw pixels {_MEASURED}.",
+    "barlowtwins": "Use it if you want neither negatives nor a second network. In trainings of "
+    f"eight epochs it was behind SimCLR and VICReg {_MEASURED}.",
+    "vicreg": "Use it if you want neither negatives nor a second network. Do not set "
+    "`--objective.cov_coeff` to 0: the embeddings then collapse to a few dimensions "
+    "([`dimensional-collapse`](../diagnoses/dimensional-collapse.md)).",
+    "dino": "Use it for vision transformers and large images, where the student also sees small "
+    "crops. We have not measured it.",
+}
+"""When to use a method, and when not."""
+
+_EVALUATED = (
+    "The second command prints the accuracy of nearest neighbours and of a linear classifier, both "
+    "on frozen embeddings. It needs labels; give them with `--labels` if IMAGES has none."
+)
 
 
 def write_method_pages(methods: Iterable[type[Any]], directory: Path) -> list[Path]:
     """Write ``README.md`` and, for each method, ``NAME.md``.
 
     Args:
-        methods: classes with ``name``, ``paper``, ``recipe``, ``options_class`` and
-            ``augments_of``, as those of isotrope.training are.
-        directory: made if it is not there; other files in it stay.
+        methods: Classes with ``name``, ``paper``, ``recipe``, ``options_class`` and
+            ``augments_of``, as in isotrope.training.
+        directory: Folder to write to. It is created if necessary; other files in it are kept.
 
     Returns:
-        What was written.
+        The paths of the files.
     """
     listed = list(methods)
     texts = {"README.md": method_index(listed)}
@@ -54,10 +83,11 @@ def method_index(methods: Sequence[type[Any]]) -> str:
     ]
     return (
         "# Methods on images\n\n"
-        "Choose one with `isotrope train-images IMAGES --method NAME`. Its recipe sets whatever "
-        "you do not set: objective and temperature, optimiser, learning rate, weight decay, "
-        "warm-up and crops. A method makes views from random crops of a batch; any objective that "
-        "compares such views can be its loss.\n\n" + grid(header, lines)
+        "A method makes two or more views of each image from random crops, and an objective "
+        "compares them. Choose one with `isotrope train-images IMAGES --method NAME`. Each method "
+        "has a recipe, which provides defaults for the objective and its temperature, optimiser, "
+        "learning rate, weight decay, warm-up and crops. If you have no reason to choose another, "
+        "use SimCLR.\n\n" + grid(header, lines)
     )
 
 
@@ -70,21 +100,15 @@ def method_page(cls: type[Any]) -> str:
     """Return the page of one method in Markdown."""
     sentence, *paragraphs = (inspect.getdoc(cls) or "").split("\n\n")
     blocks = [f"# {_title(cls)}", escaped(sentence)]
-    blocks += [paragraph(text) for text in paragraphs]
-    blocks += ["## Train", _command(cls)]
+    command = f"isotrope train-images IMAGES --method {cls.name} --output runs/{cls.name}"
+    evaluate = f"isotrope evaluate runs/{cls.name} --knn --linear"
+    blocks += ["## When to use it", USES[cls.name], "## Train with it"]
+    blocks += [f"```bash\n{command}\n{evaluate}\n```", left(command), _EVALUATED]
+    blocks += ["## How it works", *map(paragraph, paragraphs)]
     blocks += ["## Options", settings(cls.options_class, "--method.")]
     blocks += ["## Recipe", _recipe(cls.recipe), "## Crops", _crops(cls), "## Source"]
     blocks += [f"{cls.paper.title}. {cls.paper.reference}; {cls.paper.equation}."]
     return "\n\n".join(block.rstrip("\n") for block in blocks) + "\n"
-
-
-def _command(cls: type[Any]) -> str:
-    return (
-        "```bash\n"
-        f"isotrope train-images IMAGES --method {cls.name} --output runs/{cls.name}\n"
-        f"isotrope evaluate runs/{cls.name} --knn --linear\n"
-        "```"
-    )
 
 
 def _rate(recipe: Any) -> str:  # noqa: ANN401 - a Recipe, of the floor above
@@ -101,7 +125,7 @@ def _decay(recipe: Any) -> str:  # noqa: ANN401
 
 
 def _recipe(recipe: Any) -> str:  # noqa: ANN401
-    """Return what the method is trained with unless its user says otherwise."""
+    """Return the defaults of a training with the method."""
     momentum = f", momentum {recipe.momentum:g}" if recipe.optimizer != "adamw" else ""
     lines = [
         ["objective", f"[`{recipe.objective}`](../objectives/{recipe.objective}.md)"],
@@ -142,7 +166,12 @@ def _crops(cls: type[Any]) -> str:
         "brightness, contrast, saturation, hue",
     ]
     chances = ["colours", "grey", "blur", "solarize"]
-    text = "The last four columns are probabilities."
+    text = (
+        "Each line is one kind of crop. *Crops* is their number per image, *side* their side in "
+        "pixels, and *share of the area* the part of the image that a crop covers. The last four "
+        "columns are probabilities. *Together*: all four changes of colour are applied, or none. "
+        "*Each by itself*: each is applied with the probability in the column *colours*."
+    )
     return f"{text}\n\n{grid([*header, *chances], lines)}"
 
 

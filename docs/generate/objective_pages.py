@@ -1,8 +1,8 @@
 """One page for each objective, written from its class; its TeX and its use are in objective_texts.
 
-A page holds the formula, when to use it, the line that trains with it, an example, a picture of the
-three components, the rest of the card (gradient, shapes, reference), the settings with their
-ranges, the presets and what the class declares.
+A page holds the formula, when to use it and when not, the command that trains with it and what that
+command leaves, an example, a picture of the three components, the rest of the card (gradient,
+shapes, reference), the settings with their ranges, the presets and the declared properties.
 """
 
 import doctest
@@ -11,40 +11,69 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from docs.generate.legend import legend
 from docs.generate.objective_texts import FORMULAS, TRAIN, USES
 from docs.generate.triptych import triptych
 from isotrope.core.files import atomic_replace
 from isotrope.core.hyper import hypers
 from isotrope.paradigm.objective import Objective
-from isotrope.paradigm.portrait import paint, rows, shown
+from isotrope.paradigm.portrait import paint, rows, shown, summary
 
 _SPACES = {
-    "sphere": "rows normalised to length 1",
-    "batchnorm": "columns standardised over the batch",
-    "raw": "embeddings as they are",
-    "logits": "logits as they are",
+    "sphere": "embeddings, whose rows are normalised to length 1",
+    "batchnorm": "embeddings, whose columns are standardised over the batch",
+    "raw": "embeddings, used without normalisation",
+    "logits": "logits, used without normalisation",
 }
 _HELD = {
-    "nothing": "nothing",
-    "negatives": "the negatives",
-    "everything": "everything but the anchor (the value is a surrogate)",
+    "nothing": "none: all inputs get a gradient",
+    "negatives": "the negatives are constant",
+    "mixtures": "the mixed negatives are constant",
+    "everything": "everything except the anchor is constant",
 }
+_FADES = {
+    "1": "With its default settings its gradient never fades. On text such objectives tend to "
+    "overfit, so watch the held-out score "
+    "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
+    "1 or 0": "Its gradient on an anchor stops abruptly. If it stops for most anchors soon after "
+    "the start, training has no further effect "
+    "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
+    "1 to 0": "Its gradient on an anchor fades as the positive moves ahead of the negatives. If it "
+    "fades soon after the start, training has no further effect "
+    "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
+}
+"""What to watch for, by the dissipation of an objective."""
+
+_LEFT = {
+    "train": "The command fine-tunes all-MiniLM-L6-v2 and prints the score on held-out pairs "
+    "before and after training. `{folder}/model` is the trained model, or the original if training "
+    "only lowered the score. `{folder}/metrics.csv` is the log, with the gradient's components. "
+    "[Example of the output](../commands/train.md#output).",
+    "train-images": "The command trains a ResNet-18 from random weights. If the pictures have "
+    "labels and a test part, it prints the accuracy of nearest neighbours. `{folder}/model` is "
+    "the model, `{folder}/metrics.csv` the log. "
+    "[Example of the output](../commands/train-images.md#output).",
+}
+_BOTH = {"mean": "averaged", "sum": "summed"}
 _HEADS = (
     "Loss", "Gradient", "Shapes", "Reference",
     "Pairs of views", "Heads", "Target update", "Recipe", "Ours",
 )  # fmt: skip
 """What a paragraph of a card, of an objective or of a method, may begin with."""
 
+_TITLES = {"Ours": "Where we differ"}
+"""How a page prints some of these heads."""
+
 
 def write_pages(names: Sequence[str], directory: Path) -> list[Path]:
     """Write ``README.md`` and, for each registered name, ``NAME.md`` and ``NAME.svg``.
 
     Args:
-        names: registered objectives.
-        directory: made if it is not there; other files in it stay.
+        names: Registered objectives.
+        directory: Folder to write to. It is created if necessary; other files in it are kept.
 
     Returns:
-        What was written.
+        The paths of the files.
     """
     texts = {"README.md": index(names).encode()}
     for name in names:
@@ -75,15 +104,24 @@ def index(names: Sequence[str]) -> str:
         for cls in [Objective.registered[name]]
     ]
     values = [
-        ["dissipation", "1: never ends; 1 or 0: ends at a margin; 1 to 0: fades"],
-        ["weight", "on the hardest negative, on all, or signed: some negatives are pulled"],
-        ["ratio", "a number; dynamic; matrix: one for each coordinate; or only the positive pulls"],
+        ["dissipation", "`1`: the gradient never ends"],
+        ["", "`1 or 0`: it ends at a margin"],
+        ["", "`1 to 0`: it fades"],
+        ["weight", "`hardest`: only the most similar negative is pushed"],
+        ["", "`all`: all negatives are pushed"],
+        ["", "`signed`: some negatives are pulled"],
+        ["", "`none`: there is no push"],
+        ["ratio", "a number, if it is the same at every angle"],
+        ["", "`dynamic`: it depends on the angles"],
+        ["", "`matrix`: one value for each coordinate"],
+        ["", "`only pull`: there is no push to compare with"],
     ]
     return (
         "# Objectives\n\n"
-        "Find a loss by its gradient. [Choose an objective](../guide/choose.md) says what was "
-        "measured. The gradient on an anchor is GD · Σ_j W_ij (x_j − R_ij h'_i) "
-        "([notation](../notation.md)), with dissipation GD, weight W and ratio R:\n\n"
+        "Use this page to find a loss by its gradient; [Choose an objective](../guide/choose.md) "
+        "compares what they gain. The page of each objective has the command that trains with "
+        "it. The gradient on an anchor is GD · Σ_j W_ij (x_j − R_ij h'_i) "
+        f"([notation](../notation.md)). {legend('', everything=True)}\n\n"
         + grid(["component", "values"], values)
         + "\n"
         + grid(header, lines)
@@ -101,9 +139,9 @@ def page(cls: type[Objective]) -> str:
     blocks = [f"# {cls.__name__}", escaped(sentence)]
     if cls.name in FORMULAS:  # a new objective is one file: its page needs nothing beside it
         blocks += [f"$$\n{FORMULAS[cls.name]}\n$$"]
-    if cls.name in USES:
-        blocks += ["## When to use it", USES[cls.name]]
-    blocks += ["## Train with it", f"```console\n{train}\n```"]
+    blocks += ["## When to use it", *([USES[cls.name]] if cls.name in USES else [])]
+    blocks += ["\n".join(f"- {one}" for one in _limits(objective))]
+    blocks += ["## Train with it", f"```console\n{train}\n```", left(train)]
     blocks += ["[Notation](../notation.md) · [choose an objective](../guide/choose.md)"]
     examples = [text for text in paragraphs if text.startswith("Example:")]
     for example in examples:
@@ -111,16 +149,18 @@ def page(cls: type[Objective]) -> str:
     blocks += ["## The gradient"]
     if objective.has_terms:
         blocks += [
+            legend("", everything=True),
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
-            "Left and right: GD and R over the angles of the positive and of 31 negatives "
-            "(standard deviation 0.1 around their mean). Middle: W of each negative by its angle, "
-            "with the positive at π/6.",
+            "The picture shows one anchor with 31 negatives. Left: GD. Right: R. In both, the "
+            "vertical axis is the angle between the anchor and its positive, and the horizontal "
+            "axis is the mean angle to the negatives (standard deviation 0.1). Middle: W of each "
+            "negative by its angle; the positive is at π/6.",
         ]
     blocks += [paragraph(text) for text in paragraphs if text not in examples]
     blocks += ["## Settings", settings(cls)]
     if cls.presets:
         blocks += ["## Presets", _presets(cls)]
-    blocks += ["## Declared", _declared(objective), "## Source"]
+    blocks += ["## Properties", _declared(objective), "## Source"]
     blocks += [f"{cls.paper.title}. {cls.paper.reference}; {cls.paper.equation}."]
     return "\n\n".join(blocks) + "\n"
 
@@ -150,6 +190,7 @@ def paragraph(text: str) -> str:
     head, colon, rest = text.partition(":")
     if not colon or head.split("(")[0].strip() not in _HEADS:
         return escaped(" ".join(text.split()))
+    head = _TITLES.get(head, head)
     title, body = f"**{escaped(' '.join(head.split()))}.**", escaped(" ".join(rest.split()))
     formulas, *more = re.split(r"(?<=\.) (?=[A-Z])", body, maxsplit=1)
     if head != "Gradient" or "; " not in formulas:
@@ -191,22 +232,46 @@ def _presets(cls: type[Objective]) -> str:
     return grid(["preset", "values", "learning rate", "batch", "tuned in"], lines)
 
 
+def left(command: str) -> str:
+    """Return what a command that trains prints and writes."""
+    found = re.search(r"isotrope (train\S*) .*--output (\S+)", command)
+    assert found is not None, command
+    return _LEFT[found[1]].format(folder=found[2])
+
+
+def _limits(objective: Objective) -> list[str]:
+    """What an objective cannot do, and what to watch for."""
+    limits = [_FADES[fades]] if (fades := summary(objective)["dissipation"]) in _FADES else []
+    if objective.holds == "everything":
+        limits.append("Its value has no meaning, only its gradient has: ignore the loss curve.")
+    if not objective.takes_negatives:
+        limits.append("It does not accept hard negatives, so leave out the third column.")
+    if not objective.pairwise:
+        limits.append("It ignores `--groups`: it compares no anchor with other rows.")
+    return limits
+
+
 def _declared(objective: Objective) -> str:
-    both = f"both views, {'summed' if objective.reduction == 'sum' else 'averaged'}"
-    anchors = both if objective.two_directions else "the first view (`symmetric()`: both)"
+    both = f"the rows of both views; the losses are {_BOTH[objective.reduction]}"
+    first = (
+        f"the rows of the first view. `{type(objective).__name__}().symmetric()` is the mean over "
+        "both directions"
+    )
     grouped = (
-        "are not negatives of each other" if objective.pairwise else "are treated as others are"
+        "rows with the same value of `groups` are not negatives of each other"
+        if objective.pairwise
+        else "`groups` has no effect"
     )
     lines = [
-        f"- sees: {_SPACES[objective.space]}",
-        f"- value: one {'for the batch' if objective.batch_level else 'for each anchor'}",
-        f"- anchors: {anchors}",
-        f"- additional negatives: {'yes' if objective.takes_negatives else 'no'}",
-        f"- rows of one group {grouped}",
-        f"- held constant: {_HELD[objective.holds]}",
-        f"- invariant under: {', '.join(sorted(objective.invariances))}",
+        f"- Input: {_SPACES[objective.space]}.",
+        f"- Value: {'one for the whole batch' if objective.batch_level else 'one per anchor'}.",
+        f"- Anchors: {both if objective.two_directions else first}.",
+        f"- Additional negatives: {'accepted' if objective.takes_negatives else 'refused'}.",
+        f"- Groups: {grouped}.",
+        f"- Stop-gradient: {_HELD[objective.holds]}.",
+        f"- Invariances: {', '.join(sorted(objective.invariances))}.",
     ]
-    return "\n".join(lines)
+    return "The class declares these properties, and tests check them.\n\n" + "\n".join(lines)
 
 
 def grid(header: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
