@@ -36,10 +36,10 @@ _FADES = {
     "overfit, so watch the held-out score "
     "([`never-dissipating`](../diagnoses/never-dissipating.md)).",
     "1 or 0": "Its gradient on an anchor stops abruptly. If it stops for most anchors soon after "
-    "the start, training has no further effect "
+    "the start, more training changes nothing "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
     "1 to 0": "Its gradient on an anchor fades as the positive moves ahead of the negatives. If it "
-    "fades soon after the start, training has no further effect "
+    "fades soon after the start, more training changes nothing "
     "([`dissipated-early`](../diagnoses/dissipated-early.md)).",
 }
 """What to watch for, by the dissipation of an objective."""
@@ -146,10 +146,9 @@ def page(cls: type[Objective]) -> str:
     examples = [text for text in paragraphs if text.startswith("Example:")]
     for example in examples:
         blocks += ["## In Python", *_example(cls, example)]
-    blocks += ["## The gradient"]
+    blocks += ["## The gradient", legend("", everything=True)]
     if objective.has_terms:
         blocks += [
-            legend("", everything=True),
             f"![gradient dissipation, weight and ratio of {cls.__name__}]({cls.name}.svg)",
             "The picture shows one anchor with 31 negatives. Left: GD. Right: R. In both, the "
             "vertical axis is the angle between the anchor and its positive, and the horizontal "

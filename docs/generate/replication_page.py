@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import get_args
 
 from docs.generate.errata_page import errata
+from docs.generate.legend import legend
 from docs.generate.objective_pages import grid
 from isotrope.core.files import atomic_replace
 from papers import image_trainings, starts, text_protocol
@@ -46,10 +47,11 @@ _SHORT: dict[str, str] = {
     "Li et al. 2024": "Exchanging all [components](notation.md) of a loss raises the STS average "
     "of MHE ({li-table3-mhe}; paper: 15.8), Barlow Twins ({li-table3-barlowtwins}; 12.7) and "
     "VICReg ({li-table3-vicreg}; 12.7), and lowers that of MHS ({li-table3-mhs}; 5.5). The "
-    "exchange of the weight brings the gain (MHE {li-table5-mhe-weight}). The opposite of the "
-    "paper: a ratio of 2 instead of 1 loses ({li-figure6-ratio-above}), so does exchanging the "
-    "ratio of MHE ({li-table5-mhe-ratio}) and Barlow Twins ({li-table5-barlowtwins-ratio}), and "
-    "transfer of Barlow Twins ({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}) falls.",
+    "exchange of the weight brings the gain (MHE {li-table5-mhe-weight}). These results are the "
+    "opposite of the paper's: a ratio of 2 instead of 1 lowers the average "
+    "({li-figure6-ratio-above}); exchanging the ratio lowers it for MHE ({li-table5-mhe-ratio}) "
+    "and Barlow Twins ({li-table5-barlowtwins-ratio}); and the exchange of all components lowers "
+    "transfer for Barlow Twins ({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}).",
     "Nie et al. 2023": "InfoNCE ends above DCL ({nie-table1-infonce-dcl}; paper: 4.9) and above "
     "alignment and uniformity ({nie-table1-infonce-alignuniform}; 3.4). The lead of MET and MAT "
     "over InfoNCE is less than a quarter of the printed one ({nie-table1-met-infonce}, "
@@ -57,15 +59,16 @@ _SHORT: dict[str, str] = {
     "decide.",
     "Manna et al. 2023": "MIOv3 is ahead of its earlier versions ({manna-table2-miov1}, "
     "{manna-table2-miov2}) and of four other losses. Its lead over SimCLR is not clear "
-    "({manna-table2-simclr}; paper: 5.0). BYOL, ahead of it in the paper, ends behind it "
+    "({manna-table2-simclr}; paper: 5.0). BYOL is ahead of MIOv3 in the paper and behind it here "
     "({manna-table2-byol}).",
-    "Draganov et al. 2024": "Cut weights learn faster at a thirtieth of the recipes' learning "
-    "rates (SimCLR {draganov-table3-simclr}; paper: 3.9) and slower at the recipes' own rates "
+    "Draganov et al. 2024": "Networks whose initial weights are divided learn faster at a "
+    "thirtieth of the recipes' learning rates (SimCLR {draganov-table3-simclr}; paper: 3.9) and "
+    "slower at the recipes' own rates "
     "({draganov-table3-simclr-recipe}).",
 }
 _PAGE = """# Do the papers replicate?
 
-In part. Large printed effects (10 points of STS and more) have the same direction on all three encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts change with the encoder.
+In part. Large printed effects (10 points of STS and more) have the same direction on all three encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
 
 {counts}
 
@@ -73,7 +76,7 @@ In part. Large printed effects (10 points of STS and more) have the same directi
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
-The claims that the papers are read for, in points out of 100; a positive number speaks for the paper. A difference is the mean over n paired seeds, with Student's 90% interval (95% if n is 15). An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)). † marks images; the other rows are of the encoder `{encoder}`. ‡ marks rows that were written after their results.
+The table has the papers' main claims, in points out of 100; a positive number supports the paper. *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15). An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)). † marks images; all other rows were measured on the encoder `{encoder}`. ‡ marks rows that were written after their results were known. *+GD* exchanges the dissipation, *+W* also the weight. {letters}
 
 {headline}
 {waiting}
@@ -86,10 +89,10 @@ The claims that the papers are read for, in points out of 100; a positive number
 
 ## What the intervals leave out
 
-- Intervals cover training seeds only. The choice of rate and hyperparameters (one seed, 250 steps, scores that vary by 1 to 3.5 points) and the encoder add more: the gains of MHE on the three encoders lie further apart than its interval.
-- The rows share trainings and are not corrected for their number, so some of the 90% intervals miss.
-- `{encoder}` replaced an earlier encoder after results were known; this changed verdicts about MHS, MET and "not behind".
-- Every training here lowers transfer (65.6 before it); in the papers it changes by -1.0 to +3.3.
+- Intervals cover training seeds only, not the encoder or the choice of learning rate and hyperparameters (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than its interval.
+- The rows share trainings and are not corrected for their number, so some of the 90% intervals do not contain the true effect.
+- `{encoder}` replaced an earlier encoder after results were known, which changed the verdicts about MHS, MET and "not behind".
+- Every training here lowers the transfer average, which is 65.6 before training; in the papers it changes by -1.0 to +3.3.
 
 **Measured on** BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}) and ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 
@@ -97,27 +100,34 @@ The claims that the papers are read for, in points out of 100; a positive number
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
-Look up a claim of the four papers, the number that they print, and ours. [The main claims](../replication.md) are on one screen. `make docs` writes this page. {counts}{waiting}
+Use this page to look up a claim of the four papers: the number that the paper prints, our number, and the verdict. [The main claims](../replication.md) are on one screen. {counts}{waiting}
+
+How to read the table:
+
+- *paper* is the difference that the paper prints. *ours* is the mean difference over n paired seeds, with its interval. Both are in points out of 100.
+- Rows without † are about text. They were measured on `{encoder}`, a BERT of 2 layers and 128 dimensions made from scratch.
+- † marks rows about images, measured with a ResNet-18 of 16 channels on CIFAR.
+- ‡ marks rows that were written after their results were known. All other rows about text were committed before their trainings.
+- *follows X* marks a row that was measured on the same trainings as row X. The counts above leave it out.
+- *+GD*, *+W* and *+R* are the steps of Li et al.: they exchange the three components of a gradient one after the other. {letters}
 
 {every}
 
-‡ marks rows that were written after their results; the other rows about text were committed before their trainings. *Follows* marks rows from the same trainings as another row; counts leave them out. Every measured claim is judged, for or against the paper, however small the training.
-
 ## How a verdict is reached
 
-A difference is the mean over n paired seeds, with Student's 90% interval, in points out of 100 (except for cosines, *positives end closer*, and shares of a fall, *rises again*, *stays down*). It matters if it is at least a quarter of the paper's effect, or, where the paper prints no number, at least the smallest effect that was set beforehand.
+A difference is the mean over n paired seeds, with Student's 90% interval. It is in points out of 100, except in three kinds of claims: *positives end closer* compares cosines; *rises again* and *stays down* compare shares of a fall. A difference matters if it is at least a quarter of the paper's effect. If the paper prints no number, it matters from the smallest effect that was set beforehand. Small trainings are judged like large ones, for or against the paper.
 
 | verdict | the whole interval is |
 |---|---|
 | *replicated* | at an effect that matters, or above |
 | *same direction, weaker* | above 0, but not all at an effect that matters |
 | *smaller than a quarter* | below an effect that matters, but not all below 0 |
-| *opposite* | below 0 (for *not behind*: below minus the margin) |
+| *opposite* | below 0; if the claim is that something is *not behind*, below minus the margin that the row names |
 | *undecided* | none of these |
-| *not tested* | not judged: the treatment was not applied, or not alone; the trainings are shown |
-| *not testable here* | not measured: nothing was trained that could decide it |
+| *not tested* | not judged, because the trainings did not apply the treatment, or not alone; their numbers are shown |
+| *not testable here* | not measured, because nothing was trained that could decide the claim |
 
-Claims about text that five seeds leave undecided are judged a second and last time, on 15 seeds with the 95% interval; the linked tables show the first five. The number of seeds that "would decide" a claim says how far it is from a decision, and is not a plan ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
+Claims about text that five seeds leave undecided are judged a second and last time, on 15 seeds with the 95% interval; the linked tables show the first five. The number of seeds that "would decide" a claim shows how far it is from a decision; it is not a plan ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
 """  # noqa: E501 - Markdown
 
 Judged = Sequence[tuple[Claim, ClaimJudgement]]
@@ -142,7 +152,7 @@ def other_encoders(results: Path) -> dict[str, dict[str, ClaimJudgement]]:
     """Return the claims on the other encoders that were trained, by encoder and claim.
 
     Args:
-        results: holds a folder for each encoder.
+        results: Folder with a subfolder for each encoder.
     """
     names = sorted(cells.parent.name for cells in results.glob("*/cells"))
     judged = {n: _judged_on(n, results) for n in names if n != reference_encoder()}
@@ -170,6 +180,7 @@ def replication_page(judged: Judged) -> str:
         counts=_by_paper(judged),
         headline=_headline([row for row in judged if row[0].headline], others),
         encoder=reference_encoder(),
+        letters=legend("GD"),
         errata=sum(row.kind in ("result", "misprint") for row in errata()),
         encoders=_encoders(by_id, others),
         starts=starts.sentence(),
@@ -257,14 +268,20 @@ def claims_page(judged: Judged) -> str:
     """Return the page of all claims in Markdown."""
     every = _table(judged, "../")
     waiting = missing_trainings(_TEXT)
-    return _ALL.format(counts=_counts(judged), waiting=waiting, every=every)
+    return _ALL.format(
+        counts=_counts(judged),
+        waiting=waiting,
+        every=every,
+        encoder=reference_encoder(),
+        letters=legend("", everything=True),
+    )
 
 
 def missing_trainings(results: Path) -> str:
     """Say how many trainings on text there are to come, and what they cost by those that are there.
 
     Args:
-        results: holds a folder for each encoder.
+        results: Folder with a subfolder for each encoder.
     """
     find = JobStore(results / RAW / "cells").find  # trainings on the one of before have ended
     seconds, steps, left = 0.0, 0, []
@@ -278,8 +295,8 @@ def missing_trainings(results: Path) -> str:
         return ""
     hours = sum(int(job.settings["max_steps"]) for job in left) * seconds / steps / 3600
     return (
-        f"\nOn text {len(left)} trainings are still to come, all on `{RAW}`: about "
-        f"{math.ceil(hours)} h of one core (`python -m papers text`)."
+        f"\nOn text {len(left)} trainings are still to come, all of the encoder `{RAW}`. They need "
+        f"about {math.ceil(hours)} h of one core (`python -m papers text`)."
     )
 
 
@@ -288,7 +305,7 @@ def _counts(judged: Judged) -> str:
     open_ = sum(_why(c, j) == _UNMEASURED for c, j in once)
     counted = _words(once)
     waiting = f" ({open_} of these not measured yet)" if open_ else ""
-    more = f"; {left} more rows follow from these" if (left := len(judged) - len(once)) else ""
+    more = f". {left} more rows follow from these" if (left := len(judged) - len(once)) else ""
     counted = counted.replace("undecided", f"undecided{waiting}")
     return f"Among {len(once)} claims, each fact counted once: {counted}{more}."
 
@@ -312,7 +329,7 @@ def _by_paper(judged: Judged) -> str:
 
 def _words(judged: Judged) -> str:
     words = Counter(judgement.word for claim, judgement in judged if not claim.follows)
-    return ", ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
+    return "; ".join(f"{words[word]} {word}" for word in get_args(Word) if words[word])
 
 
 def _headline(judged: Judged, others: Mapping[str, Mapping[str, ClaimJudgement]]) -> str:

@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from docs.generate.legend import LETTERS
+
 ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
 PAGES = [
     ROOT / "README.md",
     *sorted((ROOT / "docs" / "guide").glob("*.md")),
@@ -27,6 +30,24 @@ WORDS = {
     r"(?<![\w.*])\.\d": "a zero before the point",
     r"script not kept": "a link to the log",
 }
+
+
+# notation defines the letters in a table of its own
+GENERATED = [
+    *(
+        p
+        for folder in ("objectives", "commands", "diagnoses")
+        for p in (DOCS / folder).glob("*.md")
+    ),
+    DOCS / "results" / "claims.md",
+]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *GENERATED], ids=lambda page: page.stem)
+def test_a_page_with_gd_says_what_it_is(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    plain = " ".join(text.replace("*", "").split())
+    assert not re.search(r"\bGD\b", plain) or LETTERS["GD"] in plain
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
