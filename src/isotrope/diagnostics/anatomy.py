@@ -141,7 +141,7 @@ class Anatomy:
             return None
         factor = 1 / accumulated if any(accumulated in r.divisors for r in some or every) else 1.0
         loss = sum(r.loss for r in some) if some else every[-1].loss
-        row, self._looked = self._row(step), step
+        row, self._looked, before = self._row(step), step, self.kind
         row["loss"] = loss / factor
         self.reason = every[-1].reason
         if not some:
@@ -167,7 +167,7 @@ class Anatomy:
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
-        if of_all or self.kind == "nothing":  # others may pick fewer pairs the more is learnt
+        if of_all or before in ("softmax", "known", "nothing"):  # others may pick fewer
             sizes = [len(v.anchors) for _, v in known] or [t.rows for r in some for t in r.compared]
             self._most = max(self._most, *sizes)
             if 2 * max(sizes) < self._most:  # the rest of an epoch says little
