@@ -63,6 +63,20 @@ def test_data_in_memory(make: str, options: dict[str, Any]) -> None:
     assert config["files"] == [str(outcome.output / "data-from-python.jsonl")]
 
 
+def test_data_and_run_are_in_one_folder_under_the_home(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, here = tmp_path / "home", tmp_path / "here"
+    home.mkdir()
+    here.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(here)
+    outcome = fit(PAIRS, **{**options, "output": "~/x"})
+    assert outcome.output == home / "x"
+    assert len(records(home / "x")) == 40
+    assert [*here.iterdir()] == []
+
+
 @pytest.mark.parametrize("library", ["datasets", "pandas", "polars"])
 def test_one_column_of_a_table_is_a_list_of_texts(library: str, tmp_path: Path) -> None:
     module = pytest.importorskip(library)

@@ -347,6 +347,21 @@ class Reading:
         read = (c for each in self._forms for c in (*each.texts, *filter(None, [each.group])))
         return list(dict.fromkeys(read))
 
+    @property
+    def not_read(self) -> list[str]:
+        """What was skipped: columns, rows, and files in folders."""
+        form, table = next(iter(self._forms.items()))
+        unread = [name for name in table.columns if name not in form.columns]
+        parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
+        parts += [f"left out: {self.left_out}"] if self.left else []
+        if self.other_files:
+            known = sorted(p.name for p in self.other_files if plain_suffix(p) in SUFFIXES)
+            others = [path for path in self.other_files if plain_suffix(path) not in SUFFIXES]
+            ends = Counter(path.suffix or path.name for path in others).most_common(4)
+            kinds = [*known[:4], *(f"{n} {end}" for end, n in ends)]
+            parts.append(f"files not read: {', '.join(kinds)}{', ...' if known[4:] else ''}")
+        return parts
+
     def __str__(self) -> str:
         """Return one line on what was understood."""
         form, table = next(iter(self._forms.items()))
@@ -363,21 +378,9 @@ class Reading:
             f" from {self.rows:,} rows" if self.rows != self.records else "",
             f", columns {names}" if table.titled else f", {table.how or 'no header'}",
             f" ({table.how})" if table.titled and table.how else "",
+            f", scores {', '.join(form.scores)}" if form.scores else "",
         ]
-        if form.scores:
-            parts.append(f", scores {', '.join(form.scores)}")
-        unread = [name for name in table.columns if name not in form.columns]
-        if unread and not self.columns:
-            parts.append(f"; not read: {', '.join(unread)}")
-        parts += [f"; left out: {self.left_out}"] if self.left else []
-        if self.other_files:
-            known = sorted(p.name for p in self.other_files if plain_suffix(p) in SUFFIXES)
-            others = [path for path in self.other_files if plain_suffix(path) not in SUFFIXES]
-            ends = Counter(path.suffix or path.name for path in others).most_common(4)
-            kinds = [*known[:4], *(f"{n} {end}" for end, n in ends)]
-            more = ", ..." if len(known) > 4 else ""
-            parts.append(f"; files not read: {', '.join(kinds)}{more}")
-        return "".join(parts)
+        return "; ".join(["".join(parts), *self.not_read])
 
 
 def read(

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from isotrope.core.errors import InputError
-from isotrope.core.lock import IN_MEMORY, exclusive_lock, is_effectively_empty
+from isotrope.core.lock import exclusive_lock, is_effectively_empty
+from isotrope.core.run_folder import IN_MEMORY
 from isotrope.data.sources import is_in_memory, named_datasets, write_records
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
@@ -78,7 +79,7 @@ def fit(
             "leave columns out: they apply to all data sets, but only some of these are files. "
             "Name the columns of the others 'anchor' and 'positive', or 'text'"
         )
-    output = Path(options["output"])
+    output = Path(checked.output)
     stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
     written = {**options, "files": _files(sources, stored), "columns": []}
     tables = {stored[name]: memory[name] for name in stored}
@@ -151,7 +152,7 @@ def _written(
             for file, data in files.items():
                 if (reading := write_records(data, columns, file, groups=groups)) is not None:
                     wrote.append(file)
-                    if "; " in str(reading):  # something was not read
+                    if reading.not_read:
                         print(reading, file=sys.stderr)
         yield
     except BaseException:
