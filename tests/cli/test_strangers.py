@@ -20,7 +20,7 @@ import yaml
 
 import isotrope
 from isotrope.cli import check
-from isotrope.core import run_folder
+from isotrope.core import seal
 from isotrope.core.hub import known_to_hub, named_by
 from isotrope.core.legible import LegibleStream, csv_text, legible
 from isotrope.core.run_folder import RunFolder
@@ -203,11 +203,11 @@ def test_what_a_run_made_here_names_is_opened(
     assert {str(outside / "a b.tsv"), str(outside / "encoder/config.json")} <= {*opened}
 
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "of another user"))
-    run_folder._key.cache_clear()
+    seal.key.cache_clear()
     opened.clear()
     assert "is not opened" in run("diagnose", folder).out
     assert opened == []
-    run_folder._key.cache_clear()
+    seal.key.cache_clear()
 
 
 def test_data_that_a_result_names_are_not_opened(
@@ -253,8 +253,8 @@ def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     def key(home: object = tmp_path) -> bytes:
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
-        run_folder._key.cache_clear()
-        return run_folder._key()
+        seal.key.cache_clear()
+        return seal.key()
 
     first = key()
     assert (first, len(first), file.stat().st_mode & 0o777) == (file.read_bytes(), 32, 0o600)
@@ -269,7 +269,7 @@ def test_the_key_is_the_users_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert not (tmp_path / "relative").exists()
     (tmp_path / "file").write_text("")
     assert len(key(tmp_path / "file")) == 32
-    run_folder._key.cache_clear()
+    seal.key.cache_clear()
 
 
 def test_within_a_folder_no_library_asks_either(asked: list[object], tmp_path: Path) -> None:
@@ -363,6 +363,19 @@ def test_a_loss_that_ends_the_process_is_wrong(run, tmp_path: Path, end: str) ->
     found = run("check", file)
     assert found.code == 1
     assert "a loss ended the process (exit code 0) WRONG" in " ".join(found.out.split())
+
+
+def test_an_error_of_a_file_is_named(run, tmp_path: Path) -> None:
+    file = tmp_path / "my.py"
+    file.write_text(
+        "import torch\n\nclass MyLoss(torch.nn.Module):\n    def __init__(self):\n"
+        "        raise RuntimeError('no weights')\n"
+    )
+    found = run("check", file)
+    assert found.code == 1
+    assert "RuntimeError: no weights" in found.out
+    assert "raised in my.py, line 5" in found.out
+    assert "ended the process" not in found.out
 
 
 def test_a_loss_that_does_not_end_is_wrong(

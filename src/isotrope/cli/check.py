@@ -4,6 +4,7 @@ import itertools
 import multiprocessing
 import signal
 import time
+import traceback
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from isotrope.paradigm.objective_check import Check
-
-    Found = tuple[str, Check | list[str]]
 
 EPILOG = """\
 examples:
@@ -40,6 +39,8 @@ fails. The exit code is 1 if a check fails.
 LIMIT = 600.0
 """Seconds that the checks of a file may take; most take a few."""
 
+_BATCH = "\nformula and components on a random batch of 4 anchors, in 16 dimensions:"
+
 
 class CheckSettings(Settings):
     """Settings of ``isotrope check``."""
@@ -58,11 +59,11 @@ def check(settings: CheckSettings) -> int:
         from isotrope.paradigm.objective_check import prove
 
         objective = registry.find(settings.loss)
-        return _printed(_explained((objective.name, check) for check in prove(objective)))
+        return _printed((objective.name, check) for check in prove(objective))
     return _printed(_apart(Path(file), name, settings.dimensions))
 
 
-def _apart(file: Path, name: str, dimensions: int | None) -> Iterator["Found"]:
+def _apart(file: Path, name: str, dimensions: int | None) -> Iterator[tuple[str, "Check"]]:
     """Check a file in a process of its own, which its losses may end or keep from ending.
 
     Where this process is interrupted, nothing is reported of the check that was running.
@@ -94,58 +95,40 @@ def _apart(file: Path, name: str, dimensions: int | None) -> Iterator["Found"]:
 
 
 def _answer(pipe: "Connection", file: Path, name: str, dimensions: int | None) -> None:
+    from isotrope.paradigm.objective_check import raised
     from isotrope.training.loss_check import DIMENSIONS, checks_in
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever waits for the checks ends them
     try:
-        for found in _explained(checks_in(file, name, dimensions=dimensions or DIMENSIONS)):
+        for found in checks_in(file, name, dimensions=dimensions or DIMENSIONS):
             pipe.send(found)
-        pipe.send(None)
     except InputError as error:
         pipe.send(error)
+    except Exception as error:
+        traceback.print_exc()
+        pipe.send((str(file), raised("all", error)))
+    pipe.send(None)
 
 
 def _line(name: str, tried: str, worst: str, mark: str) -> str:
     return f"{legible(name):45}  {tried:>5}  {legible(worst):25}  {mark}".rstrip()
 
 
-def _printed(checked: Iterable["Found"]) -> int:
+def _printed(checked: Iterable[tuple[str, "Check"]]) -> int:
     """Print each check as it is made, then what failed ones mean; return the exit code."""
     marks = {True: "ok", False: "WRONG", None: "-"}
     wrong = False
     for key, group in itertools.groupby(checked, key=lambda found: found[0]):
-        checks: list[Check] = []
-        lines: list[str] = []
+        print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
+        print(_line("-" * 45, "-----", "-" * 25, "--"))
+        means, mistakes = list[str](), list[str]()
         for _, check in group:
-            if isinstance(check, list):
-                lines = check
-                continue
-            if not checks:
-                print(f"{key}\n\n{_line('compared', 'tried', 'largest difference', '')}")
-                print(_line("-" * 45, "-----", "-" * 25, "--"))
-            mark = marks[check.passed]
-            print(_line(check.name, str(check.tried), check.worst, mark), flush=True)
-            checks.append(check)
-        meanings = [f"{check.name}: {check.means}" for check in checks if check.means]
-        print("\n".join([*meanings, *lines, ""]))
-        wrong |= any(check.passed is False for check in checks)
+            print(_line(check.name, str(check.tried), check.worst, marks[check.passed]), flush=True)
+            means += [f"{check.name}: {check.means}"] if check.means else []
+            mistakes += [_BATCH, *check.mistakes] if check.mistakes else []
+            wrong |= check.passed is False
+        print("\n".join([*means, *mistakes, ""]))
     return 1 if wrong else 0
-
-
-def _explained(checked: "Iterable[tuple[str, Check]]") -> Iterator["Found"]:
-    """Yield checks, and after those of each objective by what factor its components are off."""
-    from isotrope.paradigm.objective import Objective
-    from isotrope.paradigm.objective_check import mistakes
-
-    for name, group in itertools.groupby(checked, key=lambda found: found[0]):
-        first = None
-        for found in group:
-            first = first or found[1]
-            yield found
-        cls = Objective.registered.get(name.lower())
-        if cls is not None and first is not None and first.passed is False and first.tried:
-            where = "\nformula and components on a random batch of 4 anchors, in 16 dimensions:"
-            yield name, [where, *mistakes(cls())]
 
 
 run = Command(

@@ -7,8 +7,8 @@ factor, a sign, the weights or another part is wrong.
 
 import itertools
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -67,6 +67,7 @@ class Check:
         worst: Largest error, or a description of the finding.
         passed: Whether the property holds; None if it could not be tried.
         means: Consequence if it does not hold.
+        mistakes: How the components differ from those of the formula, if they do.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Check:
     worst: str
     passed: bool | None
     means: str = ""
+    mistakes: Sequence[str] = ()
 
 
 def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> Iterator[Check]:
@@ -91,7 +93,9 @@ def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> 
     forms = with_terms + [case.symmetric() for case in with_terms]
     few = [batch("random", 24, 6), batch("clustered", 24, 6)]
     reduced = _REDUCED if cls.batch_level else ""
-    yield _entries("formula = components (autograd, float64)", double_entry, forms, batches)
+    first = _entries("formula = components (autograd, float64)", double_entry, forms, batches)
+    wrong = first.passed is False and first.tried
+    yield replace(first, mistakes=mistakes(cls())) if wrong else first
     yield _entries(
         "the same with additional negatives and groups", extended_entry, forms, few, _IGNORED
     )
