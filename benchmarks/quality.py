@@ -31,6 +31,7 @@ from sentence_transformers.sentence_transformer.training_args import (
 import isotrope
 from corpus import STANDARD_LIBRARY, collect, split
 from isotrope.core.files import atomic_replace
+from isotrope.core.run_folder import RunFolder
 from isotrope.data.text.retrieval_sets import RetrievalSet, from_pairs
 from isotrope.encoders.names import resolve
 from isotrope.encoders.sentence import SentenceEncoder
@@ -69,7 +70,7 @@ def ours(pairs: Pairs, head: Literal["mlp", "none"], seed: int, folder: str) -> 
         device="cpu",
         progress=False,
     )
-    return SentenceEncoder.load(outcome.output / "model", device="cpu")
+    return SentenceEncoder.load(RunFolder(outcome.output).model, device="cpu")
 
 
 def theirs(pairs: Pairs, seed: int, folder: str) -> SentenceEncoder:

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from isotrope.core.documents import read_yaml
+from isotrope.core.run_folder import RunFolder
 
 HERE = Path(__file__).parent
 CIFAR = HERE.parents[1] / "shared" / "data" / "cifar10"
@@ -77,8 +78,10 @@ def at_newest(run: Path, batch_size: int) -> Any:
     from isotrope.training import ImageSettings
     from papers.measurements.spectrum import Question, restored
 
-    newest = max(int(c.name.removeprefix("checkpoint-")) for c in (run / "checkpoints").iterdir())
-    settings = ImageSettings.read(read_yaml(run / "config.yaml"))
+    newest = max(
+        int(c.name.removeprefix("checkpoint-")) for c in RunFolder(run).checkpoints.iterdir()
+    )
+    settings = ImageSettings.read(read_yaml(RunFolder(run).config))
     return restored(settings, Question(batch_size=batch_size), newest)
 
 

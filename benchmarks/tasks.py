@@ -183,6 +183,8 @@ def by_isotrope(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tup
     """Run ``isotrope train PAIRS``; return the saved model and the command's processor seconds."""
     from sentence_transformers import SentenceTransformer
 
+    from isotrope.core import RunFolder
+
     with tempfile.TemporaryDirectory() as folder:
         table, run = Path(folder) / "pairs.tsv", Path(folder) / "run"
         table.write_text("".join("\t".join(row) + "\n" for row in pairs), encoding="utf-8")
@@ -191,7 +193,7 @@ def by_isotrope(encoder: str, pairs: Sequence[Sequence[str]], cell: Cell) -> tup
         subprocess.run([*command, "--seed", str(cell["seed"]), "--output", str(run)], check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return SentenceTransformer(str(run / "model"), device="cpu"), spent
+        return SentenceTransformer(str(RunFolder(run).model), device="cpu"), spent
 
 
 KEY = ("by", "rate", "epochs", "seed")

@@ -58,6 +58,7 @@ from corpus import STANDARD_LIBRARY, collect
 from isotrope.adapters.sentence_transformers.columns import embed_sorted
 from isotrope.core.documents import read_yaml
 from isotrope.core.files import atomic_replace
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.data.schemas import read
 from isotrope.data.sources import write_records
@@ -378,7 +379,7 @@ def held_out(raw: Path, seed: int) -> dict[str, object]:
             for value in (DEFAULT["temperature"], "auto")
         ]
         found = isotrope.compare([run.output for run in runs], retrieval=file, results=None)
-        own = TrainSettings.read(read_yaml(runs[1].output / "config.yaml"))
+        own = TrainSettings.read(read_yaml(RunFolder(runs[1].output).config))
     (column,) = (c for name, c in found.details["columns"].items() if name.endswith("mrr@10"))
     (difference,) = column["differences"]
     scores = dict(zip(("default", "auto"), (m["value"] for m in column["models"]), strict=True))

@@ -12,6 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from isotrope.core.run_folder import RunFolder
+
 DOCS = Path(__file__).resolve().parent
 RUNS = {
     "infonce": (),
@@ -39,7 +41,7 @@ def main(folder: Path) -> None:
     script = Path(__file__).resolve().parents[1] / "examples" / "docstrings.py"
     subprocess.run([sys.executable, script], cwd=folder, check=True)
     for name, flags in RUNS.items():
-        if not (folder / "runs" / name / "result.json").is_file():
+        if not RunFolder(folder / "runs" / name).result.is_file():
             _isotrope(folder, *TRAIN, *flags, "--output", f"runs/{name}")
     _isotrope(folder, "report", *(f"runs/{name}" for name in RUNS), "--diagnose")
     width, height = SIZE

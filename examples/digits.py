@@ -24,6 +24,7 @@ from isotrope.core.documents import read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
 from isotrope.core.result import Result
+from isotrope.core.run_folder import RunFolder
 from isotrope.training.images.settings import ImageSettings
 
 CELLS: dict[str, dict[str, Any]] = {
@@ -131,15 +132,15 @@ def _make_room(output: Path) -> None:
 
 def _is_cell(run: Path) -> bool:
     """Return whether a folder is one of our runs, and not another's of the same name."""
-    if run.name not in CELLS or not (run / "config.yaml").is_file():
+    if run.name not in CELLS or not RunFolder(run).config.is_file():
         return False
-    settings = ImageSettings.read(read_yaml(run / "config.yaml"))
+    settings = ImageSettings.read(read_yaml(RunFolder(run).config))
     ours = {"data": "digits", **COMMON, **CELLS[run.name]}
     return all(getattr(settings, name) == value for name, value in ours.items())
 
 
 def _row(name: str, run: Path, result: Result) -> ImageRow:
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as handle:
+    with RunFolder(run).metrics.open(newline="", encoding="utf-8") as handle:
         logged = list(csv.DictReader(handle))
     per_epoch = result.details["plan"]["steps_per_epoch"]
     scores = {round(int(r["step"]) / per_epoch): float(r["knn"]) for r in logged if r["knn"]}

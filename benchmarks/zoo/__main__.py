@@ -26,6 +26,7 @@ from benchmarks.zoo.data import BREAKS, broken_model, judged_texts, tuning_texts
 from benchmarks.zoo.trainings import PARTS, TRAININGS, Part, Training
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.run_folder import RunFolder
 from isotrope.diagnostics.doctor import diagnose
 from isotrope.diagnostics.examine import examine
 from isotrope.diagnostics.findings import HEALTHY, Diagnosis
@@ -96,7 +97,7 @@ def _diagnosed(output: Path, part: Part, seed: int, training: Training) -> Diagn
     if part.name != "tuning" and not SHARED.is_dir():
         return DiagnosedTraining(part.name, training, seed, None)
     run = place / training.name
-    if not (run / "result.json").is_file():
+    if not RunFolder(run).result.is_file():
         _prepare(place, part, seed)
         _train(_words(training.command, place, part), run, seed)
     case = examine(run)
@@ -114,7 +115,8 @@ def _prepare(place: Path, part: Part, seed: int) -> None:
             temporary.mkdir()
             write(temporary, SHARED, seed)
     small = part.words["small"].format(runs=place, shared=SHARED)
-    if small == str(place / "scratch") and not (place / "scratch" / "result.json").is_file():
+    scratch = RunFolder(place / "scratch")
+    if small == str(scratch.path) and not scratch.result.is_file():
         return  # it is the first to be trained
     for what in BREAKS:
         if not (place / "models" / what).is_dir():

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from isotrope.core import InputError, Result, provenance
+from isotrope.core import InputError, Result, RunFolder, provenance
 from isotrope.encoders import ARCHITECTURES
 from isotrope.paradigm import build
 from isotrope.sweeps import trained
@@ -77,7 +77,7 @@ def image_settings(
 
 def rows(run: Path, result: Result) -> list[dict[str, Any]]:
     """Return one row for each kNN accuracy: step, epoch, and the means of the epoch before."""
-    with (run / "metrics.csv").open(newline="", encoding="utf-8") as handle:
+    with RunFolder(run).metrics.open(newline="", encoding="utf-8") as handle:
         logged = list(csv.DictReader(handle))
     per_epoch = result.details["plan"]["steps_per_epoch"]
     averaged = []

@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from isotrope import Views
-from isotrope.core import InputError, Result, provenance
+from isotrope.core import InputError, Result, RunFolder, provenance
 from isotrope.data import Subset, lines
 from isotrope.encoders import SentenceEncoder
 from isotrope.evaluation import (
@@ -212,7 +212,7 @@ def _sts_scores(
 
 def _components(run: Path) -> list[Row]:
     """Return the loss and the gradient's components as the run's metrics.csv has them, by step."""
-    with (run / "metrics.csv").open(encoding="utf-8", newline="") as file:
+    with RunFolder(run).metrics.open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row.get("loss")]
     components: list[Row] = []
     for row in rows:

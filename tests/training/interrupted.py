@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from isotrope.training.checkpoints import COMPLETE, step_of
+from isotrope.core.run_folder import COMPLETE
+from isotrope.training.checkpoints import step_of
 from isotrope.training.trainers import RunTrainer
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
-from isotrope.core.lock import LOCK
+from isotrope.core.run_folder import LOCK
 from isotrope.training.checkpoints import read_checkpoint
 from tests.training.images.test_train import flags
 from tests.training.interrupted import at, checkpoints

@@ -8,7 +8,7 @@ import pytest
 import isotrope
 from isotrope.cli.main import guarded
 from isotrope.core.errors import InputError
-from isotrope.core.lock import LOCK
+from isotrope.core.run_folder import LOCK
 from isotrope.training import launch as launching
 from isotrope.training.fit_text import fit
 from isotrope.training.images.train import fit_images

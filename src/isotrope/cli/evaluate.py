@@ -9,6 +9,7 @@ from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.legible import csv_text
+from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import setting
 from isotrope.core.table import table
 from isotrope.encoders.names import existing, is_bm25
@@ -129,7 +130,8 @@ def _card_of(models: Sequence[str], settings: EvaluateSettings) -> Path | None:
     """Return the model card to write to, if one is to be written."""
     if not settings.card:
         return None
-    places = [Path(models[0]) / part / "README.md" for part in ("model", ".")]
+    files = RunFolder(models[0])
+    places = [folder / "README.md" for folder in (files.model, files.path)]
     card = next((place for place in places if place.is_file()), None)
     if card is None or settings.compare or settings.dimensions or settings.precision:
         raise SettingError(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from isotrope.core.progress import format_duration as format_duration
     from isotrope.core.result import Result as Result
     from isotrope.core.result import provenance as provenance
+    from isotrope.core.run_folder import RunFolder as RunFolder
     from isotrope.core.table import table as table
     from isotrope.core.views import Views as Views
     from isotrope.core.views import unit as unit

@@ -23,17 +23,12 @@ from isotrope.core.files import (
     remove,
     stale_temporary_folders,
 )
+from isotrope.core.run_folder import IN_MEMORY, LOCK
 
 try:
     import fcntl
 except ImportError:  # not POSIX
     fcntl = None  # type: ignore[assignment]
-
-LOCK = ".lock"
-"""The name of the file; it is removed at the end."""
-
-IN_MEMORY = "data-from-python"
-"""Prefix of files that may exist in a run folder before the run: data given in Python."""
 
 Role = Literal["only", "starter", "started"]
 

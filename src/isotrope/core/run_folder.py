@@ -1,44 +1,25 @@
 """The files of a run folder, and of the folder in which the Doctor records another trainer."""
 
-import functools
 import hmac
 import os
-import secrets
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from isotrope.core.documents import LARGEST_SETTINGS, read_text, read_yaml
 from isotrope.core.errors import InputError
 from isotrope.core.files import atomic_replace
+from isotrope.core.seal import signature
 
 RECORDING = "isotrope"
 """Name of the Doctor's folder within a trainer's ``output_dir``."""
 
+LOCK = ".lock"  # locks a folder while a process writes to it; removed at the end
+IN_MEMORY = "data-from-python"  # prefix of files that may precede the run: data given in Python
+MANIFEST = "manifest.json"  # of a token store
+COMPLETE = "complete.json"  # of a whole checkpoint: the digests of its other files, and its step
+WEIGHTS = "model.pt"  # of a checkpoint
+STATES = "run.pt"  # of a checkpoint: what the run keeps between steps
 _SEAL = "# made here: "  # the last line of settings that this user wrote on this machine
-
-
-@functools.cache
-def _key() -> bytes:
-    """Return the user's key; where none can be kept, one for this process."""
-    key = secrets.token_bytes(32)
-    with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
-        home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
-        if home.is_absolute():
-            path = home / "isotrope" / "key"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.NamedTemporaryFile(dir=path.parent) as new, suppress(FileExistsError):
-                Path(new.name).write_bytes(key)
-                os.link(new.name, path)  # whole, and never over one that is there
-            about, kept = path.stat(), path.read_bytes()
-            others = about.st_mode & 0o077 or about.st_uid != os.getuid()
-            return key if others or len(kept) != len(key) else kept
-    return key
-
-
-def _seal(settings: str) -> str:
-    return hmac.new(_key(), settings.encode(), "sha256").hexdigest()
 
 
 class RunFolder:
@@ -50,6 +31,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.csv"  # one row per logged step
         self.dev = self.path / "dev.npz"  # dev scores by example, which the judgement needs
         self.result = self.path / "result.json"  # written last: the run is finished
+        self.diverged = self.path / "diverged.txt"  # why a run of a sweep has no result
         self.diagnosis = self.path / "diagnosis.json"
         self.provenance = self.path / "provenance.json"  # one entry per start of the run
         self.model = self.path / "model"
@@ -69,12 +51,13 @@ class RunFolder:
     def is_own(self) -> bool:
         """Whether this user's isotrope wrote the present settings on this machine."""
         settings, found, seal = read_text(self.config, LARGEST_SETTINGS).rpartition(_SEAL)
-        return bool(found) and hmac.compare_digest(seal.encode(), f"{_seal(settings)}\n".encode())
+        own = f"{signature(settings)}\n"
+        return bool(found) and hmac.compare_digest(seal.encode(), own.encode())
 
     def write_settings(self, settings: str) -> None:
         """Write the settings (YAML), and mark the run as made on this machine."""
         with atomic_replace(self.config) as temporary:
-            temporary.write_text(f"{settings}{_SEAL}{_seal(settings)}\n", encoding="utf-8")
+            temporary.write_text(f"{settings}{_SEAL}{signature(settings)}\n", encoding="utf-8")
 
     def check(self) -> None:
         """Refuse links, and files that the run could not overwrite later."""

@@ -7,9 +7,10 @@ the same bytes.
 """
 
 import io
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
@@ -20,6 +21,9 @@ from matplotlib.ticker import FixedFormatter, FixedLocator, MaxNLocator
 from numpy.typing import NDArray
 
 from isotrope.reports.plots import INK, multiple, styles
+
+if TYPE_CHECKING:
+    import optuna
 
 MEANS = (r"$\mu_\mathrm{neg}$", r"$\mu_\mathrm{pos}$")
 ANGLES = (r"$\theta_{ij'}$", r"$\theta_{ii'}$")
@@ -203,3 +207,17 @@ def written(figure: Figure) -> Picture:
     figure.savefig(svg, format="svg", metadata=nothing, dpi=200)
     figure.savefig(png, format="png", metadata={"Software": None}, dpi=200)
     return Picture(svg.getvalue(), png.getvalue())
+
+
+def slices(study: "optuna.Study", score: str) -> bytes:
+    """Return Optuna's picture of a study, a panel for each setting over its score, as SVG."""
+    import matplotlib.pyplot as plt
+    from optuna.visualization.matplotlib import plot_slice
+
+    with mpl.rc_context(settings(score)), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that it is experimental, or that a setting has one value
+        plot_slice(study, target_name=score)
+        try:
+            return written(plt.gcf()).svg
+        finally:
+            plt.close()

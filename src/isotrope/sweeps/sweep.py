@@ -266,11 +266,8 @@ def _finished(settings: RunSettings) -> Result | str | None:
     finished = check_folder(folder, settings, resume=True)
     if finished is not None:
         return finished
-    note = folder / _DIVERGED
+    note = RunFolder(folder).diverged
     return note.read_text(encoding="utf-8") if note.is_file() else None
-
-
-_DIVERGED = "diverged.txt"
 
 
 def _train(run: Run) -> Result | str:
@@ -279,6 +276,6 @@ def _train(run: Run) -> Result | str:
     try:
         return trained(settings).result
     except Diverged as error:
-        with atomic_replace(Path(settings.output) / _DIVERGED) as temporary:
+        with atomic_replace(RunFolder(settings.output).diverged) as temporary:
             temporary.write_text(str(error), encoding="utf-8")
         return str(error)

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from isotrope.core.files import write_all
 from isotrope.core.legible import csv_text
 from isotrope.core.result import Result, provenance
-from isotrope.reports.scores import slices
+from isotrope.reports.surfaces import slices
 from isotrope.sweeps.spec import RUNS, TABLES, Sweep
 from isotrope.sweeps.study import SweepStudy
 from isotrope.sweeps.sweep import Trial, best_of, ranked

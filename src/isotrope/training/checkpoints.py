@@ -18,11 +18,9 @@ from transformers import TrainerState
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import CannotResume
 from isotrope.core.files import atomic_replace, file_digest, os_errors_as_input_errors, remove
+from isotrope.core.run_folder import COMPLETE, STATES, WEIGHTS
 
-COMPLETE = "complete.json"
-"""The marker of a whole checkpoint: the digest of every other file in it, and its step."""
-
-_NEEDED = ("model.pt", "run.pt")
+_NEEDED = (WEIGHTS, STATES)
 _NEWEST = 2  # newest checkpoints that are kept besides the permanent ones
 
 
@@ -102,7 +100,7 @@ def newest(folder: Path, tell: Callable[[str], None]) -> Path | None:
 def read_checkpoint(folder: Path) -> dict[str, Any]:
     """Return the weights of a complete checkpoint as ``state_dict``, and its ``global_step``."""
     verify(folder)
-    state = torch.load(folder / "model.pt", map_location="cpu", weights_only=True)
+    state = torch.load(folder / WEIGHTS, map_location="cpu", weights_only=True)
     return {"state_dict": state, "global_step": step_of(folder)}
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from isotrope.core.documents import check_file, read_yaml
 from isotrope.core.errors import CannotResume, InputError
-from isotrope.core.lock import LOCK, exclusive_lock, is_effectively_empty
+from isotrope.core.lock import exclusive_lock, is_effectively_empty
 from isotrope.core.result import Result
-from isotrope.core.run_folder import RunFolder
+from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.spelling import named
 from isotrope.data.schemas import read
 from isotrope.data.sources import named_errors

@@ -34,10 +34,10 @@ from isotrope.core.errors import (
     needs_extra,
 )
 from isotrope.core.files import remove, tidy
-from isotrope.core.lock import LOCK, Role, exclusive_lock
+from isotrope.core.lock import Role, exclusive_lock
 from isotrope.core.metrics_log import read_log
 from isotrope.core.result import Result
-from isotrope.core.run_folder import RunFolder
+from isotrope.core.run_folder import LOCK, RunFolder
 from isotrope.core.views import Views
 from isotrope.encoders.device import find_device
 from isotrope.kernels.choose import choose

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from isotrope.core.distributed import rank, rows_of, world_size
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.progress import bar
+from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record, read
 from isotrope.data.sources import named_errors
 from isotrope.data.text.batches import Batch, collate
@@ -81,7 +82,7 @@ def store_of(
     name: str = "",
 ) -> TokenStore:
     """Return a tokenised data set, if possible from an earlier part of this run."""
-    if (folder / "manifest.json").is_file():
+    if (folder / MANIFEST).is_file():
         try:
             return TokenStore.open(folder, verify=rank() == 0)
         except InputError as error:

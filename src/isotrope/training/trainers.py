@@ -24,6 +24,7 @@ from isotrope.core.errors import CannotResume, InputError
 from isotrope.core.files import os_errors_as_input_errors, remove
 from isotrope.core.hub import first_line
 from isotrope.core.lock import ensure_not_replaced
+from isotrope.core.run_folder import STATES, WEIGHTS
 from isotrope.training.callbacks import Between
 from isotrope.training.checkpoints import finish
 from isotrope.training.nan_guard import NonFiniteGuard, Trained, check_finite_weights
@@ -145,7 +146,7 @@ class RunTrainer(Trainer):
         try:
             super()._save_checkpoint(model, trial)
             if rank() == 0:
-                with (folder / "run.pt").open("wb") as handle:
+                with (folder / STATES).open("wb") as handle:
                     torch.save(self.between.state_dict(), handle)
         except RuntimeError as error:
             # after a failed write torch still closes its archive, and fails again
@@ -160,14 +161,14 @@ class RunTrainer(Trainer):
         assert self.model is not None
         folder = Path(output_dir)
         folder.mkdir(parents=True, exist_ok=True)
-        with (folder / "model.pt").open("wb") as handle:
+        with (folder / WEIGHTS).open("wb") as handle:
             torch.save(self.model.state_dict() if state_dict is None else state_dict, handle)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: object = None) -> None:
         with _readable(folder := Path(resume_from_checkpoint)):
             state, states = (
                 torch.load(folder / name, map_location="cpu", weights_only=True)
-                for name in ("model.pt", "run.pt")
+                for name in (WEIGHTS, STATES)
             )
             assert self.model is not None
             self.model.load_state_dict(state)

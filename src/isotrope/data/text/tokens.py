@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file, read_json
 from isotrope.core.errors import InputError, place
 from isotrope.core.files import atomic_replace, file_digest
+from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record
 from isotrope.data.text.repeats import (
     CHUNK,
@@ -167,7 +168,7 @@ class TokenStore:
         """Open a store; ``verify`` reads all of it and compares it with its digests."""
         folder = Path(folder)
         try:
-            manifest = read_json(folder / "manifest.json")
+            manifest = read_json(folder / MANIFEST)
             if manifest["format"] != _FORMAT:
                 raise ValueError(f"format {manifest['format']}, needed {_FORMAT}")
             # an older version wrote no digests
@@ -314,7 +315,7 @@ def build(
         report = asdict(_finish(temporary, former, writer, records))
         digests = {path.name: file_digest(path) for path in sorted(temporary.iterdir())}
         manifest = {"format": _FORMAT, "dtype": dtype, "report": report, "digests": digests}
-        (temporary / "manifest.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        (temporary / MANIFEST).write_text(json.dumps(manifest, indent=2), encoding="utf-8")
     return TokenStore.open(folder)
 
 
