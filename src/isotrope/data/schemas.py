@@ -349,7 +349,7 @@ class Reading:
 
     @property
     def not_read(self) -> list[str]:
-        """What was skipped: columns, rows, and files in folders."""
+        """Skipped columns, rows, and files in folders."""
         form, table = next(iter(self._forms.items()))
         unread = [name for name in table.columns if name not in form.columns]
         parts = [f"not read: {', '.join(unread)}"] if unread and not self.columns else []
