@@ -94,6 +94,7 @@ def test_foreign_text_is_legible() -> None:
 def test_all_that_the_command_line_prints_is_legible(capsys: pytest.CaptureFixture[str]) -> None:
     stream = LegibleStream(sys.stdout)
     print(EVIL, file=stream)
+    stream.writelines([EVIL, "\n"])
     for move in ("\rbar 1", "\n", "\x1b[A", "\r"):  # as tqdm draws
         stream.write(move)
     printed = capsys.readouterr().out

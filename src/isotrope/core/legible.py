@@ -56,7 +56,8 @@ def _spreadsheet_cell(value: object) -> object:
 class LegibleStream:
     """A text stream that escapes control characters.
 
-    The carriage return at the start of a progress bar is kept.
+    The carriage return at the start of a progress bar is kept, and so is a text that only moves the
+    cursor: line ends, and the "up" of several bars.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -68,6 +69,11 @@ class LegibleStream:
         if not _MOVES.fullmatch(text):
             text = bar + text[len(bar) :].translate(_ON_LINES)
         return self._stream.write(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the stream has
         return getattr(self._stream, name)
