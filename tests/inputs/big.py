@@ -16,7 +16,7 @@ CHILD = """
 import json, sys, time
 from pathlib import Path
 from isotrope.data.schemas import read
-from isotrope.data.text.tokens import build
+from isotrope.data.text.tokens import StoreSettings, build
 
 def anonymous():
     return int(Path("/proc/self/status").read_text().split("RssAnon:")[1].split()[0]) / 1024
@@ -31,8 +31,8 @@ def progress(count):
     done[0] += count
     seen.append((done[0], anonymous()))
 
-store = build(folder, read([file]), tokenize, vocabulary=100, max_length=16, views="dropout",
-              holdout=0.1, progress=progress)
+settings = StoreSettings(vocabulary=100, max_length=16, views="dropout", holdout=0.1)
+store = build(folder, read([file]), tokenize, settings, progress=progress)
 seen.append((lines, anonymous()))
 early = max(mb for count, mb in seen if count <= lines / 10)
 print(json.dumps({

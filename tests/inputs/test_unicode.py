@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError
 from isotrope.data.lines import lines, visible
 from isotrope.data.schemas import read
 from isotrope.data.text.sts_sets import load_sts_file
-from isotrope.data.text.tokens import build
+from isotrope.data.text.tokens import StoreSettings, build
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.data.conftest import VOCABULARY, tokenize
 from tests.data.test_bad_input import table
@@ -116,7 +116,8 @@ def test_composed_and_decomposed_are_no_negatives_of_each_other(tmp_path: Path) 
         f"{ODD['composed']}\n{ODD['decomposed']}\nsomething else\n", encoding="utf-8"
     )
     records = read([tmp_path / "a.txt"])
-    store = build(tmp_path / "s", records, tokenize, vocabulary=VOCABULARY, max_length=16)
+    settings = StoreSettings(vocabulary=VOCABULARY, max_length=16)
+    store = build(tmp_path / "s", records, tokenize, settings)
     one, two, three = store.groups(np.arange(3), 0)
     assert one == two != three
 
