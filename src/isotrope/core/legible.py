@@ -54,11 +54,7 @@ def _spreadsheet_cell(value: object) -> object:
 
 
 class LegibleStream:
-    """A text stream that escapes control characters.
-
-    The carriage return at the start of a progress bar is kept, and so is a text that only moves the
-    cursor: line ends, and the "up" of several bars.
-    """
+    """A text stream that escapes control characters, except those that draw progress bars."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
