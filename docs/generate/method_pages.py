@@ -134,14 +134,21 @@ def _recipe(recipe: Any) -> str:  # noqa: ANN401
             for name, values in recipe.objective_settings.items()
         ),
         ["optimiser", f"{_RULES[recipe.optimizer]}{momentum}"],
-        ["learning rate", f"{_rate(recipe)}; to {recipe.last_learning_rate:g} along a cosine"],
+        [
+            "learning rate",
+            f"{_rate(recipe)}; it falls to {recipe.last_learning_rate:g} along a cosine",
+        ],
         ["weight decay", _decay(recipe)],
-        ["epochs", f"{recipe.epochs}, with {recipe.warmup_epochs:g} of warm-up"],
+        ["epochs", f"{recipe.epochs}, {_warmup(recipe.warmup_epochs)}"],
         ["gradients", "not clipped" if recipe.clip is None else f"clipped at {recipe.clip:g}"],
         ["crops", f"`{recipe.augment}`"],
         ["from", recipe.source],
     ]
     return grid(["what", "value"], lines)
+
+
+def _warmup(epochs: float) -> str:
+    return f"the first {epochs:g} of them with a rising learning rate" if epochs else "no warm-up"
 
 
 def _listed(values: Mapping[str, Any]) -> str:

@@ -37,7 +37,7 @@ def test_the_verdict_comes_first_and_is_kept(run, fallen: Path) -> None:
     assert found.code == 0
     lines = found.out.splitlines()
     assert lines[0] == "verdict: overfitting"
-    assert "   - best dev score minus the last: 6 points (a fault above 1.5)" in lines
+    assert "   - best dev score minus the last: 6 points (a fault if above 1.5)" in lines
     assert "   change: --max-steps 20" in lines
     assert lines[-1].startswith("examined: 20 logged steps; 3 scores")
     kept = json.loads((fallen / "diagnosis.json").read_text())

@@ -118,5 +118,5 @@ def test_a_step_that_no_run_has_is_refused(tmp_path: Path, step: str) -> None:
 
 def test_an_objective_is_a_name(tmp_path: Path) -> None:
     run = unfinished(tmp_path, "0,1.5,0.5,\n", "files: [a.txt]\nobjective: [1, 2]\n")
-    with pytest.raises(InputError, match=r"must be the name of one; found \[1, 2\]"):
+    with pytest.raises(InputError, match=r"must be the name of an objective, but is \[1, 2\]"):
         of_run(run)

@@ -34,4 +34,4 @@ def test_a_number_is_a_fault_on_one_side_only() -> None:
 
 
 def test_evidence_brings_its_threshold() -> None:
-    assert str(compared("norm", 250.0)) == "mean norm of the embeddings: 250 (a fault above 100)"
+    assert str(compared("norm", 250.0)) == "mean norm of the embeddings: 250 (a fault if above 100)"

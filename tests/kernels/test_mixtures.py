@@ -138,7 +138,7 @@ def test_ties_go_to_the_lower_column(n: int) -> None:
     for backend in ("eager", "rowblock"):
         found = pairs(Views(a, b, more), backend).mixture(mixing)
         torch.testing.assert_close(found.vectors, expected)
-    # in one pass: the tied columns push alike, the host in the mixture more than the guest
+    # in one pass: the tied columns push alike, the second part of the mixture more than the first
     objective = MixedInfoNCE(temperature=0.5)
     pushed = derivatives(objective, Views(a, b), "rowblock")[1][0]
     assert pushed[1] > 1.2 * pushed[2] > 1.2 * 1.2 * pushed[3] > 0

@@ -317,3 +317,20 @@ def test_mhs_groups_are_not_nearest() -> None:
     weight = MHS().terms(a, b, groups=groups).weight
     assert weight[0, 1] == 0
     assert weight[0].sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("alpha", "coefficient", "length"), [(0.5, 1, 1), (1.5, 1, -1), (3, -1, -1)]
+)
+def test_what_grows_as_a_positive_comes_closer(alpha: float, coefficient: int, length: int) -> None:
+    """The pull is a coefficient: its limit is at alpha = 2, that of the gradient's length at 1."""
+    objective = AlignUniform(alpha=alpha, balance=0.0)
+    pulls, norms = [], []
+    for angle in (0.1, 0.05):
+        a = torch.eye(2, dtype=torch.float64)
+        turn = [[math.cos(angle), math.sin(angle)], [-math.sin(angle), math.cos(angle)]]
+        b = torch.tensor(turn, dtype=torch.float64)
+        pulls.append(float(objective.terms(a, b).pull[0]))
+        norms.append(float(gradient(objective, a, b)[0].norm()))
+    assert math.copysign(1, pulls[1] - pulls[0]) == coefficient
+    assert math.copysign(1, norms[1] - norms[0]) == length

@@ -337,7 +337,7 @@ def test_a_healthy_run_shows_its_key_numbers(tmp_path: Path) -> None:
     record = {"verdict": ["healthy"], "findings": [], "numbers": [number]}
     _, page = report(tmp_path, write_diagnosis(write_run(tmp_path / "well"), record))
     assert (
-        "Healthy: well. Nothing was found. Measured: dead early: 0.25 (a fault above 0.9)."
+        "Healthy: well. Nothing was found. Measured: dead early: 0.25 (a fault if above 0.9)."
         in page.text
     )
 

@@ -339,9 +339,9 @@ def test_a_training_without_the_prompts_of_its_model_warns(
     encoder.save(tmp_path / "prompted")
     settings = {**quick, "encoder": str(tmp_path / "prompted"), "max_steps": 1}
     fit(**settings)
-    assert "is searched with 'query: ' before queries and '' before doc" in capsys.readouterr().err
+    assert "expects the prompt 'query: ' before queries and '' before" in capsys.readouterr().err
     fit(**{**settings, "output": str(tmp_path / "b")}, query_prompt="query: ")
-    assert "is searched with" not in capsys.readouterr().err
+    assert "expects the prompt" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("default", ["none", "document"])

@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  isotrope check my_loss.py               is your loss the same in chunks, gradient-cached, on two
-                                          processes, permuted, in bfloat16, and finite at the edge?
-  isotrope check my_loss.py:second_loss   the same for one of several losses
+  isotrope check my_loss.py               compute each loss in chunks, cached, permuted, in bfloat16
+                                          and on two processes, and compare the gradients
+  isotrope check my_loss.py:second_loss   check one of several losses
   isotrope check my_loss.py --dimensions 768
-                                          a loss whose layers take embeddings of that width
-  isotrope check infonce                  is its gradient what its components say?
+                                          call the losses on embeddings of that width
+  isotrope check infonce                  compare the components with the gradient
 
 The file defines objectives, functions of (anchors, positives) that return a scalar, or modules with
-such a forward. All with "loss" in their name are checked, or the one that FILE:NAME names. A third
+such a forward. All with "loss" in their names are checked, or only the one in FILE:NAME. A third
 parameter without a default receives negatives. A parameter or attribute chunk_size, mini_batch_size
 or margin is tried with several values. On two processes, each process calls the loss with its own
 rows. The file runs in a separate process; a loss that ends it, or takes more than ten minutes,
@@ -45,7 +45,9 @@ _BATCH = "\nformula and components on a random batch of 4 anchors, in 16 dimensi
 class CheckSettings(Settings):
     """Settings of ``isotrope check``."""
 
-    loss: str = setting(..., "File with losses, or an objective.", "FILE|NAME", positional=True)
+    loss: str = setting(
+        ..., "Python file of losses, or an objective.", "FILE|NAME", positional=True
+    )
     dimensions: int | None = setting(
         None, "Width of the embeddings that the losses of a file are called on.", shown="16", ge=2
     )

@@ -40,15 +40,15 @@ every subset, the dev splits, the dot product and the Euclidean and Manhattan di
 frozen embeddings, with the folds, seeds and early stopping of SentEval; --mode prototyping is
 faster, but papers report full. --tasks MR TREC scores only these, without an average.
 
---retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs. Here the
-name bm25 ranks by words, without an encoder: --compare bm25 runs/p (needs the extra bm25).
+--retrieval: a folder with queries.jsonl, corpus.jsonl and qrels.tsv, or a file of pairs. The model
+name bm25 stands for BM25, which ranks by words: --compare bm25 runs/p (needs the extra bm25).
 
---labels: labelled texts (label<TAB>text): the training part, all data (a fifth of each class is
-then used for testing), or a folder with train and test. --knn is the weighted majority of 200
-neighbours, with weights exp(cosine/0.1); --linear is a linear probe on the frozen embeddings;
-without either flag, both are measured. An image encoder takes labelled pictures here (a folder of
-classes, .npz, or other data of train-images) and has no other score. A run on images needs no
---labels: --knn and --linear then use its own training and test part.
+--labels: labelled texts (label<TAB>text), in one of three forms: a training file, with the test
+file in --labels-test; one file, a fifth of which is used for testing; or a folder with train and
+test. --knn is the majority of 200 neighbours, weighted by exp(cosine/0.1); --linear is a linear
+classifier on the frozen embeddings. Without either flag, both are measured. An image encoder takes
+labelled pictures here (a folder of classes, .npz, or other data of train-images) and has no other
+score. A run on images needs no --labels: its own training and test part are used.
 
 --corpus: one text, or a pair, on each line; alignment, uniformity and other measures of embeddings.
 
@@ -56,9 +56,9 @@ classes, .npz, or other data of train-images) and has no other score. A run on i
 first by more than noise, by a paired bootstrap over the scored items, corrected for the number of
 comparisons. This covers the noise of the test data, not that of the training seed.
 
---dimensions and --precision show what smaller vectors cost: every combination is compared with the
-full vectors, with the bytes of a vector and the intervals of --compare. int8 keeps 256 steps of
-each coordinate, binary its sign.
+--dimensions and --precision show what smaller vectors cost. Every combination is compared with the
+full vectors as in --compare, and the table has the bytes of a vector. int8 keeps 256 steps of each
+coordinate, binary its sign.
 
 Finished tasks are stored in RUN/evaluations or the user's cache (--results) and are not scored
 again for the same weights, data and protocol, so you can stop the command and start it again.

@@ -11,24 +11,24 @@ from isotrope.core.table import table
 
 EPILOG = """\
 examples:
-  isotrope objectives                                  all of them, and the parts
-  isotrope objectives --components                     what their gradients are made of
-  isotrope objectives infonce                          formula, gradient, settings, presets
-  isotrope objectives --plugin my_loss.py              your own among them
+  isotrope objectives                        all objectives, and the parts that can be exchanged
+  isotrope objectives --components           dissipation, weight and ratio of each objective
+  isotrope objectives infonce                formula, gradient, settings and presets of one
+  isotrope objectives --plugin my_loss.py    all objectives, including those in your file
 
-With --components, dissipation is 1 (the gradient never ends), 1 or 0 (a margin ends it) or 1 to 0
-(it fades). Weight is on the hardest negative alone, on all negatives, or signed (some are pulled).
-Ratio is a number, dynamic, a matrix (one for each coordinate), or only pull. The last values of a
-part, such as dot in margin:0.3:dot, may be omitted.
+The columns of --components: dissipation is 1 (the gradient never ends), 1 or 0 (it ends at a
+margin) or 1 to 0 (it fades). Weight is hardest (one negative is pushed), all, or signed (some are
+pulled). Ratio is a number, dynamic (it depends on the angles), matrix (one for each coordinate), or
+only pull (nothing is pushed). The last values of a part (dot in margin:0.3:dot) may be omitted.
 """
 
 
 class ObjectivesSettings(Settings):
     """Settings of ``isotrope objectives``."""
 
-    name: str | None = setting(None, "Objective whose card is shown.", "NAME", positional=True)
+    name: str | None = setting(None, "Objective to show.", "NAME", positional=True)
     plugin: list[Path] = plugin()
-    components: bool = setting(False, "List dissipation, weight and ratio of each.")
+    components: bool = setting(False, "List dissipation, weight and ratio of each objective.")
 
 
 def objectives(settings: ObjectivesSettings) -> int:
@@ -45,10 +45,10 @@ def objectives(settings: ObjectivesSettings) -> int:
 _WIDTH = 100
 
 _BY_DISSIPATION = {
-    "1 to 0": "An anchor learns less the better its positive is found (the usual choice: infonce)",
+    "1 to 0": "The closer an anchor's positive, the less the anchor learns (usual choice: infonce)",
     "1 or 0": "An anchor stops learning at a margin",
-    "1": "No anchor ever stops learning: statistics of the batch, and alignment with uniformity",
-    "-": "Without components: part of a method",
+    "1": "No anchor ever stops learning (losses of the whole batch, alignment and uniformity)",
+    "-": "Without GD, W and R: used by a training method",
 }
 """Titles of the groups of objectives."""
 
@@ -119,9 +119,9 @@ def _card(name: str) -> int:
         ]
         print("\n" + table(["preset", "values", "learning rate", "batch size", "source"], presets))
         print(
-            "\nA preset sets its values. Learning rate and batch size, with which they were tuned"
+            "\nA preset sets these values, but not the learning rate and the batch size with which"
         )
-        print("together, are yours to give: --learning-rate, --batch-size.")
+        print("they were tuned: set --learning-rate and --batch-size yourself.")
     return 0
 
 

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from isotrope.reports.surfaces import Picture
 
 KINDS = {
-    "dissipation": "how much of the gradient is left, GD (Li et al. 2024, figures 2 and 10)",
-    "weight": "the hardest negative's share of the weight W (Li et al. 2024, figure 3)",
-    "ratio": "pull of the positive per push of the negatives, R (Li et al. 2024, figure 4)",
-    "norm": "length of a part of the gradient (Nie et al. 2023, figures 2 and 4)",
+    "dissipation": "GD, factor on an anchor's gradient, 1 to 0 (Li et al. 2024, figures 2, 10)",
+    "weight": "share of the weight W on the hardest negative (Li et al. 2024, figure 3)",
+    "ratio": "R, the pull of the positive relative to the push (Li et al. 2024, figure 4)",
+    "norm": "length of one part of the gradient, see --part (Nie et al. 2023, figures 2, 4)",
 }
 NOTES = {
-    "dissipation": "The mu_neg (rad) at which GD falls below 0.5 for mu_pos = pi/6, and the "
-    "largest standard error of any mean:",
+    "dissipation": "Mean angle to the negatives (mu_neg, rad) at which GD falls below 0.5 if the "
+    "positive is at pi/6 (mu_pos), and the largest standard error of any mean:",
     "weight": "The hardest negative's share of the weight at mu_neg:",
     "ratio": "R where training takes place (mu_pos <= mu_neg, GD >= 0.01), and the share from 1 "
     "to 2:",
@@ -49,7 +49,7 @@ class SimulateSettings(OfObjective):
     """Settings of ``isotrope simulate``."""
 
     kind: Literal["dissipation", "weight", "ratio", "norm"] = setting(
-        ..., "Number to simulate.", "KIND", positional=True
+        ..., "Quantity to simulate.", "KIND", positional=True
     )
     objective: str | None = setting(
         None,
@@ -61,17 +61,17 @@ class SimulateSettings(OfObjective):
     negatives: int | None = setting(
         None, "Negatives of an anchor.", "K", shown="127; norm: the figure's"
     )
-    grid: int | None = setting(None, "Values of mu_pos and of mu_neg.", shown="100")
-    batches: int | None = setting(None, "Batches drawn for every pair of means.", shown="1000")
+    grid: int | None = setting(None, "Number of values of each mean angle.", shown="100")
+    batches: int | None = setting(None, "Batches drawn for each pair of means.", shown="1000")
     seed: int | None = setting(None, "Seed of the draws.", shown="0")
     independent: bool = setting(
-        False, "Draw again for every pair of means, as the paper does. Slower, and not smooth."
+        False, "Draw new batches for each pair of means, as the paper does. Slower and less smooth."
     )
     gated: bool = setting(
-        False, "Leave out batches with GD under 0.01, as the printed figure does (weight)."
+        False, "For weight: leave out batches with GD below 0.01, as the printed figure does."
     )
     part: Literal["alignment", "uniformity"] | None = setting(
-        None, "Part of the gradient (norm).", shown="alignment"
+        None, "For norm: the part of the gradient.", shown="alignment"
     )
     as_json: bool = as_json()
 

@@ -1,7 +1,7 @@
 """Sums what the pages of a parquet file, or the buffers of an Arrow file, unpack to.
 
 A decoder allocates what the header of a page or a buffer says and unpacks no more than that. The
-index of the file may say less, so it is not asked.
+index of the file is not used, because it may state a smaller size.
 """
 
 import struct

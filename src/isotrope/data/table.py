@@ -214,7 +214,7 @@ def check_known(path: Path) -> None:
 def _hub(path: Path, *, streaming: bool) -> Table:
     """Return the training split of a data set of the hub."""
     if (closed := why_closed()) is not None:
-        raise InputError(f"{path}: no such file, and {closed}; `isotrope diagnose --data` does")
+        raise InputError(f"{path}: no such file, and {closed}; `--data {path}` looks it up there")
     datasets, name, number = _module("datasets", "hub"), path.as_posix(), 0
 
     def failed(error: Exception) -> InputError:

@@ -3,9 +3,8 @@
 :func:`extremes` finds the eigenvalues at both ends from a few dozen products. SciPy's
 ``LinearOperator`` accepts ``hessian @ v`` if more of the spectrum is needed.
 
-The function is one number, the objective of one fixed batch (or the mean over several), and depends
-on parameters or on embeddings. The loss of the whole batch is differentiated, because a loss that
-couples the rows of a batch would be another function on parts of it.
+The differentiated function is the loss of one whole, fixed batch, or the mean over several. A part
+of a batch would not do, because a loss may couple its rows.
 
 - Views, dropout masks and crops are fixed: every random number comes from a fixed seed.
 - Batch norms keep the mode of the module. In training mode the derivatives of the batch statistics

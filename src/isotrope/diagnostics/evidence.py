@@ -211,7 +211,7 @@ def _objective(
         return None, ["the objective is not known"]
     if not isinstance(name, str):
         raise InputError(
-            f"objective must be the name of one; found {brief(name)}: restore config.yaml"
+            f"`objective` must be the name of an objective, but is {brief(name)}; restore it"
         )
     requested = {k[10:]: v for k, v in settings.items() if k.startswith("objective.")}
     saved = {k: v for k, v in (recorded.get("parameters") or {}).items() if v is not None}

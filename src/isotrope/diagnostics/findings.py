@@ -40,7 +40,7 @@ class Evidence:
 
     def __str__(self) -> str:
         unit = f" {self.unit}" if self.unit else ""
-        against = "" if self.threshold is None else f" (a fault {self.side} {self.threshold:g})"
+        against = "" if self.threshold is None else f" (a fault if {self.side} {self.threshold:g})"
         return f"{self.words}: {self.number:.4g}{unit}{against}"
 
 

@@ -241,7 +241,7 @@ class ImageEncoder(nn.Module):
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that identify the embeddings.
 
-        They depend on the weights, the network and the preprocessing, not on the name.
+        The digits depend on the weights, the network and the preprocessing, not on the name.
         """
         weights = {
             name: (str(tensor.dtype), tensor.contiguous().view(-1).view(torch.uint8).cpu().numpy())

@@ -101,7 +101,7 @@ def _check_targets(transformer: nn.Module, targets: Sequence[str], name: str) ->
                 f"{name} has no linear layer of this name{nearest(target, linear)}",
                 setting="lora_targets",
                 value=target,
-                remedy=f"it has {', '.join(sorted(linear))}, or {ALL_LINEAR}",
+                remedy=f"use {', '.join(sorted(linear))}; {ALL_LINEAR} means all of them",
             )
 
 

@@ -418,8 +418,8 @@ class SentenceEncoder(nn.Module):
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(
-                f"{self.name} leaves its prompts out of the pooling (include_prompt), which is not "
-                "supported: leave them out, or set include_prompt to true in its pooling"
+                f"{self.name} does not pool the tokens of prompts, which is not supported: leave "
+                "prompts out, or set include_prompt to true in its pooling"
             )
 
     def save(self, folder: Path, card: str | None = None) -> None:

@@ -19,7 +19,7 @@ def _package() -> ModuleType:
 class BM25:
     """BM25 of bm25s (k1 1.5, b 0.75) on lower-case words, without stop words or stemming.
 
-    It has no embeddings, so only retrieval scores it.
+    BM25 has no embeddings, so it can only be scored on retrieval.
     """
 
     name = "bm25"

@@ -6,12 +6,12 @@ no improvement (an improvement does not reset the count). Every fit starts from 
 dimensions give equal initial weights, and training sets of equal size equal orders. The tests
 compare with ``benchmarks/sequential.py``, the loop of SentEval (Conneau and Kiela 2018).
 
-Many classifiers are fitted at once, as one tensor program. Training sets of one size draw the same
-orders, so F of them go through their batches in step. The fits of one training set with its R
-regularisations see the same examples: these are gathered once and multiplied with all R weights. So
+Many classifiers are fitted at once, as one tensor program. F training sets of one size draw the
+same orders, so they go through their batches in step. The R fits of one training set, one for each
+regularisation, see the same examples, which are gathered once and multiplied with all R weights. So
 a step is two batched products (F x RC x D by F x D x 64 and back) and a few operations on the
-stacked weights, instead of F x R small steps. Each fit keeps its own early stopping; a training set
-whose fits have all ended leaves the stack.
+stacked weights, instead of F x R small steps. Each fit has its own early stopping; a training set
+leaves the stack when its fits have ended.
 """
 
 import math

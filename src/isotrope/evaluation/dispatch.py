@@ -72,7 +72,7 @@ def evaluate(
     if takes_images(model, ask_hub=settings.labels is not None and not of_text):
         _check_pictures(model, of_text, settings)
         if settings.truncate_dim is not None:
-            raise InputError("embeddings of pictures cannot be truncated: leave the dimension out")
+            raise InputError("pictures cannot be scored with `--truncate-dim`: leave it out")
         encoder = _encoder(model, settings)
         tasks = _of_pictures(model, encoder, settings, loop)
     else:

@@ -45,8 +45,8 @@ def encode_pictures(
 ) -> tuple[int, int]:
     """Write the embeddings of the pictures below ``folder`` to ``output`` (.npy, n x d float32).
 
-    A file beside it that ends in ``.txt`` has the path of each row's picture. Pictures
-    that cannot be read have no row; a warning names one and says how many.
+    A text file next to ``output``, with the suffix .txt, lists the path of each row's picture, one
+    on a line. Unreadable pictures are skipped; a warning names one and gives their number.
 
     Returns:
         n and d.

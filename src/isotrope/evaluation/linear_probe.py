@@ -72,8 +72,8 @@ def linear_probe(
 ) -> Result:
     """Fit softmax regression on the training part and score it on the test part.
 
-    Every dimension gets mean 0 and one variance, 1/d, by the training part; one that varies a
-    million times less than another becomes 0.
+    Each dimension is standardised to mean 0 and variance 1/d, with the statistics of the training
+    part. A dimension whose spread is below a millionth of the largest one is set to 0.
 
     Args:
         train: n rows, an array or memory map, which is read once an epoch.
@@ -82,10 +82,10 @@ def linear_probe(
         name: The name of the Result.
 
     Returns:
-        A Result of kind ``linear``: ``linear_top1`` and ``linear_top5`` (the share of test rows
-        whose class scores highest, or among the first five; among equal scores the first class
-        by name wins; None where there are no more than five classes), in [0, 1]; ``items`` hold,
-        under the same names, whether each row was right.
+        A Result of kind ``linear``. ``linear_top1`` is the share of test rows whose class has the
+        highest score, ``linear_top5`` the share whose class is among the five highest; at ties the
+        first class by name wins. ``linear_top5`` is None with five classes or fewer. ``items``
+        hold, under the same names, whether each row was right.
     """
     probe = probe or Probe()
     classes = index_classes(train, test)

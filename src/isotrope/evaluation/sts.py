@@ -1,13 +1,13 @@
 """Scores semantic textual similarity by the protocol of SimCSE: seven tasks, no training.
 
-A pair's score is the cosine of its two embeddings as the encoder gives them; a task's is the
-Spearman correlation of these with the human scores, over all pairs of the year concatenated
-("all") for STS12 to STS16, over the test split for STS-B and SICK-R. Each is 100 rho, rounded to
-two decimals, and the average is the mean of the seven rounded numbers, as papers print them.
+The score of a pair is the cosine of its two embeddings. The score of a task is the Spearman
+correlation of these cosines with the human scores: over all pairs of a year together ("all") for
+STS12 to STS16, and over the test split for STS-B and SICK-R. Each is 100 rho, rounded to two
+decimals, and the average is the mean of the seven rounded numbers, as papers print them.
 
-It also holds the numbers that other papers print: the mean over the subsets of a year, plain and
-weighted by their pairs; Pearson's correlation; the dot product, and the negative Euclidean and
-Manhattan distance in place of the cosine; the dev split of STS-B and SICK-R.
+The results also have the numbers that other papers print: the mean over the subsets of a year,
+plain and weighted by their pairs; Pearson's correlation; the dot product, and the negative
+Euclidean and Manhattan distance in place of the cosine; the dev split of STS-B and SICK-R.
 """
 
 from collections.abc import Sequence
@@ -35,13 +35,14 @@ def score_task(encoder: Encoder, task: str, subsets: Sequence[Subset]) -> Result
     """Score one task.
 
     Returns:
-        A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. The scores are
-        those of the test split (of a file: of all its pairs), 100 times the correlation:
-        ``spearman``, ``pearson``, ``pairs`` and ``split``, the same of ``dot``, ``euclidean`` and
-        ``manhattan``; of a year also ``mean`` and ``weighted_mean`` over its ``subsets``; of STS-B
-        and SICK-R also ``dev``, where the data have it; STS-B also has ``alignment`` (alpha =
-        2, pairs scored above 4) and ``uniformity`` (t = 2), as Nie et al. (2023) plot them.
-        Its ``items`` are ``"STS12/cosine"`` and ``"STS12/gold"``, a value for each pair.
+        A Result of kind ``sts`` with ``details`` ``{"tasks": {task: scores}}``. The scores are 100
+        times a correlation on the test split, or on all pairs of a file: ``spearman`` and
+        ``pearson`` for the cosine, and the same under ``dot``, ``euclidean`` and ``manhattan`` for
+        other similarities. ``pairs`` is the number of pairs, ``split`` the name of the split. A
+        year also has ``mean`` and ``weighted_mean`` over its ``subsets``. STS-B and SICK-R also
+        have ``dev``, if the data include it. STS-B also has ``alignment`` (alpha = 2, pairs scored
+        above 4) and ``uniformity`` (t = 2), as in Nie et al. (2023). The Result's ``items`` hold
+        one value per pair under ``"<task>/cosine"`` and ``"<task>/gold"``.
     """
     test = [subset for subset in subsets if subset.split == "test"]
     used = test or list(subsets)
@@ -104,8 +105,8 @@ def similarities(x: np.ndarray, y: np.ndarray) -> dict[str, np.ndarray]:
     """Return four similarities of each pair of rows (n x d): higher is closer.
 
     Returns:
-        ``cosine`` (0 where a row has no direction, 1 of equal rows: pairs of twice the same
-        sentence tie, where rounding would rank them), ``dot``, ``euclidean`` and ``manhattan``
+        ``cosine`` (0 if a row has no direction; exactly 1 for equal rows, so that rounding does not
+        rank them), ``dot``, ``euclidean`` and ``manhattan``
         (negative distances), each n, float64.
     """
     x, y = x.astype(np.float64), y.astype(np.float64)

@@ -207,9 +207,9 @@ def join(results: Sequence[Result]) -> Result:
 
 
 def with_average(results: Sequence[Result]) -> Result:
-    """Join the Results of single tasks, all of STS or all of transfer.
+    """Join the Results of single tasks of one kind, STS or transfer.
 
-    If they are all seven, ``average`` (of transfer ``transfer_average``) is the mean of their
+    If all seven are there, ``average`` (for transfer: ``transfer_average``) is the mean of their
     rounded scores.
     """
     average, score, seven = _AVERAGES[results[0].kind]

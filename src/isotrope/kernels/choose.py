@@ -8,9 +8,8 @@ fastest from one matrix, as long as it fits into memory.
 ``bfloat16`` is the row blocks with rounded factors in their matrix products, accumulated in
 float32. It is about twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids,
 GPUs). A similarity is rounded to eight bits, so an exponential has a random relative error of up to
-1/(256 tau); gradients and values have errors of up to 0.8% (benchmarks/bfloat16.py, 1,024
-embeddings of 768 numbers; the table is docs/results/bfloat16.csv). It is used only on request, and
-nothing is rounded for a formula that uses the hardest negative.
+1/(256 tau); gradients and values have errors of up to 0.8% (docs/results/bfloat16.csv). It is used
+only on request, and nothing is rounded for a formula that uses the hardest negative.
 
 ``triton`` is a separate package (``kernels-triton/``), found by :func:`extension`. Its tiles of
 similarities never reach an NVIDIA GPU's memory. It has not been run on a GPU yet, so it too is used

@@ -4,16 +4,12 @@ A formula sees only vectors of length n. It can therefore be called on the stati
 soon as they are known and differentiated there by autograd (d value / d log-sum-exp is the gradient
 dissipation). The rest of the gradient is two matrix products with the block:
 
-- *one pass*, if the objective declares how rows are coupled (``kernels.coupling``): not at all
-  (InfoNCE, DCL, triplets, mixed negatives), by numbers known beforehand (DCLW), or by one common
-  factor (uniformity across the views). A block of rows against all columns is reduced,
-  differentiated and multiplied before the next block. This takes 6 n c d floating-point operations,
-  the minimum. The declaration is checked at the end;
+- *one pass* (6 n c d floating-point operations, the minimum), if the objective declares how rows
+  are coupled: not at all (InfoNCE, DCL, triplets, mixed negatives), by numbers known beforehand
+  (DCLW), or by one common factor (uniformity across the views). The declaration is checked at the
+  end;
 - *two passes*, if rows may be coupled in any way or both views are anchors (the mean of both
-  directions, NT-Xent, uniformity within a view). The first pass collects every log-sum-exp, and the
-  second forms the blocks again: 8 n^2 d for similarities across the views. A view against itself is
-  symmetric, so only its upper triangle is formed, 4 n^2 d. If the loss is declared linear in the
-  sums (MIO), one of the passes is enough: 6 and 3 n^2 d;
+  directions, NT-Xent, uniformity within a view). ``kernels.two_passes`` has their cost;
 - *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
   additional negatives, and temperatures so low that each row needs its own maximum.
 

@@ -25,7 +25,7 @@ UNSHIFTED = 30.0  # 1 / tau up to which e^{s/tau} needs no shift: e^30 N and its
 
 @dataclass(frozen=True)
 class Job:
-    """A computation: raw views, a formula, the statistics it uses, and the reduction of its values.
+    """The computation of a loss: raw views, formula, required statistics, and reduction.
 
     Attributes:
         coupling: Dependence of the anchors on each other, as the objective declares it.

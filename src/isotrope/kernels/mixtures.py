@@ -1,8 +1,8 @@
-"""Mixes, for each anchor, two of its columns into one constant additional negative.
+"""Mixes two embeddings into a synthetic negative for each anchor, which is held constant.
 
-``Mixing`` defines which columns are mixed and in which shares, before any similarity is known.
-``Mixture`` holds the result for some anchors. Backends differ only in how they find the nearest
-columns.
+A column is an embedding that the anchors are compared with (a column of the similarity matrix).
+``Mixing`` defines which two columns are mixed, and in which shares; ``Mixture`` holds the vectors
+for some anchors. Backends differ only in how they find the nearest columns.
 """
 
 from collections.abc import Callable
@@ -24,9 +24,10 @@ class Mixing:
     """The two columns of an anchor's mixture, and their shares.
 
     Attributes:
-        of: Guest and host. The guest is the second hardest negative or the positive. The host is
-            the hardest negative or the next row of the positives (the first after the last).
-        share: Share of the guest; the host has the rest.
+        of: First and second part of a mixture: the second hardest negative and the hardest, the
+            positive and the hardest negative, or the positive and the next row (the last row takes
+            the first).
+        share: Share of the first part; the second part has the rest.
         renormalise: Whether the mixture is projected back to the sphere.
     """
 
@@ -35,7 +36,7 @@ class Mixing:
     renormalise: bool = True
 
     def columns(self, views: Views, rows: slice, nearest: Callable[[int], Tensor]) -> Tensor:
-        """Return the columns of guest and host, B x 2; -1 for a missing column.
+        """Return the columns of both parts, B x 2; -1 for a missing column.
 
         Args:
             views: Views of the whole batch.
@@ -77,9 +78,9 @@ class Mixture:
     Attributes:
         vectors: n x d mixtures; zeros for an anchor without a mixture.
         exists: n booleans, whether the anchor has a mixture.
-        columns: n x 2 columns of the guest and of the host.
+        columns: n x 2 columns of the two parts.
         scale: n factors of the sum.
-        share: Share of the guest in the sum.
+        share: Share of the first part in the sum.
     """
 
     vectors: Tensor
@@ -90,7 +91,7 @@ class Mixture:
 
     @property
     def shares(self) -> Tensor:
-        """The factors of guest and host in the vector, n x 2."""
+        """The factors of both parts in the vector, n x 2."""
         return self.scale[:, None] * self.scale.new_tensor([self.share, 1 - self.share])
 
     def logits(self, anchors: Tensor, temperature: float | Tensor) -> Tensor:

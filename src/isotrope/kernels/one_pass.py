@@ -40,9 +40,9 @@ _TOTAL: Key = ("logsumexp", "cross")
 
 
 def takes(job: Job) -> bool:
-    """Return whether a job can be done in one pass, by its coupling and its statistics.
+    """Return whether one pass can compute a loss, by its declared coupling and its statistics.
 
-    If one block holds all rows, nothing is assumed and every coupling is allowed.
+    If all rows fit into one block, their sums are known exactly, so every coupling is allowed.
     """
     questions, views = job.questions, job.views
     if questions.against != {"cross"} or {"logsumexp", "softplus"} <= questions.kinds:

@@ -1,10 +1,10 @@
 """Computes the log-sum-exps of a small batch as one node of autograd.
 
-For batches of up to a few hundred rows the calls cost more than the arithmetic: normalisation, the
-matrix, its mask and the log-sum-exp of both directions are sixty operations for autograd. Here they
-are one operation from raw embeddings to the similarity of each pair and its log-sum-exps, or only
-to the gaps between the two, with a gradient of three matrix products. Autograd handles the rest of
-the formula. The exponentials are held (n x n), so memory is quadratic, as in the eager backend.
+For batches of up to a few hundred rows, the sixty operations that autograd needs cost more than the
+arithmetic. Here they are one operation from raw embeddings to the similarity of each pair and its
+log-sum-exps (or only the gaps between them), with a gradient of three matrix products. Autograd
+handles the rest of the formula. The exponentials are held (n x n), so memory is quadratic, as in
+the eager backend.
 
 It serves formulas with one log-sum-exp, across the views or over both, if every row except the own
 is a negative. Other formulas are computed in another way.

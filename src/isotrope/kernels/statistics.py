@@ -1,7 +1,7 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula on four invented rows and records the statistics that it uses; the
-returned values are ignored. ``Known`` supplies these statistics for the batch. If the formula then
+``record`` calls a formula on four invented rows and records which statistics the formula uses; its
+values are ignored. ``Known`` supplies the computed statistics of the batch. If the formula then
 asks for anything else (the matrix, the embeddings, or another temperature after a branch on the
 numbers), ``Unfused`` is raised and the caller computes the formula in another way.
 """

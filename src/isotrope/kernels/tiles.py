@@ -205,8 +205,9 @@ def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
     Torch computes the maximum of a row some twenty times as fast as its position. A row is
     therefore cut into chunks: only their maxima are searched, and then the chunk with the largest.
-    Ties go to the lower column. A row with fewer entries above -inf is filled with -inf at
-    column -1. During the search, entries already found are set to -inf in the block.
+    Ties go to the lower column. A row with fewer entries above -inf is filled with -inf at column
+    -1. During the search the entries found so far are -inf in ``tile``; they are restored at the
+    end.
     """
     columns, device = tile.shape[1], tile.device
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)

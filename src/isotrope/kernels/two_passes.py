@@ -2,11 +2,11 @@
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row. Then the
 formula is called and differentiated. The second pass forms the blocks again to apply the
-derivatives. Similarities across the views take 8 n^2 d floating-point operations. A view against
-itself is symmetric, so only its upper triangle is formed, 4 n^2 d.
+derivatives. This takes 8 n^2 d floating-point operations across the views, and 4 n^2 d within a
+view, of which only the upper triangle is formed.
 
-If the loss is declared linear in the sums (MIO), its derivatives by them are known before the sums,
-and one pass is enough: 6 n^2 d across the views, 3 n^2 d within a view.
+If the loss is linear in the sums (MIO), its derivatives are known before the sums, and one pass is
+enough: 6 n^2 d across the views, 3 n^2 d within a view.
 """
 
 from collections.abc import Iterator
@@ -96,7 +96,7 @@ class _TwoPasses:
         }
 
     def foresee(self) -> None:
-        """Predict the derivatives by the sums, with all sums of both directions set to 1."""
+        """Predict the derivatives by the row sums, unknown as yet, from sums that are all 1."""
         self.sums = self._everywhere(1.0)
         _, (_, *by), _ = self._evaluate(0)
         for direction in range(self.directions):

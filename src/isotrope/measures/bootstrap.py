@@ -1,7 +1,7 @@
 """The paired bootstrap: how far a score would vary with other examples.
 
 Every resample draws as many examples as were scored, with replacement, and the same ones for all
-models. Every score is computed again on it, Spearman's correlation with the ranks of the resample.
+models. All scores are computed again on the resample; Spearman's correlation uses its ranks.
 """
 
 from collections.abc import Iterator, Sequence
@@ -86,9 +86,9 @@ def interval(draws: np.ndarray) -> dict[str, float]:
 def p_value(differences: np.ndarray, changed: int) -> float:
     """Return the two-sided p-value that the differences are on one side of zero by chance.
 
-    Resamples in which few examples differ are all on the side of those few. So the p-value is at
-    least that of a sign test in which every example that changed did so to one side:
-    2^(1 - changed).
+    If only a few examples differ, all resamples may lie on one side of zero by chance. So the
+    p-value is at least that of a sign test in which all ``changed`` examples moved to the same
+    side: 2^(1 - changed).
 
     Args:
         differences: One difference for each resample.

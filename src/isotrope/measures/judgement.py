@@ -153,7 +153,7 @@ class Judgement:
         outcome: Outcome | None = next((word for word in get_args(Outcome) if word == stated), None)
         if outcome is None or not isinstance(sentence, str) or not isinstance(numbers, Mapping):
             raise InputError(
-                "its judgement is incomplete: without outcome, sentence or numbers; restore it"
+                "its judgement lacks outcome, sentence or numbers; restore the file from a copy"
             )
         return cls(outcome, sentence, numbers)
 

@@ -19,8 +19,8 @@ class Tally:
         count: n.
         mean: The mean of the rows, d.
         scatter: sum_i (x_i - mean)(x_i - mean)^T, d x d.
-        total: Sum of the unit rows, d.
-        squares: Sum of their squares: n less the zero rows.
+        total: Sum of the rows after normalisation to length 1, d.
+        squares: Sum of the squared norms of the normalised rows: n minus the number of zero rows.
         norm_mean: The mean of the Euclidean norms.
         norm_scatter: Sum of the squared deviations of the norms.
         norm_min: The least norm.

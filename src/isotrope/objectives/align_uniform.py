@@ -22,7 +22,7 @@ InverseTemperature = Annotated[
 
 
 def log_mean_energy(pairs: Pairs, t: float, against: Against) -> Tensor:
-    """Return log mean e^{-t ||h_i - x_j||^2} over the negative pairs; 0 if there are none.
+    """Return log mean e^{-t ||h_i - x_j||^2} over the negative pairs; 0 without negative pairs.
 
     Args:
         pairs: Row statistics of unit vectors.
@@ -41,21 +41,21 @@ class AlignUniform(
     paper=Paper(
         "Understanding Contrastive Representation Learning through Alignment and Uniformity on "
         "the Hypersphere",
-        "Wang and Isola, 2020; for sentences: Nie et al., 2023",
-        "Nie et al., 2023, eq. 2-4, 29",
+        "Wang and Isola, 2020",
+        "for sentences: Nie et al., 2023, eq. 2-4, 29",
     ),
 ):
     r"""Weighted mean of the distance of positives and the log-energy of all other pairs.
 
-    Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U,
-    U = log mean_{i != j} e^{-t ||h_i - h'_j||^2} over the ordered pairs across the views, or, with
-    pairs="within", the mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
+    Loss: L = (1 - lambda) mean_i ||h_i - h'_i||^alpha + lambda U, U = log mean_{i != j}
+    e^{-t ||h_i - h'_j||^2} over the ordered pairs across the views. With pairs="within", U is the
+    mean over both views of log mean_{i != j} e^{-t ||h_i - h_j||^2}.
 
-    Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, one normaliser
-    for the batch, with s_ij = h_i.h'_j or h_i.h_j; the positive is pulled by
-    (1 - lambda) alpha ||h_i - h'_i||^{alpha - 2} / N. For alpha < 2 this pull grows without bound,
-    so positives closer than 0.01 are not pulled. Within a view, W counts h_i both as an anchor and
-    as a negative.
+    Gradient: GD = 1; W_ij = 2 t lambda e^{2 t s_ij} / sum_{k != l} e^{2 t s_kl}, one normaliser for
+    the batch, with s_ij = h_i.h'_j or h_i.h_j; the positive is pulled by (1 - lambda) alpha ||h_i -
+    h'_i||^{alpha - 2} / N. As h'_i approaches h_i, this coefficient grows without bound for alpha <
+    2 (the length of the gradient only for alpha < 1), so positives closer than 0.01 are not pulled.
+    Within a view, h_i is also a negative of the other anchors, and W_ij includes both roles.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

@@ -33,12 +33,11 @@ class ArcCon(
     sin theta_ii'.
 
     theta_ii' is clamped to [0.01, pi - 0.01], because R is infinite at 0 and pi. theta_ii' + u is
-    clamped at pi, because the cosine would rise again beyond it. A clamped positive does not
-    pull.
+    clamped at pi, because beyond pi the cosine would rise again. A clamped positive does not pull.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Li et al., 2024, eq. 2 and table 1; one direction.
+    Reference: Li et al., 2024, eq. 2 and table 1, in one direction.
 
     Example:
         >>> import math, torch

@@ -51,10 +51,9 @@ class DCL(
 
     Gradient: GD = 1 (it never dissipates); W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
     R = 1. With ``views="both"`` the residual is the gradient that h_i receives as a negative of the
-    others. An anchor without negatives is only pulled.
-
-    Nie et al. (2023) print the /tau of eq. 5, 10 and 43 outside the exponential; inside is correct.
-    Yeh et al. (and Manna et al., 2023, tau = 0.1) train ``DCL(views="both").symmetric()``.
+    others. An anchor without negatives is only pulled. Nie et al. (2023) print the /tau of eq. 5,
+    10 and 43 outside the exponential; inside is correct. Yeh et al. (and Manna et al., 2023, tau =
+    0.1) train ``DCL(views="both").symmetric()``.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -108,18 +107,18 @@ class DCLW(
     Loss: L_i = -w_i s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}, w_i = 2 - N p_i,
     p_i = e^{s_ii'/sigma} / sum_k e^{s_kk'/sigma}; the mean of w is 1.
 
-    Gradient: GD = 1; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau});
-    R_i = w_i - N p_i (s_ii' - sum_k p_k s_kk') / sigma. The weights couple the anchors of a batch,
-    and the gradient flows through them, as printed: R_i is the derivative of the summed losses by
-    s_ii'. A positive much closer than the rest is pushed away (R_i < 0). With
+    Gradient: GD = 1; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R_i = w_i - N p_i
+    (s_ii' - sum_k p_k s_kk') / sigma. The weights w_i depend on all anchors of the batch and
+    receive gradients, as printed, so R_i comes from the derivative of the summed losses with
+    respect to s_ii'. A positive much closer than the other positives is pushed away (R_i < 0). With
     ``weights="constant"``, as in the library lightly, R_i = w_i. With ``views="both"`` the residual
     is the gradient that h_i receives as a negative of the others.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
     Reference: Yeh et al., 2021, who use the negatives of both views and both directions:
-    ``DCLW(views="both").symmetric()``. The default sigma is theirs; the default temperature is from
-    Manna et al. (2023, section 3.2).
+    ``DCLW(views="both").symmetric()``. The default sigma is from Yeh et al., the default
+    temperature from Manna et al. (2023, section 3.2).
 
     Example:
         >>> import torch
@@ -183,10 +182,10 @@ class DCLPlus(
     Loss: L_i = max(0, -s_ii'/tau + log sum_{j != i} e^{s_ij'/tau}).
 
     Gradient: GD_i = 1[L_i > 0]; W_ij = e^{s_ij'/tau} / (tau sum_{k != i} e^{s_ik'/tau}); R = 1.
-    An anchor is active exactly where InfoNCE's GD at the same temperature exceeds 1/2.
+    GD_i is 1 for exactly those anchors whose GD in InfoNCE, at the same temperature, exceeds 1/2.
 
     Nie et al. (2023) print sin theta_ij' in the norm of the attracting part (eq. 11); sin theta_ii'
-    is correct. The mean is over all anchors, active or not.
+    is correct. The mean is over all anchors, also those with GD_i = 0.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

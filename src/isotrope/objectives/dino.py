@@ -17,22 +17,21 @@ class DINO(
         "Caron et al., eq. 1, 2; Draganov et al., 2024, table 4",
     ),
 ):
-    r"""Cross-entropy of the student's softmax under the teacher's, which is sharper and constant.
+    r"""Cross-entropy between the teacher's softmax (sharper, held constant) and the student's.
 
-    The teacher's centre is a running mean. It is state and belongs to the method, which subtracts
-    the centre from the teacher's logits before the call.
+    The teacher's centre, a running mean of its logits, is kept by the training method (``isotrope
+    train-images --method dino``), which subtracts it before it calls the objective.
 
     Loss: L_i = -sum_k softmax(z'_i / tau_t)_k log softmax(z_i / tau)_k.
 
-    Gradient: there is no GD, W and R, which only objectives on the sphere have; with respect to the
-    logits it is (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau.
+    Gradient: (softmax(z_i / tau) - softmax(z'_i / tau_t)) / tau, with respect to the student's
+    logits z_i. There is no GD, W and R, because logits are not on the sphere.
 
     Shapes: anchors n x d (student's logits), positives n x d (teacher's, centred) -> scalar (mean
     over anchors).
 
-    Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from their section 3.2.
-    There the teacher's temperature rises from 0.04 to 0.07 in the first epochs, which is up to the
-    method.
+    Reference: Caron et al., 2021, eq. 1 and 2; the temperatures are from section 3.2. The method
+    may raise the teacher's temperature in the first epochs, as the paper does from 0.04 to 0.07.
 
     Example:
         >>> import torch

@@ -56,9 +56,9 @@ class MIOv1(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 2-
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over 2n).
 
-    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The
-    paper says that the expansion repels positives; -s/tau + log(1 + e^{s/tau}) falls in s, so it
-    never does.
+    Reference: Manna et al., 2023, eq. 4, expanded in eq. 11; supplement, eq. 3 and 14. The paper
+    says that the expansion repels positives. It never does, because -s/tau + log(1 + e^{s/tau})
+    falls as s rises.
 
     Example:
         >>> import torch
@@ -143,11 +143,11 @@ class MIOv3(_Binary, Objective, paper=Paper(*_TITLE, "Manna et al., 2023, eq. 17
 def coldest(dtype: torch.dtype) -> float:
     """Return the lowest temperature of MIOv3: 0.01188 in float32, 0.00143 in float64.
 
-    At this temperature e^{1/tau} / tau is still finite. It bounds the value and the gradient with
-    respect to the normalised embeddings; the gradient of a raw embedding is larger by the inverse
-    of its norm. Half-precision embeddings are compared in float32, so its bound applies to them.
-    But their gradient is rounded to their own dtype: slopes reach the 65504 of float16 from a
-    temperature of 0.11 down.
+    At this temperature e^{1/tau} / tau is still finite, which bounds the value and the gradient
+    with respect to the normalised embeddings. The gradient of a raw embedding is larger by the
+    inverse of its norm. Half-precision embeddings are compared in float32, so the limit of float32
+    applies to them. Their gradient, however, is rounded to their own dtype: at 0.11 and below,
+    slopes exceed 65504, the largest number of float16.
     """
     top = math.log(torch.finfo(dtype).max)
     # x e^x < max for x = log(max / log(max)); rounded up, so that the printed bound is accepted

@@ -25,13 +25,11 @@ _SHARE = Hyper(
 
 
 class _Mixed:
-    """Common base: InfoNCE with one more constant negative, a mixture of two columns.
-
-    It precedes ``Objective``.
-    """
+    """Common base before ``Objective``: InfoNCE with one more negative, a constant mixture."""
 
     temperature: float
     coupling: ClassVar[Coupling] = "none"
+    holds: ClassVar[Literal["mixtures"]] = "mixtures"
 
     @property
     def mixing(self) -> Mixing:
@@ -89,29 +87,30 @@ class MixedInfoNCE(
     Objective,
     paper=Paper(
         "Hard Negative Mixing for Contrastive Learning",
-        "Kalantidis et al., 2020; Nie et al., 2023",
+        "Kalantidis et al., 2020",
         "Nie et al., 2023, eq. 47-49",
     ),
 ):
     r"""InfoNCE with one more negative for each anchor, a mixture of its hardest ones.
 
-    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} +
-    e^{h_i.x_i/tau}) ), x_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i with n the hardest negative
-    of anchor i and g its second hardest (``mix="negatives"``) or its positive
-    (``mix="positive"``); Z_i the norm of the sum, or 1 with ``renormalise=False``.
+    Loss: L_i = -log( e^{s_ii'/tau} / (e^{s_ii'/tau} + sum_{j != i} e^{s_ij'/tau} + e^{h_i.x_i/tau})
+    ), x_i = (lambda h'_g + (1 - lambda) h'_n) / Z_i where n is the hardest negative of anchor i,
+    and g its second hardest (``mix="negatives"``) or its positive (``mix="positive"``). Z_i is the
+    norm of the sum, or 1 with ``renormalise=False``.
 
-    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau},
-    GD_i = 1 / (1 + e^{s_ii'/tau} / S_i); tau S_i W_ij = e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau},
-    c_in = (1 - lambda) / Z_i, c_ig = lambda / Z_i, else 0; tau S_i sum_j W_ij R_ij =
-    S_i - c_ii e^{h_i.x_i/tau}: a mixture with the positive pulls less. R = 1 if not renormalised.
+    Gradient: let S_i = sum_{k != i} e^{s_ik'/tau} + e^{h_i.x_i/tau}, GD_i = 1 / (1 + e^{s_ii'/tau}
+    / S_i); tau S_i W_ij = e^{s_ij'/tau} + c_ij e^{h_i.x_i/tau}, c_in = (1 - lambda) / Z_i, c_ig =
+    lambda / Z_i, else 0; tau S_i sum_j W_ij R_ij = S_i - c_ii e^{h_i.x_i/tau}, so the pull is
+    weaker if the positive is in the mixture. R = 1 if not renormalised.
 
-    The mixtures are constant, as in both methods: no gradient flows into their two parts. An anchor
-    gets no mixture if it has too few negatives or if the two parts cancel.
+    The mixtures x_i are held constant, so the embeddings that they are made of get no gradient
+    through them. An anchor gets no mixture if it has too few negatives or if the two parts cancel.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), M = 1, without a
-    random choice. The bounds in eq. 50 and 51 need ``renormalise=False``.
+    Reference: Nie et al., 2023, appendix E, eq. 47 (negatives) and 48 (positive), with M = 1
+    mixture for each anchor, which is not drawn at random. The bounds in eq. 50 and 51 need
+    ``renormalise=False``.
 
     Example:
         >>> import torch
@@ -155,14 +154,15 @@ class MixCSE(
     e^{h_i.x_i/tau} (1 - lambda) / Z_i for j = i + 1; tau S_i sum_j W_ij R_ij =
     S_i - e^{h_i.x_i/tau} lambda / Z_i: the ratio is dynamic, and at most 1.
 
-    The mixtures are constant. The released code also compares every anchor with the mixtures of the
-    others, and every positive with the mixtures of the anchors. The next row of a shuffled batch
-    takes the place of the paper's random negative, so the value depends on the order of the
-    batch.
+    The mixtures x_i are held constant. The released code also compares every anchor with the
+    mixtures of the other anchors, and every positive with the mixtures of the anchors. The next row
+    of a shuffled batch replaces the paper's random negative, so the value depends on the order of
+    the batch.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Nie et al., 2023, eq. 48 and 49 with M = 1; lambda as in the released code.
+    Reference: Nie et al., 2023, eq. 48 and 49, with M = 1 mixture for each anchor; lambda as in the
+    released code.
 
     Example:
         >>> import torch

@@ -158,21 +158,21 @@ class ModifiedBarlowTwins(
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
     and averaged over both directions.
 
-    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
-    W_ij = w_ij = e^{h'_i.h'_j/tau} / sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With
-    normaliser="row" the sum is over k != i, as an earlier version of Li et al. (2024) prints it.
-    That version has h_i.h'_j in W, which is not the weight of Barlow Twins.
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = w_ij = e^{h'_i.h'_j/tau} /
+    sum_{k != l} e^{h'_k.h'_l/tau}; R = r. With normaliser="row" the sum is over k != i, as in an
+    earlier version of Li et al. (2024). That version also prints h_i.h'_j in W, which would not be
+    the weight of Barlow Twins.
 
-    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
-    positive has a gradient in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights
-    of the other view.
+    With variant="released" three things differ. The directions are summed, not averaged. GD_i =
+    1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (w_ij
+    + w'_ij) / sum_j w_ij, with w' the weights of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
-    weight and the pull of Barlow Twins at nu = 30; "GD+W" sets nu = 1, which leaves a pull of
-    2/N.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
+    keeps the weight and the pull of Barlow Twins at nu = 30; "GD+W" sets nu = 1, which leaves a
+    pull of 2/N.
 
     Example:
         >>> import torch
@@ -214,15 +214,15 @@ class ModifiedVICReg(
     W_ij = w_ij = e^{h_i.h_j/tau} / sum_{k != l} e^{h_k.h_l/tau}; R = r. With normaliser="row" the
     sum is over k != i, as an earlier version of Li et al. (2024) prints it.
 
-    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
-    positive has a gradient in both: R_i = r sum_j (w_ij + w'_ij) / sum_j w_ij, with w' the weights
-    of the other view.
+    With variant="released" three things differ. The directions are summed, not averaged. GD_i =
+    1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (w_ij
+    + w'_ij) / sum_j w_ij, with w' the weights of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
-    weight and the pull of ``VICRegGrad`` at nu = 30; "GD+W" keeps only its pull, 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
+    keeps the weight and the pull of ``VICRegGrad`` at nu = 30; "GD+W" keeps only the pull, 2/N.
 
     Example:
         >>> import torch
@@ -260,24 +260,23 @@ class ModifiedMHE(
     constant, c_i = r sum_{j != i} W_ij / 2, and
     U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
 
-    Eq. 14 prints d_i (L_i^a + L^u). Here L^u, which belongs to the batch, counts once instead of
-    once per anchor, and the vectors of anchors with d_i = 0 are held constant in it. ``per_anchor``
+    Eq. 14 prints d_i (L_i^a + L^u). Here L^u, which belongs to the whole batch, counts once and not
+    once per anchor, and the vectors of anchors with d_i = 0 are constant in L^u. ``per_anchor``
     gives each anchor an N-th of L^u.
 
-    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m];
-    W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l} e^{h_k.h_l/tau}), which counts h_i as anchor and as
-    negative; R = r.
+    Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l}
+    e^{h_k.h_l/tau}), a sum of both roles of h_i, anchor and negative; R = r.
 
-    With variant="released" the directions are summed, GD_i = 1[1 - max_k h_i.h_k < m], and the
-    positive has a gradient in both: R_i = r sum_j (W_ij + W'_ij) / sum_j W_ij, with W' the weights
-    of the other view.
+    With variant="released" three things differ. The directions are summed, not averaged. GD_i =
+    1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (W_ij
+    + W'_ij) / sum_j W_ij, with W' the weights of the other view.
 
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" keeps the
-    weight and the pull of ``MHE`` at nu = 10; "GD+W" keeps only its pull, 2/N (the released code
-    has r = 1 there).
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
+    keeps the weight and the pull of ``MHE`` at nu = 10; "GD+W" keeps only the pull, 2/N (r = 1 in
+    the released code).
 
     Example:
         >>> import torch
@@ -341,8 +340,8 @@ class ModifiedMHS(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` stops at a column of table 5: "GD" and "GD+W" are
-    equal and keep the pull of ``MHS``, 2.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
+    and "GD+W" are equal and keep the pull of ``MHS``, 2.
 
     Example:
         >>> import torch

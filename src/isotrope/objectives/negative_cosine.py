@@ -20,8 +20,8 @@ class NegativeCosine(
 ):
     r"""Maximise the cosine of each pair; the training method prevents collapse.
 
-    Predictors, stopped gradients and moving averages belong to the methods, which detach the
-    targets.
+    The training methods (BYOL, SimSiam) add predictors, stopped gradients and moving averages, and
+    detach the targets.
 
     Loss: L_i = -h_i.h'_i. BYOL's ||h_i - h'_i||^2 = 2 + 2 L_i has twice the gradient.
 
@@ -30,8 +30,8 @@ class NegativeCosine(
 
     Shapes: anchors n x d (predictions), positives n x d (targets) -> scalar (mean over anchors).
 
-    Reference: Draganov et al., 2024, proposition 3.1, which displays the vector that increases the
-    cosine: the gradient of the loss is its negative.
+    Reference: Draganov et al., 2024, proposition 3.1, which prints the vector that increases the
+    cosine; the gradient of the loss is minus that vector.
 
     Example:
         >>> import torch

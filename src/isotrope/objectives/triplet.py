@@ -90,16 +90,16 @@ class MPT(
     Gradient: GD_i = 1[s_ii' - s_in' < m], n the hardest negative (first index at ties);
     W_in = 1, all other W_ij = 0; R = 1.
 
-    The mean is over all anchors, active or not. Li et al. (2024) print the triplet form with - max
-    d(h_i, h'_j); - min is correct, because the hardest negative is the nearest. Nie et al. (2023,
-    eq. 20) print the condition s_ii' + max s_ik' < m; the difference is correct.
+    The mean is over all anchors, also those with GD_i = 0. Li et al. (2024) print the triplet form
+    with - max d(h_i, h'_j); - min is correct, because the hardest negative is the nearest. Nie et
+    al. (2023, eq. 20) print the condition s_ii' + max s_ik' < m; the difference is correct.
 
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
-    negatives (none counts as farther than orthogonal): L_i = max(0, m - s_ii' + max(0, max_{k != i}
+    negatives (similarities below 0 count as 0): L_i = max(0, m - s_ii' + max(0, max_{k != i}
     s_ki')). If no maximum is below 0, this equals the loss above with the two views exchanged.
-    There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then A_i pulls h_i. Each
-    h'_j whose hardest negative is h_i pushes it: W_ij = A_j. GD_i = 1 while h_i is pulled or
-    pushed.
+    There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i is pulled by A_i.
+    Each h'_j whose hardest negative is h_i pushes h_i with W_ij = A_j. GD_i = 1 while h_i is pulled
+    or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -146,8 +146,8 @@ class MET(
     With variant="released", as in the authors' code, h'_i is the anchor and the h_k are its
     negatives: L_i = max(0, m + d_ii' - min_{k != i} d_ki'). This equals the loss above with the two
     views exchanged. There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i
-    is pulled by A_i / d_ii'. Each h'_j whose hardest negative is h_i pushes it: W_ij = A_j / d_ij'.
-    GD_i = 1 while h_i is pulled or pushed.
+    is pulled by A_i / d_ii'. Each h'_j whose hardest negative is h_i pushes h_i with W_ij = A_j /
+    d_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
@@ -188,8 +188,8 @@ class MAT(_Triplet, Objective, paper=Paper(_TITLE, "Nie et al., 2023", "Nie et a
     negatives (none counts as farther than orthogonal): L_i = max(0, m + theta_ii' - min(pi/2,
     min_{k != i} theta_ki')). If no minimum is above pi/2, this equals the loss above with the two
     views exchanged. There are no additional negatives. Let A_i = 1 while L_i > 0, else 0. Then h_i
-    is pulled by A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes it: W_ij = A_j
-    / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
+    is pulled by A_i / sin theta_ii'. Each h'_j whose hardest negative is h_i pushes h_i with W_ij =
+    A_j / sin theta_ij'. GD_i = 1 while h_i is pulled or pushed.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 

@@ -23,20 +23,21 @@ class VICReg(
         "Li et al., 2024, section 4.1, table 2",
     ),
 ):
-    r"""Bring positives together, keep every coordinate's deviation above gamma, decorrelate.
+    r"""Pull positives, keep each coordinate's deviation above gamma, and remove covariances.
 
-    Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')),
-    v = (1/D) sum_{k != l} C_kl^2 the covariances, C = sum_i x_i x_i^T / (N - 1) with
-    x_i = h_i - mean; c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k = sqrt(C_kk + epsilon).
-    Li et al. (2024) call the covariances v and the deviations c, the reverse of Bardes et al. The
-    coefficients here are named after the term that they weigh.
+    Loss: L = lambda sum_i ||h_i - h'_i||^2 / N + nu1 (v(H) + v(H')) + nu2 (c(H) + c(H')). Let C =
+    sum_i x_i x_i^T / (N - 1) be the covariance of the centred rows x_i = h_i - mean. Then v = (1/D)
+    sum_{k != l} C_kl^2 penalises covariances, and c = (1/D) sum_k max(0, gamma - sigma_k), sigma_k
+    = sqrt(C_kk + epsilon), penalises small deviations. v and c are the letters of Li et al. (2024);
+    Bardes et al. use them the other way round. lambda is ``sim_coeff``, nu1 ``cov_coeff`` and nu2
+    ``var_coeff``.
 
-    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the positive
-    pulls by 2 lambda / N. Two parts remain: a separate push (``Terms.extra``),
-    - (4 nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k, and the
-    residual, the radial (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither and does
-    not centre: it is the gradient of another loss, ``VICRegGrad``. With space="raw" there are no
-    components.
+    Gradient: GD = 1; W_ij = 4 nu1 x_i.x_j / (D (N-1)^2), which may be negative; the positive pulls
+    by 2 lambda / N. Two more parts complete the gradient. ``Terms.extra``, a separate push, is -(4
+    nu1 C_kk + nu2 1[sigma_k < gamma] / sigma_k) x_ik / (D (N-1)) in coordinate k. The residual is
+    radial, (2 lambda / N + W_ii) h_i. Eq. 11 of Li et al. (2024) has neither part and does not
+    centre the rows: it is the gradient of another loss, ``VICRegGrad``. With space="raw" there are
+    no components.
 
     Shapes: anchors n x d, positives n x d -> scalar (a batch statistic; no loss per anchor).
 

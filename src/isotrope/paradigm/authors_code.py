@@ -1,9 +1,9 @@
 """The terms of the released code of Li et al. 2024 where it differs from the paper.
 
-The code sums both directions, and the similarity with the positive has a gradient in each. An
-anchor is therefore pulled once as an anchor and once as the positive of its positive, at about
-twice the ratio that was set. The printed equations are the default everywhere;
-``variant="released"`` selects the formulas here.
+The code sums the losses of both directions, and the similarity s_ii' has a gradient in both. So h_i
+is pulled twice, once as an anchor and once as the positive of h'_i: the effective ratio is about
+twice the one that was set. The printed equations are the default everywhere; ``variant="released"``
+selects the formulas here.
 """
 
 from dataclasses import dataclass, replace
@@ -27,8 +27,8 @@ Variant = Annotated[
 class WithinViewMargin(Dissipation):
     """GD = 1[1 - max_k h_i.h_k < m]: 1 while another anchor of the same view is that close.
 
-    The released code of the modified objectives uses it in place of ``Margin``. It takes 1 for the
-    similarity with the positive, so it stops earlier.
+    The released code of the modified objectives uses this component in place of ``Margin``. It
+    assumes a similarity of 1 with the positive, so the gradient stops earlier.
     """
 
     margin: Annotated[float, Hyper("m", "gap at which the gradient stops", at_least=0)] = 0.3
@@ -40,11 +40,12 @@ class WithinViewMargin(Dissipation):
 def rows_masked(first: Terms, other: Terms, views: Views) -> Terms:
     """Return the components of the released baseline (eq. 5), where GD masks rows of the loss.
 
-    Each direction is the mean over its active rows x all columns, or 0 if no row is active.
+    The loss of each direction is the mean over the entries in the rows with GD > 0 of the
+    similarity matrix, or 0 if there is no such row.
 
     Args:
-        first: Components of the direction in which the anchors are anchors.
-        other: Components of the direction in which they are positives, masked by its GD.
+        first: Components of the direction in which the first view serves as anchors.
+        other: Components of the other direction, in which the second view serves as anchors.
         views: The views of ``first``.
     """
     active, others = (int((t.dissipation > 0).sum().clamp_min(1)) for t in (first, other))

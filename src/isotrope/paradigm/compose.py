@@ -39,9 +39,10 @@ class Paradigm(
     Loss (a surrogate, everything but h_i constant):
     L_i = GD_i sum_j W_ij (h_i.x_j - R_i h_i.h'_i), averaged over both directions.
 
-    Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). With variant="released" the directions are
-    summed and the positive is live in both: R is about twice what was set, and the mean is over
-    the active rows of the similarity matrix, not over all anchors.
+    Gradient: GD_i * sum_j W_ij (x_j - R_i h'_i). variant="released" follows the authors' code in
+    three ways. The two directions are summed, not averaged. The positive receives a gradient in
+    both, so the effective R is about twice the one that was set. The mean is over the anchors with
+    GD > 0, not over all anchors.
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar.
 
@@ -107,7 +108,7 @@ class Paradigm(
 
     @property
     def invariances(self) -> frozenset[str]:
-        """A parent's pull on each coordinate, or its weights, may depend on the axes."""
+        """Transformations that leave the loss unchanged; rotation unless the axes matter."""
         exchanged = self.weight is not None and self.ratio is not None
         if self.parent is None or exchanged or "rotation" in self.parent.invariances:
             return super().invariances
@@ -179,8 +180,8 @@ def modify(
 ) -> Paradigm:
     """Return ``parent`` with some components exchanged; the others stay the parent's.
 
-    If the weight is exchanged and the ratio is not, the ratio stays. A batch statistic (Barlow
-    Twins, MHE) keeps its pull instead: a separate term of its loss pulls, whatever the weight.
+    If the weight is exchanged and the ratio is not, the ratio stays. Losses of the whole batch
+    (Barlow Twins, MHE) keep their pull instead: it does not depend on the weight.
 
     Args:
         parent: Any objective with gradient components.

@@ -100,9 +100,9 @@ def decompose(
 ) -> Decomposition:
     """Return the components of ``loss_fn``'s gradient on the anchors (Li et al. 2024, sec. 2.3).
 
-    The rows are normalised first. The positives are held constant, and for each anchor so are all
-    other anchors. Parameters of the loss receive no gradient. The loss is called once, which
-    advances its queue if it keeps one: pass a copy of such a loss.
+    The rows are normalised first. For each anchor, the positives and all other anchors are held
+    constant. Parameters of the loss receive no gradient. The loss is called once; if it keeps a
+    queue, the call advances the queue, so pass a copy of such a loss.
 
     Args:
         loss_fn: Function that returns a scalar. It is called as ``loss_fn(anchors, positives)``

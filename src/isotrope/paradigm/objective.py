@@ -48,10 +48,10 @@ class Objective:
     tuned for a backbone; explicit arguments override them.
 
     ``coupling`` declares how the anchors of a batch depend on each other, which decides how value
-    and gradients are computed. The declaration holds for one direction of the loss, reduced, and
-    for its two parts. Let p_i be the similarity of anchor i with its positive, t_i the statistics
-    over its negatives that the formula uses, S_i its sum of e^{s_ij/tau} (``logsumexp`` is its
-    logarithm) or of log(1 + e^{s_ij/tau}) (``softplus``):
+    and gradients are computed. The declaration is about the reduced loss of one direction and about
+    its two parts. For anchor i, let p_i be the similarity with its positive, t_i the statistics
+    over its negatives that the formula uses, and S_i the sum of e^{s_ij/tau} (``logsumexp`` is log
+    S_i) or of log(1 + e^{s_ij/tau}) (``softplus``):
 
     - ``"batch"``: any function of all p and t. This is the default and always correct; it costs a
       second pass over the similarities, 8 n^2 d operations instead of 6 n^2 d;
@@ -64,18 +64,19 @@ class Objective:
     - ``"total"``: f(all p, sum_i S_i), with ``logsumexp`` across the views (uniformity). It takes
       one pass.
 
-    Formulas may use the number of negatives (``count``) like p. A wrong declaration fails
-    ``prove``, and raises ``WrongCoupling`` if the statistics of the batch show it.
+    Formulas may use the number of negatives (``count``) wherever they may use p. A wrong
+    declaration fails ``prove``, and raises ``WrongCoupling`` if the statistics of the batch show
+    it.
 
-    The following members are properties, because they may depend on settings. A subclass in which
-    they do not writes ``pairwise = False``.
+    The following members are properties, because they may depend on settings. If one of them is
+    constant, a subclass may write it as an attribute: ``pairwise = False``.
 
     Attributes:
         presets: Tuned settings by backbone.
         batch_level: Whether there is one value for the batch instead of one for each anchor.
         least_rows: Smallest batch size without additional negatives.
-        holds: Inputs that the gradient treats as constant, apart from the targets:
-            ``nothing``, the ``negatives``, or ``everything`` but the anchor.
+        holds: Inputs that the gradient treats as constant: ``nothing``, the ``negatives``, the
+            ``mixtures`` of negatives, or ``everything`` except the anchor.
     """
 
     name: ClassVar[str]
@@ -86,7 +87,7 @@ class Objective:
     least_rows: ClassVar[int] = 2
     if TYPE_CHECKING:  # __init_subclass__ makes dataclasses, which no type checker sees
         __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
-    holds: ClassVar[Literal["nothing", "negatives", "everything"]] = "nothing"
+    holds: ClassVar[Literal["nothing", "negatives", "mixtures", "everything"]] = "nothing"
 
     @property
     def coupling(self) -> Coupling:
@@ -100,9 +101,10 @@ class Objective:
 
     @property
     def pairwise(self) -> bool:
-        """Whether rows are compared with each other, so that groups count.
+        """Whether the objective compares rows with each other.
 
-        False for statistics of coordinates and for objectives without a push.
+        If so, rows of one group are not negatives of each other; if not (VICReg, BYOL), groups do
+        nothing.
         """
         return True
 
@@ -163,7 +165,7 @@ class Objective:
     def swapped_components(self, pairs: Pairs) -> Terms:
         """The components of the other direction, which give its columns their gradients.
 
-        They differ from ``components`` for a constant column, whose weight is 0.
+        If columns are held constant, their weights are 0 here, unlike in ``components``.
         """
         terms = self.components(pairs)
         if self.holds == "nothing":
@@ -173,8 +175,8 @@ class Objective:
     def attraction(self, pairs: Pairs) -> Tensor:
         """The part of ``formula`` that pulls; by default -GD_i pull_i s_ii', both held constant.
 
-        Its gradient is the contribution of the positive. Objectives whose papers name the two parts
-        override both, so that attraction + repulsion = formula.
+        Its gradient is the contribution of the positive. If the paper names the two parts, a
+        subclass overrides both methods, so that attraction + repulsion = formula.
         """
         terms = _constant(self, pairs)
         positives = pairs.views.own.detach() if self.holds == "everything" else pairs.views.own
@@ -192,7 +194,7 @@ class Objective:
     @property
     def space(self) -> Space:
         """Input of the formula: rows on the unit ``sphere``, columns standardised over the batch
-        (``batchnorm``), or the unchanged input (``raw``, ``logits``). Only the sphere has terms.
+        (``batchnorm``), or unchanged (``raw``, ``logits``). Only ``sphere`` has GD, W and R.
         """
         return "sphere"
 

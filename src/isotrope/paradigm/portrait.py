@@ -29,8 +29,7 @@ class Portrait:
         near: p angles of the positive.
         far: q mean angles of the negatives.
         dissipation: p x q values of GD.
-        ratio: p x q values of R, NaN where nothing pushes; None if nothing ever pushes or if R is
-            matrix-valued.
+        ratio: p x q values of R, NaN where W is 0; None if W is always 0 or if R is a matrix.
         angles: Angles of the k negatives of one anchor, whose positive is at pi/6.
         weight: k values of W for these negatives.
     """

@@ -7,11 +7,10 @@ GD, W and R of the papers (docs/notation.md) are read off instead of derived, wi
 about the name of a loss, the trainer, the module or the layout of rows.
 
 S is found in the autograd graph of a loss that is already computed; the operations that compute it
-are not intercepted. No context is open during a step, so none has to be closed when a step raises.
-A compiled model is not compiled again, and operations that torch fuses (a triplet loss, a cosine)
-are seen by their parts. Hooks on a few nodes listen to the backward pass that training runs anyway,
-so no collective operation runs twice. Values that autograd does not keep cannot be read, nor can a
-loss that is compiled or a custom autograd function; the reading reports that.
+are not intercepted. A compiled model is not compiled again, and operations that torch fuses (a
+triplet loss, a cosine) are seen by their parts. Hooks on a few nodes listen to the backward pass of
+the training, so no collective operation runs twice. Values that autograd does not keep cannot be
+read, nor can a loss that is compiled or a custom autograd function; the reading reports that.
 
 The share of the gradient that the pairs explain follows from the graph. It is 1 unless the loss
 reaches an embedding by another path than the pairs. In that case the two gradients are compared.

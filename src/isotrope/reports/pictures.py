@@ -117,7 +117,7 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
         {known[name].key: known[name] for name in quantities or _USUAL if name in known}.values()
     )
     if not chosen:
-        raise InputError(f"{folder} has not logged anything yet that a picture could show")
+        raise InputError(f"{folder} has no logged values yet that could be plotted")
     rows = -(-len(chosen) // _WIDE)
     figure = Drawing(figsize=(4.6 * min(len(chosen), _WIDE), 2.8 * rows), layout="constrained")
     for place, quantity in enumerate(chosen, start=1):

@@ -113,8 +113,8 @@ class Run:
     def dev_data(self) -> str:
         """Fingerprint of the scored data, which must agree for two dev scores to be comparable.
 
-        For a run of an older version without a fingerprint, the name of the score, the settings and
-        (for ``--dev auto`` and nearest neighbours) the data take its place.
+        Runs of older versions have no fingerprint. It is replaced by the name of the score and the
+        settings, and by the data for ``--dev auto`` and nearest neighbours.
         """
         if recorded := self._dev("data"):
             return recorded

@@ -125,7 +125,7 @@ def _check_data(settings: RunSettings, metric: str) -> None:
                 "there is no dev score without `--dev`",
                 setting="metric",
                 value=metric,
-                remedy="give one (`--dev auto` needs no labels), or another `--metric`",
+                remedy="give a dev set (`--dev auto` needs no labels), or another `--metric`",
             )
     else:
         assert isinstance(settings, ImageSettings)

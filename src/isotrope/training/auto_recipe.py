@@ -197,7 +197,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     left = 1.0 if facts.loss is None else float(np.clip(facts.loss / _MUCH, 0.1, 1))
     query, passage = own_prompts(encoder)
     own = settings.objective_settings
-    both = "in both directions, against anchors and positives of the batch"
+    both = "compares each text of a pair with all other texts of the batch"
     state = "there is much to learn" if left == 1 else "the encoder knows many answers already"
     why = state if facts.loss is None else f"{state} (loss before training: {facts.loss:.2f})"
     epochs, twice = _within(
@@ -206,7 +206,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
     return [
         Choice("objective", "ntxent", both),
         Choice("objective_settings", {"temperature": _TEMPERATURE, **own}, both),
-        Choice("head", "none", "a head is for single texts"),
+        Choice("head", "none", "a head helps with single texts only"),
         Choice("max_length", encoder.max_length, "the encoder's own limit"),
         Choice("query_prompt", query, "as the encoder was trained"),
         Choice("passage_prompt", passage, "as the encoder was trained"),
@@ -216,7 +216,7 @@ def _for_pairs(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
         Choice("learning_rate", float(f"{_RATE * left:.1g}"), why),
         Choice("epochs", epochs, why),
         Choice("warmup", 0.1, why),
-        Choice("between", 0.7, "a mix of old and new weights scores better and forgets less"),
+        Choice("between", 0.7, "saves weights between the original and the trained ones"),
     ]
 
 
@@ -254,7 +254,7 @@ def _for_texts(facts: _Facts, encoder: SentenceEncoder, settings: TrainSettings)
 
 def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     """Return the choices that hold out data to compare the model before and after training."""
-    why = "to keep the original model if the trained one is worse"
+    why = "the original model is saved if the trained one is worse"
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # a small part held out vetoes, and does not steer
         ends.append(Choice("prefer", "trained", why))
@@ -268,7 +268,7 @@ def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     several = settings.devices > 1 or without_mean(settings)
     if several or not facts.held_out or "dev" in settings.model_fields_set:
         return []
-    why = "a second training also uses the held-out pairs; the mean of both models is better"
+    why = "a second training includes the held-out pairs; the mean of both models is saved"
     return [Choice("refit", True, why)]
 
 

@@ -354,8 +354,8 @@ def write_provenance(folder: Path, step: int, *, seed: int, data: str) -> None:
     before = parts[-1].get("versions") if parts and isinstance(parts[-1], dict) else None
     if before not in (None, now["versions"]):
         warn(
-            f"warning: the versions differ from before ({path} lists both), so numbers may differ "
-            "in their last digits"
+            f"warning: this run is resumed with other versions of packages ({path} lists both), so "
+            "numbers may differ in their last digits"
         )
     with atomic_replace(path) as temporary:
         temporary.write_text(json.dumps([*parts, now], indent=2) + "\n", encoding="utf-8")

@@ -111,14 +111,15 @@ def next_step(report: StoreReport, positions: int, history: DevHistory) -> str:
 def learnt(details: Mapping[str, Any]) -> Iterator[str]:
     """Yield the lines on the queries that a training changed, and on the similarities it kept."""
     if queries := details.get("queries"):
+        worst = "; largest falls of 1/rank:" if queries["worst"] else ""
         yield (
-            f"of {queries['all']} dev queries {queries['better']} are answered better than before "
-            f"and {queries['worse']} worse{'; the worst, by 1/rank:' if queries['worst'] else ''}"
+            f"of {queries['all']} dev queries, {queries['better']} have a better rank than before "
+            f"and {queries['worse']} a worse one{worst}"
         )
         for one in queries["worst"]:
             yield f"  {one['before']:.2f} to {one['after']:.2f}: {one['query'][:80]}"
     share = details.get("kept")
     if share is not None:
-        yield f"{share:.0f}% of its order of similarities among general sentences is kept"
+        yield f"similarities of general sentences before and after correlate by {share / 100:.2f}"
     if line := details.get("next"):
         yield line

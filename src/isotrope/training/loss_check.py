@@ -62,7 +62,8 @@ def checks_in(
     Args:
         file: File that defines objectives, functions of (anchors, positives) or (anchors,
             positives, negatives), or modules with such a ``forward``.
-        name: Name of one loss; by default all objectives, and all losses with "loss" in the name.
+        name: Loss to check; by default all objectives, and all callables with "loss" in their
+            names.
         dimensions: Dimensions of the embeddings that losses are called on.
 
     Raises:

@@ -75,7 +75,8 @@ class Outcome:
         exit_code: 0 when finished, 130 after Ctrl-C, 75 after SIGTERM.
         encoder: The encoder after the last step; ``model/`` may hold an earlier, better step. None
             if the run was already finished, or ran in other processes.
-        first: Whether this is the first of several processes, which has and prints the numbers.
+        first: Whether this is the first (or only) process, which alone has the numbers and prints
+            them.
     """
 
     result: Result

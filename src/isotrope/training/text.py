@@ -299,7 +299,7 @@ class TextTask(TrainingTask):
         return DataLoader(Steps(at, start, self.module.steps), batch_size=None)
 
     def introduce(self, say: Callable[[str], None]) -> None:
-        """Print a summary of the run, which shows most silent failures of SimCSE."""
+        """Print a summary of the run; most silent failures of SimCSE can be seen in it."""
         settings, encoder, report = self.settings, self.module.encoder, self.batches.report
         rates = sorted({getattr(module, name) for module, name in dropouts(encoder)})
         dropout = ", ".join(f"{p:g}" for p in rates) or "none"
@@ -338,7 +338,7 @@ class TextTask(TrainingTask):
         query, document = own_prompts(encoder)
         if (query or document) and not (settings.query_prompt or settings.passage_prompt):
             warn(
-                f"warning: {settings.encoder} is searched with {query!r} before queries and "
+                f"warning: {settings.encoder} expects the prompt {query!r} before queries and "
                 f"{document!r} before documents, but this training uses no prompts; set "
                 "--query-prompt and --passage-prompt"
             )

@@ -199,7 +199,7 @@ class HuggingFaceEvents:
             state.log_history[-1].update(numbers)
 
     def on_evaluate(self, args: Any, state: Any, control: Any, details: Mapping[str, Any]) -> None:
-        """Note the score by which the best model is chosen, if larger is better."""
+        """Record the dev score of this step, by which the trainer chooses the best model."""
         metrics = details.get("metrics")
         name = self.doctor.dev or (args.metric_for_best_model if args.greater_is_better else None)
         for key in (name, f"eval_{name}") if name else ():

@@ -36,7 +36,7 @@ class EncodedImages:
     records the broken ones, so that the main process knows what workers found.
 
     Attributes:
-        keys: What each is opened by: the path of a file, or the number of a row.
+        keys: Key by which each picture is opened: the path of a file, or the number of a row.
         opened: Function that returns the bytes of a key, or the path of its file.
         facts_of: int64, n x 4: width, height, length in bytes and a checksum of the file's ends.
         labels: int64 (n), or None.

@@ -158,8 +158,8 @@ def _stl_part(folder: Path, split: str) -> ImagePart:
     labels = np.fromfile(numbers, np.uint8).astype(np.int64) - 1
     if rest or not n or len(labels) != n or labels.min() < 0:
         raise InputError(
-            f"{place(pictures)}: {n * length + rest} bytes and {len(labels)} labels; each picture "
-            f"has {length} bytes and a label from 1"
+            f"{place(pictures)}: {n * length + rest} bytes and {len(labels)} labels do not fit "
+            f"together: each picture needs {length} bytes and one label, numbered from 1"
         )
     rows = np.memmap(pictures, np.uint8, "r", shape=(n, 3, _STL_SIDE, _STL_SIDE))
     return ImagePart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)

@@ -1,11 +1,8 @@
 """Crops, recolours and blurs whole batches of pixels with given random numbers.
 
-Every function takes a row of numbers per image and treats all images at once. Images are float
-n x 3 x height x width, RGB in [0, 1], unless stated otherwise. For 128 images
-of 32 x 32, one core of an AMD EPYC needs 4.0 ms for :func:`turn_hue`, 0.35 for the fifth of the
-images that one place of the jitter turns, and 1.7 for the two products of matrices of
-:func:`resized_crops`, which also antialias; ``grid_sample`` needs 2.1 and does not
-(``benchmarks/images_speed.py --parts``).
+Every function takes a row of numbers per image and treats all images at once. Images are float n x
+3 x height x width, RGB in [0, 1], unless stated otherwise. ``benchmarks/images_speed.py --parts``
+measures their speed.
 """
 
 import torch

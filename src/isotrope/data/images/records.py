@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 
 
 class Pictures(Protocol):
-    """Pictures that are read by number, to select from and to resize; files are decoded then."""
+    """Pictures that are read by number and resized; files are decoded when they are read."""
 
     def __len__(self) -> int: ...
 
@@ -110,8 +110,8 @@ class ImageSet:
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
     """Return the places of the first ``n`` pictures when the classes take turns.
 
-    In every class the pictures keep their stored order. Without labels: the first ``n``. More than
-    there are means all.
+    In every class the pictures keep their stored order. Without labels, these are the first ``n``
+    pictures; a larger ``n`` selects all.
     """
     if labels is None:
         return np.arange(min(n, total))
@@ -130,9 +130,9 @@ def _ranks(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def held_out(
     labels: NDArray[np.int64], share: float, seed: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the training and the held-out positions: of each class the same share, rounded.
+    """Return the positions of the training pictures and of the held-out ones.
 
-    Every class keeps at least one picture to train on.
+    The same share of every class, rounded, is held out; at least one picture of each is left.
     """
     if not 0 < share < 1:
         raise InputError(f"the held-out share must lie between 0 and 1; found {share}")

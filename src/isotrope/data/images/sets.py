@@ -105,7 +105,7 @@ def _recognise(
 ) -> ImageSet:
     """Open a path with the loader for what lies there."""
     if classes is not None and (path == "digits" or Path(path).is_file()):
-        raise InputError(f"{place(Path(path))}: a list of classes is for a folder of classes")
+        raise InputError(f"{place(Path(path))}: classes need a folder with a subfolder for each")
     if path == "digits":
         return load_digits(holdout, seed)
     path = Path(path)

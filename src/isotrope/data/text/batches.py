@@ -67,14 +67,14 @@ class Batch:
     """All views of a batch.
 
     Attributes:
-        columns: n anchors, n positives, and the hard negatives that are not yet in the batch, if
-            any.
+        columns: n anchors, n positives, and the hard negatives, if any, without those that repeat
+            another text of the batch.
         groups: int64 (n), equal for records that are not negatives of each other; computed from the
             texts and the records' groups, so that all processes agree.
         dataset: Name of the data set, if there are several.
-        number: Number of the batch within its data set; None for that of the step.
-        scores: Scores of the records, if they are kept. Each place of a hard negative is then a
-            column of n texts.
+        number: Number of the batch within its data set; None if it equals the number of the step.
+        scores: Scores of the pairs, if the loss uses them. No hard negative is left out then: the
+            k-th hard negatives of all records form one column of n texts.
     """
 
     columns: list[Column]
@@ -94,8 +94,8 @@ def collate(
     """Return the batch of the given records, or one process's share of it.
 
     A record of one text is its own positive: its tokens are in both views. A hard negative that is
-    near-identical to an anchor, positive or earlier hard negative of the batch is left out: it is
-    already there, and would be a false negative of that record.
+    near-identical to an anchor, positive or earlier hard negative of the batch is left out, because
+    it would be a false negative of the record that it repeats.
 
     Args:
         store: The tokens.
@@ -177,7 +177,7 @@ def cut(lengths: NDArray[np.integer[Any]], overhead: int) -> list[int]:
 
 
 def fewer(bounds: Sequence[int], lengths: NDArray[np.integer[Any]], most: int) -> list[int]:
-    """Return the cuts of at most ``most`` chunks, joining those whose padding grows least.
+    """Merge neighbouring chunks, at the least cost in padding, until at most ``most`` remain.
 
     >>> fewer([0, 3, 4, 5], np.array([3, 3, 3, 9, 10]), most=2)
     [0, 3, 5]

@@ -33,8 +33,8 @@ class DatasetMixture:
     """The data set and the records of every step, computed from (seed, step).
 
     ``proportional``: an epoch has every full batch of every data set once, in random order, so a
-    data set is drawn as often as its size says. ``round-robin``: one batch of each in turn; an
-    epoch ends with the smallest, and the others continue where they were.
+    data set is drawn as often as its size says. ``round-robin``: one batch of each data set in
+    turn; an epoch ends with the smallest, and the next epoch continues the others.
     """
 
     def __init__(

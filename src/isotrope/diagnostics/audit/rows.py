@@ -75,9 +75,10 @@ class Embedded:
         groups: int64 (n), equal for rows that are not negatives of each other.
         negatives: q x d, raw, the hard negatives of all rows; None if there are none.
         owners: int64 (q), the row of each hard negative.
-        marks: uint64 (2 x n x 2) for anchors and positives, and (2 x q) for hard negatives, equal
-            for near-identical texts and for texts that are equal after cutting; None keeps every
-            hard negative in its batch.
+        marks: Hashes of the texts, uint64: (2 x n x 2) for anchors and positives (last axis), and
+            (2 x q) for hard negatives. The first axis has two kinds: equal for near-identical
+            texts, and equal for texts that are the same after cutting. With None, no hard negative
+            is left out of a batch.
 
     Raises:
         InputError: fewer than two rows, or embeddings that are not finite.

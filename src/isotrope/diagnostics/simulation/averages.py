@@ -127,8 +127,8 @@ def _is_of_rows(objective: Objective) -> bool:
 def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list[Landscape]:
     """Return the ratio R with every angle at its mean (Li et al., 2024, figure 4).
 
-    No angle is drawn: the paper's caption speaks of averages, but its figure shows the formula. The
-    ratio is undefined where training never is: mu_pos > mu_neg, or GD < 0.01.
+    Angles are not sampled: the paper's caption speaks of averages, but its figure shows the
+    formula. The ratio is undefined where training never is: mu_pos > mu_neg, or GD < 0.01.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.

@@ -442,9 +442,9 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "radial",
             "gradient along the embedding",
-            "above this, norms are not judged by this verdict or by diverging: the loss uses dot "
-            "products or distances, so embeddings may have any length",
-            "0 for cosines, up to rounding; the value is the tolerance of the components",
+            "share of the gradient along the embedding; above this value, neither this verdict nor "
+            "`diverging` judges norms, because dot products and distances allow any length",
+            "0 for cosines, up to rounding; the value is the tolerance of the test of GD, W and R",
             above=0.05,
             unit="of the gradient",
         ),
@@ -459,14 +459,14 @@ NORMS_TOO_LARGE = Verdict(
         Threshold(
             "norm_without_decay",
             "mean norm of the embeddings",
-            "together with the decay: mean norm of the embeddings that the objective receives",
+            "counts only below `decay_that_holds`: mean norm, as for `norm`",
             "Draganov et al., 2024, table 1: 13.5 to 31.4 without decay, 0.41 to 0.81 at 5e-4",
             above=1.0,
         ),
         Threshold(
             "decay_that_holds",
             "weight decay",
-            "together with the norm: weight decay of images from scratch",
+            "counts only above `norm_without_decay`: weight decay, in trainings on images",
             "Draganov et al., 2024, table 1: 5e-6 has no more effect than 0",
             below=1e-5,
         ),

@@ -49,7 +49,7 @@ def _negatives_not_hard(case: RunEvidence) -> Found | None:
             *further_evidence(case, "hardest_share"),
             *further_evidence(case, "dissipation", "gradient_uniformity", temperature=tau),
         ),
-        f"This loss pushes the hardest of {negatives(case)} negatives hardly more than any other. "
+        f"This loss pushes the nearest of {negatives(case)} negatives about as much as any other. "
         f"{what} is too high for its softmax to tell them apart.",
         f"--objective.weight softmax:{better:g}"
         if exchanged
@@ -247,15 +247,15 @@ NEVER_DISSIPATING = Verdict(
         Threshold(
             "gd_at_the_end",
             "dissipation (GD) at the end",
-            "mean GD, median of the last third",
+            "mean GD over the anchors; of the logged steps, median of the last third",
             "Li et al., 2024, sections 3.1 and 4; Nie et al., 2023, section 4.2",
             above=0.99,
         ),
         Threshold(
             "unreachable_margin",
             "margin",
-            "for a triplet loss of another library: margin",
-            "nothing to set: no two distances differ by more",
+            "for a triplet loss of another library: margin over the largest distance, 2",
+            "not a choice: two distances cannot differ by more",
             above=1.0,
             unit="times the largest distance of unit vectors",
         ),

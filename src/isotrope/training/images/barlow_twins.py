@@ -26,20 +26,20 @@ class BarlowTwinsOptions(Options):
 class BarlowTwinsMethod(ImageMethod):
     r"""Make the cross-correlation of the two views the identity, without negatives or a teacher.
 
-    Pairs of views: one, (z, z'), z = g(f(x)), both with gradients; the objective standardises each
-    dimension over the batch of all processes.
+    Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
+    gradients. The objective standardises each dimension over the batch of all processes.
 
-    Heads: linear, batch normalisation, ReLU, linear: d - 2048 - 2048; Zbontar et al. have three
-    layers (``layers``) of 8192.
+    Heads: g is linear, batch normalisation, ReLU, linear, of widths d -> 2048 -> 2048. Zbontar et
+    al. use three layers (``layers``) of width 8192.
 
     Target update: none.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
-    a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up; nu = 0.0051
-    and columns standardised over the batch, as Zbontar et al., who train with LARS and scale the
-    loss by 0.024.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
+    at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    warm-up. nu is 0.0051 and columns are standardised over the batch, as in Zbontar et al., who
+    train with LARS and multiply the loss by 0.024.
 
-    Ours: the crops are SimCLR's, as in the benchmark; ``--augment barlow`` has those of the paper.
+    Ours: The crops are SimCLR's, as in the benchmark; ``--augment barlow`` uses the paper's.
 
     Reference: Zbontar et al., 2021, algorithm 1.
     """

@@ -36,28 +36,27 @@ class BYOLOptions(Options):
 class BYOL(ImageMethod):
     r"""Predict the target encoder's projection of the other crop from the online encoder's.
 
-    Pairs of views: two, (q(g(f(x))), sg[g'(f'(x'))]) and the same with x and x' exchanged: f' and
-    g' are moving averages of encoder f and projector g, sg stops the gradient, q is the predictor.
-    The mean of the two negative cosines is L / 4 - 1, where L is the symmetrised loss of Grill et
-    al., so its gradient is a quarter of theirs.
+    Pairs of views: Two pairs, (q(g(f(x))), sg[g'(f'(x'))]) and the same with the crops x and x'
+    exchanged. f is the encoder, g the projector, q the predictor, f' and g' are moving averages of
+    f and g, and sg stops the gradient. The mean of the two negative cosines is L / 4 - 1, where L
+    is the symmetrised loss of Grill et al., so its gradient is a quarter of theirs.
 
-    Heads: projector and predictor alike: linear, batch normalisation, ReLU, linear, encoder width -
-    1024 - 256 and 256 - 1024 - 256. ``last_norm`` normalises the projections as well, without scale
-    and shift, as the projector of the code of Draganov et al. does (three layers of 2048, predictor
-    with a bottleneck).
+    Heads: Projector and predictor are linear, batch normalisation, ReLU, linear: d -> 1024 -> 256
+    and 256 -> 1024 -> 256. ``last_norm`` adds a batch normalisation without scale and shift after
+    the projector, as in the code of Draganov et al., whose heads are otherwise larger.
 
-    Target update: theta' <- m theta' + (1 - m) theta after each step, parameters only: the batch
-    normalisations of the target have running statistics of their own. m = 0.99; with ``rising`` it
-    goes to 1 along a cosine, as on ImageNet (from 0.996).
+    Target update: After each step, theta' <- m theta' + (1 - m) theta, for parameters only; the
+    target's batch normalisations keep their own running statistics. m is 0.99. With ``rising``, m
+    rises to 1 along a cosine, as in the paper's trainings on ImageNet (from 0.996).
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
-    a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Grill et
-    al. have LARS, learning rate 0.2 at 256, weight decay 1.5e-6 except on biases and norms, heads
-    of 4096 and 256.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
+    at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    warm-up. Grill et al. use LARS, learning rate 0.2 at a batch of 256, weight decay 1.5e-6 except
+    on biases and norms, and heads of 4096 and 256.
 
-    Ours: the crops are SimCLR's, as in the benchmark; ``--augment byol`` has those of the paper.
-    The target normalises by the statistics of its own batch. ``predictor_rate`` lets the predictor
-    learn faster than the encoder, which short runs need (Tian et al., 2021, who call it alpha_p).
+    Ours: The crops are SimCLR's, as in the benchmark; ``--augment byol`` uses the paper's. In
+    training, the target normalises by the statistics of its own batch. ``predictor_rate`` raises
+    the learning rate of the predictor, which short runs need (alpha_p in Tian et al., 2021).
 
     Reference: Grill et al., 2020, section 3.1.
     """

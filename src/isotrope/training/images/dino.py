@@ -54,26 +54,26 @@ class DINOOptions(Options):
 class DINOMethod(ImageMethod):
     r"""Self-distillation without labels: the student sees all crops, the teacher the large ones.
 
-    Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v: logits
-    over K prototypes; t is the moving average of the student s, c the centre, sg stops the
-    gradient. The teacher's logits are divided by its current temperature, whose final value is the
-    objective's ``teacher_temperature``.
+    Pairs of views: (s(x_v), sg[t(x_u) - c]) for each large crop u and every other crop v. The
+    student s and the teacher t, its moving average, return logits over K prototypes; c is the
+    centre, and sg stops the gradient. The teacher's logits are divided by its current temperature,
+    which ends at the objective's ``teacher_temperature``.
 
-    Heads: linear layers d - 2048 - 2048 - 256 with GELU between them, normalisation, and the cosine
-    with each prototype. The prototypes get no gradient in the first epoch.
+    Heads: Linear layers d -> 2048 -> 2048 -> 256 with GELU between them, normalisation, and the
+    cosine with each prototype. The prototypes get no gradient in the first epoch.
 
-    Target update: theta' <- m theta' + (1 - m) theta after each step, m from 0.996 to 1 along a
-    cosine; c <- 0.9 c + 0.1 mean of t over both large crops of the batch, on all processes; the
-    teacher's temperature from 0.04 to 0.07, linearly over the first tenth.
+    Target update: After each step, theta' <- m theta' + (1 - m) theta, where m rises from 0.996 to
+    1 along a cosine, and c <- 0.9 c + 0.1 mean of t over both large crops of the batch, on all
+    processes. The teacher's temperature rises linearly from 0.04 to 0.07 over the first tenth.
 
-    Recipe: Caron et al., section 3.2, appendix and released code: AdamW, learning rate 5e-4 times
-    batch / 256 to 1e-6, 10 epochs of warm-up, weight decay 0.04 to 0.4 along a cosine except on
-    biases and norms, gradients clipped at 3 (theirs for each tensor), student's temperature 0.1, 30
-    of 300 epochs of teacher's warm-up.
+    Recipe: Caron et al., section 3.2, appendix and released code: AdamW with learning rate 5e-4
+    times batch / 256, falling to 1e-6; 10 epochs of warm-up; weight decay from 0.04 to 0.4 along a
+    cosine, except on biases and norms; gradients clipped at 3 (in the paper each tensor by itself);
+    the student's temperature 0.1; the teacher's warm-up takes 30 of 300 epochs.
 
-    Ours: 2,048 prototypes, which suits small images (theirs are 65,536), and up to 64 pixels no
-    small crops unless ``local_crops`` says how many; both as in lightly's CIFAR benchmark. Crops of
-    one size go through the encoder together, as in their code.
+    Ours: 2,048 prototypes, which suit small images (the paper has 65,536), and no small crops up to
+    64 pixels unless ``local_crops`` is set; both as in lightly's CIFAR benchmark. Crops of one size
+    go through the encoder together, as in the authors' code.
 
     Reference: Caron et al., 2021, algorithm 1.
     """

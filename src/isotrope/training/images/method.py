@@ -152,7 +152,7 @@ class ImageMethod(nn.Module, ABC):
 
     @classmethod
     def settings_of(cls, objective: str, options: Options) -> dict[str, float | str]:
-        """Return the recipe's hyperparameters of an objective; its own defaults for the rest."""
+        """Return an objective's hyperparameters: its defaults, unless the recipe sets them."""
         return dict(cls.recipe.objective_settings.get(objective, {}))
 
     @classmethod
@@ -266,8 +266,8 @@ def measure(objective: Objective, views: Views, features: Tensor) -> dict[str, f
     Args:
         objective: Objective of the training.
         views: Raw embeddings of all processes, as passed to the objective.
-        features: Features of the encoder in this process; ``norm_backbone`` is their mean norm
-            over all processes.
+        features: Features of the encoder in this process. ``norm_backbone`` is the mean norm of the
+            features of all processes.
     """
     dtype = torch.promote_types(features.dtype, torch.float32)
     norms = torch.linalg.vector_norm(features, dim=1, dtype=dtype)

@@ -32,27 +32,28 @@ class MoCoV2Options(Options):
 class MoCoV2(ImageMethod):
     r"""Queries are compared with keys of a slowly moving encoder; older keys are the negatives.
 
-    Pairs of views: (q, sg[k'], Q), and where it is symmetric (q', sg[k], Q): q = g(f(x)) the query,
-    k' the key that the moving averages of f and g make of the other crop, Q the rows of the queue.
-    Rows of the batch do not push each other (``in_batch=False``). The keys of both crops enter the
-    queue after the step, those of all processes in the order of the batch.
+    Pairs of views: (q, sg[k'], Q) and, if ``symmetric``, (q', sg[k], Q). The query q = g(f(x))
+    comes from one crop. The key k' comes from the other crop, by moving averages of the encoder f
+    and the head g. Q is the queue. Rows of the batch do not push each other (``in_batch=False``).
+    After the step the keys of both crops and of all processes are added to the queue, in the order
+    of the batch.
 
-    Heads: linear, ReLU, linear: d - 512 - 128; ``batch_norm`` puts a normalisation after either
-    layer.
+    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a normalisation
+    after both layers.
 
-    Target update: theta' <- m theta' + (1 - m) theta, m = 0.99, after each step, parameters only.
+    Target update: After each step, theta' <- m theta' + (1 - m) theta with m = 0.99, for parameters
+    only.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
-    a batch of 128, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up, InfoNCE
-    with temperature 0.07. Chen et al. have 65,536 keys, m = 0.999, temperature 0.2 and learning
-    rate 0.03.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
+    at a batch of 128, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    warm-up, InfoNCE with temperature 0.07. Chen et al. use 65,536 keys, m = 0.999, temperature 0.2
+    and learning rate 0.03.
 
-    Ours: queue 4,096, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's own
-    CIFAR notebook, because Draganov et al. and Manna et al. do not print them. (There the two terms
-    are added, not averaged, and the notebook's queue takes the keys of both.) Batch normalisation
-    is not shuffled, because its statistics are those of the whole batch on any number of processes;
-    the benchmark normalises eighths of a batch. The crops are SimCLR's, as there; ``--augment
-    mocov2`` has those of the paper.
+    Ours: A queue of 4,096, m = 0.99 and the symmetric loss are from the benchmark and from MoCo's
+    CIFAR notebook, because Draganov et al. and Manna et al. do not print them. The notebook adds
+    the two terms; here they are averaged. Batch normalisation is not shuffled, because it uses the
+    whole batch on any number of processes. The crops are SimCLR's, as in the benchmark; ``--augment
+    mocov2`` uses the paper's.
 
     Reference: He et al., 2020, algorithm 1; Chen et al., 2020.
     """
@@ -112,7 +113,7 @@ class MoCoV2(ImageMethod):
         ]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
-        """Return the terms with the queue, and keep the keys of all processes for it."""
+        """Add the queue as negatives to each term; keep the keys of all processes for the queue."""
         # the first crop's keys belong to the last term
         self._keys = [whole.views.positives.detach() for whole in reversed(wholes)]
         rows = self.queue.rows.to(wholes[0].views.anchors.dtype)

@@ -37,26 +37,26 @@ class MoCoV3Options(Options):
 class MoCoV3(ImageMethod):
     r"""Predicted queries are compared with the batch's keys from a slowly moving encoder.
 
-    Pairs of views: two, (q(g(f(x))), sg[k']) and the same with x and x' exchanged: k' = g'(f'(x'))
-    are the keys of all processes, f' and g' moving averages of f and g, q the predictor. The keys
-    of other rows are the negatives. The mean of both is L / (4 tau) of Chen et al., who multiply
-    their sum by 2 tau.
+    Pairs of views: Two pairs, (q(g(f(x))), sg[k']) and the same with the crops x and x' exchanged.
+    q is the predictor. The keys k' = g'(f'(x')) of all processes come from f' and g', moving
+    averages of encoder f and projector g. The keys of other rows are the negatives. The mean of
+    both losses is L / (4 tau), where L is the loss of Chen et al., who multiply their sum by 2 tau.
 
-    Heads: projector d - 1024 - 1024 - 256, predictor 256 - 1024 - 256, linear layers with batch
-    normalisation and ReLU between them and a normalisation without scale and shift at the end;
-    4096 wide in the paper, whose ResNet has a projector of two layers.
+    Heads: The projector has widths d -> 1024 -> 1024 -> 256, the predictor 256 -> 1024 -> 256, with
+    batch normalisation and ReLU between linear layers and a normalisation without scale and shift
+    at the end. The paper uses 4096, and two layers in the projector of its ResNet.
 
-    Target update: theta' <- m theta' + (1 - m) theta after each step; m rises from 0.99 to 1 along
+    Target update: After each step, theta' <- m theta' + (1 - m) theta; m rises from 0.99 to 1 along
     a cosine.
 
-    Recipe: Chen, Xie and He, section 4 and appendix A: AdamW, learning rate 1.5e-4 times batch /
-    256, weight decay 0.1 on everything, warm-up over 40 of 300 epochs, cosine, InfoNCE with
-    temperature 0.2, patch projection frozen. For ResNets they have LARS: ``--optimizer lars`` with
-    ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay 1.5e-6``, which leaves biases and
-    norms alone.
+    Recipe: Chen, Xie and He, section 4 and appendix A: AdamW with learning rate 1.5e-4 times batch
+    / 256, weight decay 0.1 on all parameters, warm-up over 40 of 300 epochs, a cosine schedule,
+    InfoNCE with temperature 0.2, patch projection frozen. For ResNets the paper uses LARS:
+    ``--optimizer lars`` with ``--learning-rate`` 0.3 times batch / 256 and ``--weight-decay
+    1.5e-6``, without weight decay on biases and norms.
 
-    Ours: narrower heads, 200 epochs with the same share of warm-up, and small batches (theirs have
-    4096 images). Draganov et al. train MoCo v3 on ImageNet-100 without printing their settings.
+    Ours: Narrower heads, 200 epochs with the same share of warm-up, and small batches (the paper's
+    have 4096 images).
 
     Reference: Chen, Xie and He, 2021, algorithm 1.
     """

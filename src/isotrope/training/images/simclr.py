@@ -24,24 +24,24 @@ class SimCLROptions(Options):
 class SimCLR(ImageMethod):
     r"""Views of one image attract each other, views of different images repel each other.
 
-    Pairs of views: one, (z, z'), z = g(f(x)), z' = g(f(x')): x and x' are random crops of one
-    image, f the encoder and g the head. Both have gradients. Manna et al., 2023, train DCL, DCLW
-    and MIO with this method; Draganov et al., 2024, train InfoNCE.
+    Pairs of views: One pair, (z, z'), where z = g(f(x)) and z' = g(f(x')) for two random crops x
+    and x' of an image, the encoder f and the head g. Both views get gradients. Manna et al., 2023,
+    train DCL, DCLW and MIO with this method; Draganov et al., 2024, train InfoNCE.
 
-    Heads: linear, ReLU, linear: d - 512 - 128. ``batch_norm`` puts a normalisation after either
-    linear layer, as Chen et al. do; the code of Draganov et al. and the small-image benchmark have
-    none.
+    Heads: g is linear, ReLU, linear, of widths d -> 512 -> 128. ``batch_norm`` adds a normalisation
+    after both linear layers, as Chen et al. do. The code of Draganov et al. and the small-image
+    benchmark have none.
 
     Target update: none.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06 at
-    a batch of 128 (0.03 for STL-10 and Tiny-ImageNet), weight decay 5e-4 on everything, 200 epochs,
-    cosine without warm-up, NT-Xent. Temperatures: 0.1 for NT-Xent, InfoNCE, DCL and DCLW, 0.2 for
-    MIO. The code of Draganov et al. has temperature 0.5, learning rate 0.6 and weight decay 1e-6 at
-    a batch of 256.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
+    at a batch of 128 (0.03 for STL-10 and Tiny-ImageNet), weight decay 5e-4 on all parameters, 200
+    epochs, a cosine schedule without warm-up, and NT-Xent. The temperature is 0.1 for NT-Xent,
+    InfoNCE, DCL and DCLW, and 0.2 for MIO. Draganov et al. use temperature 0.5, learning rate 0.6
+    and weight decay 1e-6 at a batch of 256.
 
-    Ours: SGD's momentum of 0.9 from the benchmark, which Manna et al. do not print; a learning rate
-    for each step instead of each epoch.
+    Ours: SGD's momentum of 0.9 is from the benchmark; Manna et al. do not print it. The learning
+    rate changes with each step, not with each epoch.
 
     Reference: Chen et al., 2020, algorithm 1.
     """

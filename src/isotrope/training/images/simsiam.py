@@ -31,24 +31,25 @@ class SimSiamOptions(Options):
 class SimSiam(ImageMethod):
     r"""BYOL without the moving average: a predictor and a stopped gradient keep it from collapse.
 
-    Pairs of views: two, (q(z), sg[z']) and (q(z'), sg[z]), z = g(f(x)): sg stops the gradient, q is
-    the predictor. Negative cosines.
+    Pairs of views: Two pairs, (q(z), sg[z']) and (q(z'), sg[z]), where z = g(f(x)) with encoder f
+    and projector g, q is the predictor, and sg stops the gradient. The loss is the negative cosine.
 
-    Heads: projector d - 2048 - 2048 with batch normalisation after each layer (without scale and
-    shift after the last); predictor 2048 - 512 - 2048 with batch normalisation after the first
-    layer. Chen and He have three layers (``layers``) on ImageNet and two on CIFAR-10.
+    Heads: The projector has widths d -> 2048 -> 2048, with batch normalisation after each layer
+    (without scale and shift after the last). The predictor has widths 2048 -> 512 -> 2048, with
+    batch normalisation after the first layer. Chen and He use a projector of three layers
+    (``layers``) on ImageNet and of two on CIFAR-10.
 
     Target update: none.
 
-    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD, learning rate 0.06
-    whatever the batch, weight decay 5e-4 on everything, 200 epochs, cosine without warm-up. Chen
-    and He have 0.03 at 256 on CIFAR-10 (appendix D), Draganov et al. 0.2 at 1024 in 8 accumulated
-    parts.
+    Recipe: Manna et al., 2023, section 3.2 (lightly's CIFAR benchmark): SGD with learning rate 0.06
+    at any batch size, weight decay 5e-4 on all parameters, 200 epochs, a cosine schedule without
+    warm-up. Chen and He use 0.03 at a batch of 256 on CIFAR-10 (appendix D), Draganov et al. 0.2 at
+    1024 in 8 accumulated parts.
 
-    Ours: the predictor's learning rate decays too, as in the benchmark; ``constant`` keeps it
-    constant, as Chen and He do on ImageNet (section 4.2). ``predictor_rate`` lets it learn faster
-    than the encoder, which short runs need (Tian et al., 2021, who call it alpha_p). The crops are
-    SimCLR's, as there; ``--augment simsiam`` has those of the paper.
+    Ours: The predictor's learning rate decays too, as in the benchmark; ``constant`` keeps it
+    constant, as Chen and He do on ImageNet (section 4.2). ``predictor_rate`` raises it, which short
+    runs need (alpha_p in Tian et al., 2021). The crops are SimCLR's, as in the benchmark;
+    ``--augment simsiam`` uses the paper's.
 
     Reference: Chen and He, 2021, algorithm 1.
     """

@@ -26,22 +26,22 @@ class VICRegOptions(Options):
 class VICRegMethod(ImageMethod):
     r"""Keep the variance of each dimension and remove covariances, without negatives or a teacher.
 
-    Pairs of views: one, (z, z'), z = g(f(x)), both with gradients and not normalised
-    (``space="raw"``).
+    Pairs of views: One pair, (z, z'), where z = g(f(x)) with encoder f and head g. Both views get
+    gradients and are not normalised (``space="raw"``).
 
-    Heads: linear, batch normalisation, ReLU, twice, and linear: d - 2048 - 2048 - 2048; Bardes et
-    al. have 8192. The last layer has no bias, as in their code.
+    Heads: g has three linear layers of widths d -> 2048 -> 2048 -> 2048, with batch normalisation
+    and ReLU between them. Bardes et al. use 8192. The last layer has no bias, as in their code.
 
     Target update: none.
 
-    Recipe: coefficients 25, 25, 1 as in the code of Bardes et al., which averages the invariance
-    over the D dimensions and the variance over the two views; here this means sim_coeff = 25 / D
-    and var_coeff = 12.5. Optimiser and lengths follow the CIFAR setting of Manna et al., 2023,
-    which has no VICReg, with half its learning rate: SGD 0.03 at a batch of 128, weight decay 5e-4
-    on everything, 200 epochs, warm-up of 10. Bardes et al. use LARS, 0.2 at 256, and weight decay
-    1e-6 except on biases and norms.
+    Recipe: The coefficients 25, 25 and 1 are those of the code of Bardes et al. That code averages
+    the invariance over the D dimensions and the variance over the two views; here the same loss has
+    sim_coeff = 25 / D and var_coeff = 12.5. The rest follows the CIFAR setting of Manna et al.,
+    2023, who do not train VICReg, at half its learning rate: SGD with 0.03 at a batch of 128,
+    weight decay 5e-4 on all parameters, 200 epochs, 10 of them warm-up. Bardes et al. use LARS with
+    0.2 at a batch of 256, and weight decay 1e-6 except on biases and norms.
 
-    Ours: the learning rate and the warm-up, because without normalisation the loss is not bounded.
+    Ours: The learning rate and the warm-up; without normalisation the loss is not bounded.
 
     Reference: Bardes et al., 2022, algorithm 1 and section 4.2.
     """
