@@ -46,7 +46,6 @@ class ImageEncoder(nn.Module):
         std: their standard deviations; the pixels are divided by them afterwards.
 
     Attributes:
-        name: The user's name for it.
         model: The network; its weights are the only state.
         dimension: d, of the embeddings.
         image_size: S.

@@ -34,7 +34,6 @@ class DevMetric:
     """A dev score.
 
     Attributes:
-        name: The name.
         score: Function of an encoder that returns the score, out of 100; larger is better.
         fingerprint: A fingerprint of the texts that are scored and of their expected answers.
         records: Number of held-out records that it is measured on; None for other data.

@@ -81,10 +81,6 @@ class CachedEncoder:
         batch_size: Texts in each batch.
         progress: Show a bar on stderr, if the encoder can.
         known: Vectors of texts that were embedded before.
-
-    Attributes:
-        name: The name of the encoder.
-        encoder: The encoder that embeds.
     """
 
     def __init__(
@@ -129,7 +125,6 @@ class Truncated:
 
     Attributes:
         name: Name of the encoder, with what is stored.
-        encoder: The encoder that embeds.
     """
 
     def __init__(self, encoder: Encoder, dimension: int, precision: Precision = "float32") -> None:

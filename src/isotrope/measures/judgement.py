@@ -56,7 +56,6 @@ class DevHistory:
     """The stored evaluations of a run: the first, the best and the newest.
 
     Attributes:
-        name: the name of the score.
         saved: Step whose model is saved: ``best``; ``trained``, the last one instead of the first
             unless it is worse by more than a standard error; or ``last``.
         scores: the scores of all evaluations, by step.

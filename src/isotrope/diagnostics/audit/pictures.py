@@ -29,7 +29,6 @@ class AuditedPictures:
     """The pictures of a training: names, labels and files that could not be read.
 
     Attributes:
-        name: the name of the set.
         names: Paths of n files in the folder, or numbers from 0 for arrays.
         labels: int64 (n), or None.
         marks: uint64 (n), equal for equal pixels.

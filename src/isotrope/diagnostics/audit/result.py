@@ -39,7 +39,6 @@ class Audit(ABC):
     written output they have their names.
 
     Attributes:
-        encoder: the name of the encoder.
         objective: The objective with its settings.
         batch_size: Number of rows in a batch.
         settings: The objective at the first step, for each setting.

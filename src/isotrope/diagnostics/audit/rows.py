@@ -40,7 +40,6 @@ class PairedRows:
         texts: n records: (text,), or (anchor, positive, hard negatives ...).
         lines: int64 (n), the line of each in the file, from 1.
         views: Source of the positives: ``dropout``, ``adjacent`` or ``pairs``.
-        name: the name of the file.
         empty: Number of records skipped because a text is empty.
         marks: uint64 (n x columns), equal for texts that differ only in case and punctuation; the
             third column is for all hard negatives together.

@@ -46,7 +46,6 @@ class Setting:
 
     Attributes:
         name: Name of the setting that was changed; ``batch size`` for the batch size alone.
-        value: Value of the setting.
         batch_size: Number of rows in a batch.
         dissipation: mean GD over the anchors that have negatives; None where none has.
         dead: share of the anchors with GD < 0.01.
@@ -70,9 +69,7 @@ class Recommendation:
     """A recommended value.
 
     Attributes:
-        name: Name of the setting.
-        value: The value.
-        reason: why, with the numbers.
+        reason: Reason, with the numbers.
     """
 
     name: str

@@ -160,13 +160,13 @@ DIVERGING = Verdict(
             "rows_not_finite",
             "logged steps with numbers that are not finite",
             "steps with a number that is NaN, infinite or above 1e30",
-            "nothing to set",
+            "not a choice",
             above=0,
         ),
         Threshold(
             "lost_spread",
             "spread of the embeddings after a third of the run",
-            "deviation of the dimensions in the first third of the run over that of step 0",
+            "mean standard deviation of the dimensions: first third, divided by step 0",
             ZOO,
             below=0.2,
             unit="of the start",
@@ -174,9 +174,9 @@ DIVERGING = Verdict(
         Threshold(
             "lost_gap",
             "lead of positives over negatives at the end",
-            "together with `loss_rise` or `lost_spread_at_the_end`: lead of positives over "
-            "negatives (for labelled pairs, of higher over lower labels) in standard deviations, "
-            "at the end over that of the first logged step",
+            "counts only if `loss_rise` or `lost_spread_at_the_end` is crossed as well. Lead of "
+            "positives over negatives (for labelled pairs: of higher over lower labels), in "
+            "standard deviations, at the end, divided by that at the first logged step",
             "our choice, after two public questions had wrongly received the verdict healthy",
             below=0.5,
             unit="of the start",
@@ -184,27 +184,29 @@ DIVERGING = Verdict(
         Threshold(
             "lost_spread_at_the_end",
             "spread of the embeddings at the end",
-            "together with `lost_gap`: deviation of the dimensions at the end of the run over that "
-            "of step 0",
-            "as lost_spread; after an even start, it means a mean cosine of 0.96. A sound training "
-            "of a masked language model at a temperature of 0.02 ends at 0.73",
+            "counts only if `lost_gap` is crossed as well. Mean standard deviation of the "
+            "dimensions at the end, divided by that at step 0",
+            "as lost_spread; if embeddings were evenly spread at the start, 0.2 means a mean "
+            "cosine of 0.96. A healthy training of a masked language model at a temperature of "
+            "0.02 ends at 0.73",
             below=0.2,
             unit="of the start",
         ),
         Threshold(
             "lost_room",
             "spread of the embeddings at the end",
-            "together with `loss_well_above`: deviation of the dimensions at the end "
-            "of the run over that of step 0",
+            "counts only if `loss_well_above` is crossed as well. Mean standard deviation of the "
+            "dimensions at the end, divided by that at step 0",
             "two layers of all-MiniLM-L6-v2 at 100 times the learning rate end at 0.57 "
-            "(benchmarks/hosts.py); for sound trainings see lost_spread_at_the_end",
+            "(benchmarks/hosts.py); for healthy trainings see lost_spread_at_the_end",
             below=0.65,
             unit="of the start",
         ),
         Threshold(
             "loss_well_above",
             "loss at the end",
-            "together with `lost_room`: loss of the last third over the loss of step 0",
+            "counts only if `lost_room` is crossed as well. Loss of the last third, divided by "
+            "the loss at step 0",
             "our choice; the trainings that lost_room was set on have 1.15 and 1.33",
             above=1.1,
             unit="of the start",
@@ -221,7 +223,8 @@ DIVERGING = Verdict(
         Threshold(
             "lost_rank",
             "effective rank after a third of the run",
-            "together with `loss_up_early`: effective rank in the first third over that of step 0",
+            "counts only if `loss_up_early` is crossed as well. Effective rank in the first "
+            "third, divided by that at step 0",
             "0.62 of a network with batch normalisation at 100 times the learning rate, 1.0 at the "
             "usual one (benchmarks/hosts.py)",
             below=0.75,
@@ -230,7 +233,8 @@ DIVERGING = Verdict(
         Threshold(
             "loss_up_early",
             "loss after a third of the run",
-            "together with `lost_rank`: loss in the first third over that of step 0",
+            "counts only if `lost_rank` is crossed as well. Loss in the first third, divided by "
+            "that at step 0",
             "1.9 of the training that lost_rank was set on; our choice",
             above=1.3,
             unit="of the start",
@@ -246,7 +250,7 @@ DIVERGING = Verdict(
         Threshold(
             "norm_jump",
             "norm after a third of the run",
-            "for images, together with `norm`: norm in the first third over that of step 0",
+            "for images, if `norm` is crossed as well: norm in the first third / at step 0",
             "norms grow by (learning rate x gradient)^2 (Draganov et al., 2024, corollary 3.2); "
             f"value {ZOO}",
             above=10.0,
@@ -255,7 +259,7 @@ DIVERGING = Verdict(
         Threshold(
             "norm_jump_text",
             "norm after a third of the run",
-            "for text: norm in the first third of the run over that of step 0",
+            "for text: norm in the first third of the run, divided by that at step 0",
             f"as norm_jump; value {ZOO}",
             above=4.0,
             unit="times the start",
@@ -337,15 +341,16 @@ COLLAPSED = Verdict(
         Threshold(
             "collapse_std",
             "deviation of the dimensions at the end",
-            "deviation of the dimensions of the normalised embeddings, median of the last third; "
-            "it also finds embeddings of zeros, which have no uniformity",
+            "mean standard deviation of the dimensions of the normalised embeddings, median of "
+            "the last third; it also finds embeddings that are all zeros, for which uniformity "
+            "is undefined",
             "1/sqrt(d) for even embeddings; only equal rows are below",
             below=1e-5,
         ),
         Threshold(
             "decay_that_kills",
             "weight decay",
-            "for images: the weight decay, as the cause",
+            "for images: weight decay; above the threshold it is named as the cause",
             "Draganov et al., 2024, table 1: chance at 5e-2, 54.0 against 81.3 at 5e-3 (SimCLR)",
             above=5e-3,
         ),
@@ -396,7 +401,7 @@ DIMENSIONAL_COLLAPSE = Verdict(
         Threshold(
             "rank_share",
             "effective rank of a batch",
-            "effective rank of a batch over the most it can be",
+            "effective rank of a batch, divided by the largest possible one",
             ZOO,
             below=0.1,
             unit="of min(n - 1, d)",

@@ -71,8 +71,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_times_uniform",
             "push on the hardest negative",
-            "share of the weight on the hardest negative times the number of negatives, "
-            "converted to 62 negatives if there are fewer",
+            "share of the weight on the hardest negative, multiplied by the number of negatives; "
+            "with fewer than 62 negatives it is converted to 62",
             "Li et al., 2024, figure 3 and section 3.2.2 (falls from temperature 0.3 on); value "
             f"{ZOO}",
             below=1.5,
@@ -81,7 +81,8 @@ NEGATIVES_NOT_HARD = Verdict(
         Threshold(
             "hardest_at_high_temperature",
             "push on the hardest negative",
-            "instead of `hardest_times_uniform`, for cosines above `high_temperature`",
+            "used instead of `hardest_times_uniform` for cosines at a temperature above "
+            "`high_temperature`",
             "a small network from scratch has 1.7 at a temperature of 1 and 15 at 0.1 (62 "
             "negatives, benchmarks/hosts.py)",
             below=2.5,
@@ -336,18 +337,18 @@ TEMPERATURE_TOO_LOW = Verdict(
             "hardest_at_first",
             "hardest negative at the first logged step",
             "share of the hardest negative at the first logged step",
-            "Li et al., 2024, section 3.2.2: a temperature near 0 is the hardest negative alone; "
-            "all-MiniLM-L6-v2 on docstrings has 0.38 to 0.58 at 0.05 and at least 0.96 from 0.005 "
-            "down (31 to 255 negatives)",
+            "Li et al., 2024, section 3.2.2: at a temperature near 0 only the hardest negative "
+            "is pushed; all-MiniLM-L6-v2 on docstrings has 0.38 to 0.58 at 0.05 and at least "
+            "0.96 from 0.005 down (31 to 255 negatives)",
             above=0.95,
             unit="of the push",
         ),
         Threshold(
             "hardest_of_cosines",
             "hardest negative at the first logged step",
-            "decides alone for a loss of cosines at a temperature below "
-            "`temperature_of_cosines`: share of the hardest negative at the first logged step "
-            "that shows the temperature",
+            "for cosines at a temperature below `temperature_of_cosines` this threshold decides "
+            "alone. Share of the hardest negative at the first logged step that shows the "
+            "temperature",
             "two layers of all-MiniLM-L6-v2 have 0.15 to 0.29 at 0.05 and 0.93 at 0.002 (7 to 31 "
             "negatives), a small network from scratch has 0.7 to 0.99 at 0.002",
             above=0.6,
@@ -356,7 +357,7 @@ TEMPERATURE_TOO_LOW = Verdict(
         Threshold(
             "temperature_of_cosines",
             "temperature",
-            "temperature of a loss of cosines; other scores may have any",
+            "temperature of a loss of cosines; other scores may have any temperature",
             f"embedding models are trained at 0.01 to 0.05; {NEWER}",
             below=0.01,
         ),
@@ -364,15 +365,16 @@ TEMPERATURE_TOO_LOW = Verdict(
             "done_by_temperature",
             "done (GD below 0.01) at the first logged step",
             "for scores other than cosines: anchors with GD < 0.01 at the first logged step",
-            "as hardest_at_first: 0.07 to 0.16 at 0.05, 0.6 and more from 0.005 down",
+            "the trainings of hardest_at_first have 0.07 to 0.16 at 0.05, and at least 0.6 at "
+            "0.005 and below",
             above=0.3,
             unit="of the anchors",
         ),
         Threshold(
             "decided",
             "decided at the first logged step",
-            "instead of `done_by_temperature`, if the hardest negative has as large a share of "
-            "the push at the end: GD + anchors with GD < 0.01, at the first logged step",
+            "used instead of `done_by_temperature` if `hardest_at_first` is also crossed at the "
+            "end. Mean GD plus the share of anchors with GD < 0.01, at the first logged step",
             "1 at a temperature of 0, where GD is 0 or 1; a masked language model has 0.86 at 0.02 "
             "and 0.90 at 0.05 (31 and 63 negatives)",
             above=0.95,

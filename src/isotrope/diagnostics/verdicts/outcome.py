@@ -53,7 +53,8 @@ def _improved(case: RunEvidence) -> bool:
 _GAIN = Threshold(
     "gain",
     "gain on the dev set",
-    "gain on the dev set, if there is one; both verdicts need a gain below it",
+    "gain on the dev set, if there is one; nothing-left-to-learn and dissipated-early are only "
+    "reported below this gain",
     OURS,
     below=1.0,
     unit="points",
@@ -79,8 +80,8 @@ NOTHING_LEFT_TO_LEARN = Verdict(
         Threshold(
             "done_throughout",
             "done (GD below 0.01) throughout",
-            "anchors with GD < 0.01, median of the whole run; without a dev score it is the value "
-            "of dead_early",
+            "anchors with GD < 0.01, median of the whole run; without a dev score the threshold "
+            "is that of dead_early",
             NEWER,
             above=0.75,
             unit="of the anchors",
@@ -176,7 +177,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "positive_closer",
             "angle of positives, its change since the first logged step",
-            "the verdict is not reported if positives came closer by more than this",
+            "change of the mean angle of positives; if it falls by more than this, the verdict "
+            "is not reported",
             NEWER,
             below=-0.02,
             unit="rad",
@@ -184,8 +186,8 @@ LOSING_PULL = Verdict(
         Threshold(
             "pull",
             "ratio (R) at the end",
-            "R at the end; for a loss of another library, the verdict is not reported below this, "
-            "because a loss that stops pulling at a margin loses nothing",
+            "R at the end. For a loss of another library the verdict is not reported below this "
+            "value, because the loss has stopped pulling at a margin, which is no fault",
             OURS,
             below=0.01,
         ),
@@ -227,8 +229,9 @@ def _short_training(case: RunEvidence) -> str:
 ANISOTROPIC_START = Verdict(
     "anisotropic-start",
     "all embeddings point the same way at the start",
-    "Different texts have nearly the same direction to begin with, as in a language model that was "
-    "never trained to compare texts. Cosines say little until that changes.",
+    "At the start, the embeddings of different texts have nearly the same direction, as in a "
+    "language model that was never trained to compare texts. Cosines say little until training "
+    "changes this.",
     (
         Threshold(
             "mean_cosine",
@@ -241,7 +244,7 @@ ANISOTROPIC_START = Verdict(
         Threshold(
             "spread",
             "uniformity at the end (0: one point, -4: even)",
-            "for a training, in place of negatives-not-hard: uniformity at the end",
+            "for a training: uniformity at the end; negatives-not-hard is then not reported",
             ZOO,
             above=-1.0,
         ),
@@ -331,14 +334,14 @@ def _spreading(case: RunEvidence) -> Found | None:
 SPREADING = Verdict(
     "spreading",
     "healthy: both similarities fall, because the embeddings spread out",
-    "Nothing is wrong. The similarity of positives falls and that of negatives falls further, "
-    "because the embeddings, which began near each other, spread out.",
+    "Nothing is wrong. The embeddings were near each other at first and spread out, so the "
+    "similarity of positives falls, and that of negatives falls further.",
     (
         Threshold(
             "both_fall",
             "angle of positives, its change since the first logged step",
-            "mean angle of positives at the end minus that at the first logged step, if that of "
-            "negatives has risen by more",
+            "mean angle of positives at the end minus that at the first logged step, if the "
+            "angle of negatives has risen by more",
             "our choice; it only decides whether spreading is printed after healthy",
             above=0.05,
             unit="rad",
@@ -376,12 +379,12 @@ def _not_examined(case: RunEvidence) -> Found | None:
 
 
 _RELATION = (
-    "At first the pairs that the loss pulls together were no nearer than others, or it does not "
-    "show which others there are. Pairs that do not belong together are learnt by heart, too."
+    "At first the pairs that the loss pulls together were no nearer than others, or the loss "
+    "does not show the others. Pairs that do not belong together can also be learnt by heart."
 )
 _JUDGED_BY = (
-    "It is not known whether this training is healthy: that is judged by the pairs that a loss "
-    "pulls together and pushes apart."
+    "Whether this training is healthy is judged by the pairs that its loss pulls together and "
+    "pushes apart, so it is not known."
 )
 _OF_A_TERM = (
     "doctor.observe(term) on the term of the loss that compares pairs, before its backward()"
@@ -399,15 +402,16 @@ def _examined(case: RunEvidence) -> str:
 NOT_EXAMINED = Verdict(
     "not-examined",
     "nothing is known: too little was seen of the pairs that the loss compares",
-    "The doctor judges a training by the pairs of embeddings that its loss compares. It has seen "
-    "no pairs, or other terms of the loss act on the embeddings as well, or nothing shows that the "
-    "pairs belong together. It cannot say whether the training is healthy.",
+    "The doctor judges a training by the pairs of embeddings that its loss compares. Either it "
+    "has seen no pairs, or other terms of the loss act on the embeddings as well, or nothing "
+    "shows that the pairs belong together. So the doctor cannot say whether the training is "
+    "healthy.",
     (
         Threshold(
             "left_out",
             "gradient at the embeddings that the compared pairs leave out",
-            "for a training outside isotrope: share of the gradient at the embeddings that comes "
-            "from something else",
+            "for a training outside isotrope: share of the gradient at the embeddings that does "
+            "not come from the compared pairs",
             "0 for a loss that only compares pairs; backward passes in bfloat16 round by up to "
             "0.005",
             above=0.02,

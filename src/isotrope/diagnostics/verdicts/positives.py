@@ -70,15 +70,15 @@ NO_NEGATIVES = Verdict(
             "without_negatives",
             "batches in which no anchor has a negative",
             "steps in whose batch no anchor has a negative",
-            "nothing to set: a batch of one row, or of one group, has no negatives",
+            "not a choice: a batch of one row, or of one group, has no negatives",
             above=0.5,
             unit="of the logged steps",
         ),
         Threshold(
             "gradient_alone",
             "mean gradient of an anchor",
-            "for a loss of another library: mean gradient of an anchor; a loss of pairs has a "
-            "gradient and needs no negatives",
+            "for a loss of another library: mean gradient of an anchor. A loss that compares the "
+            "two texts of a pair has a gradient without negatives",
             "0 for a softmax over the positive alone, up to rounding",
             below=1e-6,
         ),
@@ -105,7 +105,7 @@ DEAD_VIEWS = Verdict(
         Threshold(
             "view_angle",
             "largest angle between the two views of a text",
-            "mean angle of an anchor and its positive, the largest of all logged steps",
+            "mean angle between an anchor and its positive; of all logged steps, the largest",
             f"0 without dropout, up to rounding; {ZOO}",
             below=0.001,
             unit="rad",
@@ -238,13 +238,14 @@ UNRELATED_POSITIVES = Verdict(
     "unrelated-positives",
     "a positive is no closer than any negative",
     "Before training, a positive is no closer to its anchor than any other text. Real pairs are "
-    "closer; the columns or lines of the file seem to be mixed up.",
+    "closer, so the columns or lines of the file seem to be mixed up.",
     (
         Threshold(
             "separation",
             "lead of positives over negatives before training",
-            "(mean angle to negatives - to positives) / deviation of either, before training; "
-            "without a sample of the data, median of the first third of nine logged steps or more",
+            "before training: mean angle to negatives minus mean angle to positives, divided by "
+            "the standard deviation of these angles. Without a sample of the data: median over "
+            "the first third of at least nine logged steps",
             ZOO,
             below=0.15,
             unit="standard deviations",
@@ -261,10 +262,11 @@ UNRELATED_POSITIVES = Verdict(
         Threshold(
             "copies_apart",
             "a negative looks like a positive for",
-            "if the share exceeds this in the first third and at the end, the verdict is not "
-            "reported, because copies make negatives as near as positives",
-            "1 of four captions in batches of 32, 0 to 0.05 of shuffled captions "
-            "(benchmarks/hosts.py)",
+            "anchors with a negative that looks like a positive. If their share exceeds this "
+            "value in the first third and at the end, the verdict is not reported, because "
+            "copies make negatives as near as positives",
+            "1 for data with four captions per picture, in batches of 32; 0 to 0.05 for shuffled "
+            "captions (benchmarks/hosts.py)",
             above=0.5,
             unit="of the anchors",
         ),
@@ -286,15 +288,16 @@ def _labels_differ(case: RunEvidence) -> bool:
 ONLY_PULLED = Verdict(
     "only-pulled",
     "all pairs have the same label: every pair is pulled together, none is pushed apart",
-    "Every pair has the same label, so the loss pulls all of them together and pushes none apart. "
-    "Such a loss is smallest where all texts have the same embedding, and training moves there.",
+    "Every pair has the same label, so the loss pulls all of them together and pushes none "
+    "apart. Such a loss is smallest when all texts have the same embedding, so training makes "
+    "all embeddings equal.",
     (
         Threshold(
             "pulled",
             "pulled together",
             "share of labelled pairs with a gradient that are pulled together, in batches with "
             "equal labels",
-            "no choice: with equal labels the share is 1",
+            "not a choice: with equal labels the share is 1",
             above=0.99,
             unit="of the pairs",
             measure=lambda case: case.end("pulled"),
