@@ -27,7 +27,7 @@ METRICS = (
     Metric(
         "dev_best_step",
         "Best step",
-        "where the best score was measured",
+        "step at which the best score was measured",
         logs=(),
         heading="At step",
         digits=0,
@@ -35,14 +35,14 @@ METRICS = (
     Metric(
         "dev_final",
         "Last dev score",
-        "score after the last step, saved only where it is the best",
+        "score after the last step; its model is saved only if the score is the best",
         logs=(),
         heading="Dev last step",
     ),
     Metric(
         "linear",
         "Linear probe",
-        "accuracy of a linear classifier on the features kept",
+        "accuracy of a linear classifier on the encoder's features",
         logs=(),
         heading="Linear probe",
         only="images",
@@ -61,8 +61,7 @@ METRICS = (
         "gradient_norm",
         "Gradient norm",
         "length of the gradient of all parameters",
-        "Length of the gradient of all parameters at a step; spikes are what gradient clipping is "
-        "for.",
+        "Length of the gradient of all parameters at a step; gradient clipping limits its spikes.",
         of_step=True,
         panel=Panel(
             "norms",
@@ -75,15 +74,15 @@ METRICS = (
     Metric(
         "dissipation",
         "Gradient dissipation",
-        "mean gradient dissipation, over the anchors that have negatives",
+        "mean over the anchors with negatives of the factor on an anchor's gradient, from 1 to 0",
         "The factor, averaged over anchors, that scales an anchor's whole gradient: near 0 the "
         "anchor already distinguishes its positive from its negatives and teaches nothing more. "
-        "An anchor below 0.01 is dead. Nothing is drawn if no anchor has negatives (a batch of "
-        "one row, or a loss of pairs).",
+        "An anchor below 0.01 is dead. The picture is empty if no anchor has negatives (a batch "
+        "of one row, or a loss of pairs).",
         symbol="GD",
         panel=Panel(
             "gradient",
-            "How much of the gradient is still alive. Dead anchors learn nothing.",
+            "Share of the gradient that is left. Dead anchors (GD below 0.01) learn nothing.",
             title="Gradient dissipation, GD",
             floor=0.0,
             least=0.0,
@@ -102,12 +101,12 @@ METRICS = (
         "hardest_share",
         "Weight",
         "share of the weight W on the hardest negative",
-        "How the push is shared among an anchor's negatives; its share on the hardest negative is "
-        "1 if that one alone is pushed away, 1/(N \u2212 1) if all N \u2212 1 are alike.",
+        "Share of the push on the hardest of an anchor's negatives: 1 if only the hardest "
+        "negative is pushed, 1/(N \u2212 1) if all N \u2212 1 negatives are pushed alike.",
         symbol="W",
         panel=Panel(
             "gradient",
-            "1 = only the hardest one is pushed.",
+            "1: only the hardest negative is pushed.",
             title="Weight on the hardest negative, W",
             floor=0.0,
             least=0.0,
@@ -118,7 +117,7 @@ METRICS = (
     Metric(
         "ratio",
         "Ratio",
-        "pull towards the positive per push from the negatives",
+        "pull of the positive divided by the push of the negatives",
         "How strongly an anchor is pulled to its positive for each unit of push from its "
         "negatives; above 1 the pull dominates.",
         symbol="R",
@@ -156,8 +155,8 @@ METRICS = (
         "norm",
         "Embedding norm",
         "mean length of the embeddings that the objective sees",
-        "Mean length of embeddings before they are normalised; gradients shrink in proportion to "
-        "it, so a growing norm slows training down.",
+        "Mean length of embeddings before normalisation. Gradients are divided by this length, "
+        "so a growing norm slows training down.",
         panel=Panel("norms", "Mean length before normalisation.", least=0.0, logarithmic=True),
         line="what the objective sees",
         heading="Norm",
@@ -166,14 +165,14 @@ METRICS = (
     Metric(
         "above_bound",
         "Bound of the ratio",
-        "share of the anchors that still learn and that a small step brings nearer to their "
-        "positive (Li et al. 2024, lemma 1)",
-        "Share of the anchors that still learn whose ratio is above the bound: a small step then "
-        "brings them nearer to their positive although the hardest negative pushes them (Li et "
-        "al. 2024, lemma 1).",
+        "among anchors with a gradient, share that a small step brings nearer to their positive "
+        "(Li et al. 2024, lemma 1)",
+        "Among anchors with a gradient, the share whose ratio is above the bound: a small step "
+        "then brings an anchor nearer to its positive although the hardest negative pushes it "
+        "(Li et al. 2024, lemma 1).",
         panel=Panel(
             "gradient",
-            "Share of live anchors that a step brings nearer to their positive.",
+            "Share of anchors with a gradient that a step brings nearer to their positive.",
             title="Ratio above its bound",
             floor=0.0,
             least=0.0,
@@ -184,8 +183,8 @@ METRICS = (
         "gradient_alignment",
         "Pull and push",
         "mean length of the pull on an anchor, in the tangent plane",
-        "The two parts of the gradient at a normalised anchor, towards its positive and away from "
-        "its negatives, in the plane where it can move (Nie et al. 2023).",
+        "Lengths of the two parts of an anchor's gradient, towards the positive and away from "
+        "the negatives, in the plane in which a normalised anchor can move (Nie et al. 2023).",
         panel=Panel(
             "gradient",
             "Mean length of the two parts of an anchor's gradient.",
@@ -206,11 +205,11 @@ METRICS = (
         "embedding_gradient",
         "Gradient on the embedding",
         "mean length of the gradient that reaches an embedding before it is normalised",
-        "Mean length of the gradient that reaches an embedding before it is normalised: that at "
-        "the unit sphere, divided by the norm (Draganov et al. 2024).",
+        "Mean length of the gradient that reaches an embedding before it is normalised: the "
+        "gradient on the normalised embedding, divided by the norm (Draganov et al. 2024).",
         panel=Panel(
             "norms",
-            "The gradient of an anchor's own loss; it shrinks as norms grow.",
+            "The gradient of one anchor's loss shrinks as norms grow.",
             floor=0.0,
             least=0.0,
             logarithmic=True,
@@ -220,8 +219,8 @@ METRICS = (
         "positive_mean",
         "Angles",
         "mean angle of an anchor and its positive",
-        "Between an anchor and its positive, and between an anchor and its negatives, in radians: "
-        "their means with one standard deviation (Li et al. 2024, figure 9).",
+        "Angles between an anchor and its positive, and between an anchor and its negatives, in "
+        "radians, as means with one standard deviation (Li et al. 2024, figure 9).",
         unit="rad",
         panel=Panel(
             "angles",
@@ -302,10 +301,11 @@ METRICS = (
         "Deviation per dimension",
         "standard deviation of a coordinate of the normalised embeddings, mean over coordinates",
         "Standard deviation of a coordinate of the normalised embeddings, the mean over "
-        "coordinates: 0 in a point, 1/\u221ad if they spread evenly over d dimensions.",
+        "coordinates: 0 if all embeddings are equal, 1/\u221ad if they spread evenly over d "
+        "dimensions.",
         panel=Panel(
             "spread",
-            "For the normalised embeddings; near 0, they have collapsed to a point.",
+            "Deviation of the normalised embeddings; near 0, they have collapsed to a point.",
             floor=0.0,
             least=0.0,
             place=1,
@@ -325,9 +325,9 @@ METRICS = (
         "false_negatives",
         "False negatives",
         "share of the anchors with a negative that looks like a positive",
-        "The share of anchors with a negative that looks like a positive: as near as their own, "
-        "and much nearer than the average negative. Examples are copies of a text in one batch, "
-        "and images of one class.",
+        "The share of anchors with a negative that looks like a positive: as near as the "
+        "anchor's own positive, and much nearer than the average negative. Examples are copies "
+        "of a text in one batch, and images of one class.",
         panel=Panel(
             "gradient",
             "Share of anchors with a negative as near as their own positive.",

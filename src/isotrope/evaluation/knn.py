@@ -40,7 +40,7 @@ def knn(
     Args:
         train: n rows.
         test: m rows.
-        k: Neighbours. If n is smaller all n vote, and the result says so.
+        k: Neighbours. If n is smaller than k, all n vote, and the result reports it.
         temperature: t of the weighted vote; a smaller t gives the nearest more weight.
         name: The name of the Result.
 

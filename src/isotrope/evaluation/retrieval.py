@@ -28,10 +28,10 @@ def retrieval(
     """Score an encoder on a retrieval task.
 
     For each query the corpus is ranked by cosine, or by :class:`BM25`. ``mrr@k`` is the mean of
-    1/place of the first relevant text, 0 beyond place k; ``recall@k`` the mean share of the
-    relevant texts within the first k; ``ndcg@k`` the mean of sum gain/log2(place + 1) over the
-    first k, divided by the same for the best order. All lie in [0, 1]. A document that is the
-    query itself (``data.itself``) is not ranked, as in BEIR.
+    1/place of the first relevant text, or 0 if that place is beyond k. ``recall@k`` is the mean
+    share of the relevant texts among the first k. ``ndcg@k`` is the mean of the sum of
+    gain/log2(place + 1) over the first k, divided by the sum for the best order. All lie in [0, 1].
+    A document that is the query itself (``data.itself``) is not ranked, as in BEIR.
 
     Args:
         encoder: Anything with ``encode``.

@@ -29,7 +29,7 @@ class _Mixed:
 
     temperature: float
     coupling: ClassVar[Coupling] = "none"
-    holds: ClassVar[Literal["mixtures"]] = "mixtures"
+    holds: ClassVar[Literal["nothing", "negatives", "mixtures", "everything"]] = "mixtures"
 
     @property
     def mixing(self) -> Mixing:

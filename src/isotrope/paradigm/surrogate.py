@@ -37,7 +37,7 @@ class Surrogate:
     directions are averaged. A residual counts as attraction.
     """
 
-    holds: ClassVar[Literal["everything"]] = "everything"
+    holds: ClassVar[Literal["nothing", "negatives", "mixtures", "everything"]] = "everything"
 
     @property
     def two_directions(self) -> bool:

@@ -2,9 +2,9 @@
 
 The loss needs the embeddings of the whole batch at once, but not their activations. The backward
 pass computes the activations again, chunk by chunk, from the same random states and therefore with
-the same dropout masks. The price is one more forward pass. For text, sentence-transformers does so
-(``CachedObjectiveLoss``: Gao, Zhang, Han and Callan 2021, "Scaling deep
-contrastive learning batch size under memory limited setup", section 3).
+the same dropout masks. The price is one more forward pass. For text, sentence-transformers does the
+same (``CachedObjectiveLoss``: Gao, Zhang, Han and Callan 2021, "Scaling deep contrastive learning
+batch size under memory limited setup", section 3).
 """
 
 from collections.abc import Sequence

@@ -103,7 +103,7 @@ class RunSettings(Settings, ABC):
     )
     cut_what: Literal["weights", "all"] = in_model(
         "weights",
-        description="Parameters to cut: weights (the paper) or all (its code).",
+        description="Parameters to cut: weights (as in the paper) or all (as in its code).",
     )
     max_steps: int | None = in_steps(None, ge=1, description="Number of steps after which to stop.")
     precision: Literal["32", "bf16", "16"] = in_hardware(
@@ -123,8 +123,8 @@ class RunSettings(Settings, ABC):
     keep_every: int | None = in_run(
         None,
         ge=1,
-        description="Steps between permanent checkpoints, together with step 0 and the last; "
-        "default: only the newest two checkpoints are kept.",
+        description="Steps between checkpoints that are kept, in addition to those of step 0 and "
+        "of the last step. Default: only the newest two are kept.",
     )
     log_every: int = in_watch(10, ge=1, description="Steps between rows of metrics.csv.")
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
@@ -254,8 +254,8 @@ class TrainSettings(RunSettings):
     loss: str | None = in_objective(
         None,
         description="Loss of sentence-transformers to train with instead of an objective, with "
-        "arguments such as --loss.guide all-MiniLM-L6-v2: GISTEmbedLoss. It takes pairs or, as "
-        "CoSENTLoss or MarginMSELoss, their scores, and is logged without components.",
+        "arguments such as --loss.guide all-MiniLM-L6-v2: GISTEmbedLoss. It takes pairs or, like "
+        "CoSENTLoss and MarginMSELoss, scored pairs; GD, W and R are not logged.",
     )
     loss_settings: dict[str, float | str] = setting(
         {}, description="Arguments of the loss.", python="Mapping[str, float | str]"
@@ -269,8 +269,8 @@ class TrainSettings(RunSettings):
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
         description="How to choose settings that you leave out. auto: by the data and the "
-        "encoder, unless you name an objective or the encoder is new. papers: the defaults "
-        "listed here, which are SimCSE's.",
+        "encoder, unless you name an objective or the encoder is built from scratch. papers: the "
+        "defaults listed here, which are SimCSE's.",
     )
     columns: list[Annotated[str, Field(coerce_numbers_to_str=True)]] = in_data(
         [],
@@ -309,9 +309,9 @@ class TrainSettings(RunSettings):
     )
     prefer: Literal["best", "trained"] = in_watch(
         "best",
-        description="Model to save. best: that of the step with the best dev score. trained: "
-        "that of the last step, unless it is worse than the original model by more than a "
-        "standard error.",
+        description="Model to save. best: the model of the step with the best dev score. "
+        "trained: the model of the last step, unless it is worse than the original by more than "
+        "a standard error.",
     )
     patience: int | None = in_watch(
         None,
@@ -336,12 +336,12 @@ class TrainSettings(RunSettings):
         description="Number of records to read and shuffle at a time while training, for data "
         "that do not fit on the disk. Needs --max-steps.",
     )
-    learning_rate: float = in_steps(3e-5, gt=0, description="Peak learning rate.")
+    learning_rate: float = in_steps(3e-5, gt=0, description="Highest learning rate.")
     warmup: float = in_steps(
         0.0,
         ge=0,
-        description="Number of steps in which the learning rate rises to its peak; below 1, a "
-        "share of all steps.",
+        description="Number of steps in which the learning rate rises to --learning-rate; below "
+        "1, a share of all steps.",
     )
     scheduler: Scheduler = in_steps(
         "linear",
@@ -350,13 +350,13 @@ class TrainSettings(RunSettings):
     weight_decay: float = in_steps(
         0.0, ge=0, description="Weight decay of AdamW, for all weights except biases and norms."
     )
-    clip: float = in_steps(1.0, gt=0, description="Norm to which gradients are clipped.")
+    clip: float = in_steps(1.0, gt=0, description="Norm above which gradients are clipped.")
     between: float = in_steps(
         1.0,
         gt=0,
         le=1,
-        description="Position of the saved weights between the original (0) and the trained "
-        "weights (1). A value below 1, such as 0.7, forgets less.",
+        description="Position of the saved weights between the original weights (0) and the "
+        "trained ones (1). With a value below 1, such as 0.7, the model forgets less.",
     )
     refit: bool = in_steps(
         False,
@@ -380,8 +380,8 @@ class TrainSettings(RunSettings):
     )
     freeze: Literal["none", "embeddings"] = in_model(
         "none",
-        description="Parts that are not trained: embeddings (of words and positions, with their "
-        "norm; Li et al. 2024), or none.",
+        description="Parts that are not trained: embeddings (vectors of words and positions, and "
+        "their layer norm; Li et al. 2024), or none.",
     )
     dropout: float | None = in_model(
         None,

@@ -128,7 +128,7 @@ def ratio(objectives: Sequence[Objective], angles: Angles | None = None) -> list
     """Return the ratio R with every angle at its mean (Li et al., 2024, figure 4).
 
     Angles are not sampled: the paper's caption speaks of averages, but its figure shows the
-    formula. The ratio is undefined where training never is: mu_pos > mu_neg, or GD < 0.01.
+    formula. The ratio is undefined where training does not go: mu_pos > mu_neg, or GD < 0.01.
 
     Raises:
         InputError: an objective without components, or one that needs the embeddings themselves.

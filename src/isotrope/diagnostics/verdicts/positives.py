@@ -213,7 +213,7 @@ def _perhaps_by_heart(case: RunEvidence) -> bool:
 
 
 def relation_unknown(case: RunEvidence) -> bool:
-    """Whether nothing shows that pairs belong together which the loss pulls together."""
+    """Whether nothing shows that the pairs that the loss pulls together belong together."""
     gain = gained(case)
     if case.objective is not None or not case.losses or (gain and not crosses("gain", gain)):
         return False
