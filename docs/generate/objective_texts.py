@@ -68,7 +68,10 @@ _TRIPLET = (
     "Use it for sentences and a raw encoder. It pushes only the nearest negative and stops at "
     "a margin. Do not use it for a randomly initialised encoder: it can collapse there."
 )
-_VIEWS = "Use it on images, as its paper does. It has 2N columns, so large batches cost more."
+_VIEWS = (
+    "Use it on images, as its paper does. It compares each anchor with both views of the batch, so "
+    "large batches cost more than with `infonce`."
+)
 _GRADIENT = (
     "Use it only to compare gradients: it is the gradient of a known loss, in the form of Tao et "
     "al. 2022."
@@ -101,10 +104,10 @@ USES = {
     "miov1": _VIEWS,
     "miov2": _VIEWS,
     "miov3": "Use it on images. In our measurements it was as good as NT-Xent.",
-    "mixcse": "Use it if your negatives are too easy: it mixes a harder one from the positive and "
-    "another text.",
-    "mixedinfonce": "Use it if your negatives are too easy: it mixes harder ones from the hardest "
-    "negatives of the batch.",
+    "mixcse": "Use it if your negatives are too easy: for each anchor it makes a harder negative, "
+    "a mixture of the positive and another text.",
+    "mixedinfonce": "Use it if your negatives are too easy: for each anchor it makes a harder "
+    "negative, a mixture of the hardest negatives of the batch.",
     "modifiedbarlowtwins": _MODIFIED,
     "modifiedmhe": _MODIFIED,
     "modifiedmhs": _MODIFIED,
@@ -113,12 +116,12 @@ USES = {
     "negativecosine": "Use it only in BYOL or SimSiam. It does not push embeddings apart, so alone "
     "it collapses.",
     "ntxent": "Use it for pairs of texts, where it is the default of `isotrope train`, and for "
-    "images with `--method simclr`. It has 2N columns, so large batches cost more than with "
-    "`infonce`.",
+    "images with `--method simclr`. It compares each anchor with both views of the batch, so large "
+    "batches cost more than with `infonce`.",
     "paradigm": "Use it to build an objective from a dissipation, a weight and a ratio.",
     "simclrgrad": _GRADIENT,
     "unigrad": "Use it to study what siamese objectives have in common (Tao et al. 2022).",
-    "vicreg": "Use it on images. For sentences use `modifiedvicreg`.",
+    "vicreg": "Use it on images. On sentences it never stops pushing; use `modifiedvicreg` there.",
     "vicreggrad": _GRADIENT,
 }
 

@@ -301,7 +301,9 @@ def test_a_loss_that_gathers_nothing_is_not_called_wrong(tmp_path: Path) -> None
     (checks,) = check_file(file, "my_loss").values()
     (line,) = [check for check in checks if check.name == "on two processes"]
     assert line.passed is None
-    assert line.means == "it gathers nothing: each process compares its own rows only"
+    assert (
+        line.means == "the loss gathers no rows of other processes, so each compares only its own"
+    )
 
 
 @pytest.mark.parametrize(

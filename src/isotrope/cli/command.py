@@ -114,7 +114,7 @@ def load(verb: str) -> "Command[Any]":
 
 def model() -> Any:  # noqa: ANN401 - a default, as pydantic.Field
     """Return the field that names an encoder."""
-    described = "Model folder, run folder, hub id, or the installed all-MiniLM-L6-v2."
+    described = "Run folder, model folder, hub id, or all-MiniLM-L6-v2 (once installed)."
     return setting(..., described, "MODEL", positional=True)
 
 

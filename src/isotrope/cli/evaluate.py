@@ -71,7 +71,7 @@ class EvaluateSettings(Evaluation):
 
     model: str | None = setting(
         None,
-        "Model folder, run folder, hub id, or the installed all-MiniLM-L6-v2.",
+        "Run folder, model folder, hub id, all-MiniLM-L6-v2 (once installed), or bm25.",
         "MODEL",
         positional=True,
     )

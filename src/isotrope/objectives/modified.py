@@ -80,14 +80,14 @@ class Modified(Surrogate):
 
     @abstractmethod
     def parent(self, *, balanced: bool) -> Objective:
-        """Return the parent as it was trained, or with nu = 1, before its weight is exchanged."""
+        """Return the parent with its own default nu, or with nu = 1 if ``balanced``."""
 
     def other_weight(self) -> Weight | None:
-        """Return the weight of the second step; None if the parent's needs no change."""
+        """Return the weight W at the step "GD+W"; None keeps the parent's own weight."""
         return None
 
     def kept_ratio(self) -> float | None:
-        """Return the ratio of the first two steps; None for the parent's pull."""
+        """Return the ratio R at the steps "GD" and "GD+W"; None keeps the parent's own pull."""
         return None
 
     @property
@@ -97,7 +97,7 @@ class Modified(Surrogate):
 
     @cached_property
     def paradigm(self) -> Paradigm:
-        """The parent with its components exchanged up to ``step``."""
+        """The parent with those components exchanged that ``step`` names."""
         stops = WithinViewMargin if self.form == "released" else Margin
         exchanged = self.parent(balanced=self.step != "GD").modify(
             dissipation=stops(margin=self.margin),

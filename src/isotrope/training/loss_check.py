@@ -230,7 +230,7 @@ _TURNED = (
 _UNUSED = (
     "a larger margin changes nothing on this batch, even with all anchors reversed: is it used?"
 )
-_OWN = "it gathers nothing: each process compares its own rows only"
+_OWN = "the loss gathers no rows of other processes, so each compares only its own"
 _BF16 = "compute in float32: its arithmetic in bfloat16 loses more than the rounding of its inputs"
 _COLLAPSE = "clamp norms, or return 0 for an empty batch: one such batch ends a training"
 
