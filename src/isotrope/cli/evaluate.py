@@ -13,7 +13,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.settings import setting
 from isotrope.core.table import table
 from isotrope.encoders.names import existing, is_bm25
-from isotrope.evaluation.options import DATA, Evaluation
+from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
 
 if TYPE_CHECKING:
     from isotrope.core.result import Result
@@ -111,9 +111,7 @@ def evaluate(settings: EvaluateSettings) -> int:
             existing(model)
     card = _card_of(models, settings)
     if settings.csv is not None:  # before anything is scored
-        names = ("sts", "transfer", "retrieval", "labels", "labels_test", "corpus")
-        read = [getattr(settings, name) for name in names]
-        check_outputs(settings.csv.parent, [settings.csv.name], read)
+        check_outputs(settings.csv.parent, [settings.csv.name], [*settings.data.values()])
     if settings.dimensions or settings.precision:
         result = _smaller(models, settings)
     else:
@@ -145,8 +143,7 @@ def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> Non
     text, title = card.read_text(encoding="utf-8"), "## Scores"
     before, found, rest = text.partition(f"\n{title}\n")
     after = rest[rest.index("\n## ") :] if found and "\n## " in rest else ""
-    paths = (settings.sts, settings.transfer, settings.retrieval, settings.labels, settings.corpus)
-    data = ", ".join(path.name for path in paths if path is not None)
+    data = ", ".join(path.name for path in settings.data.values())
     block = f"\n{title}\n\nBy `isotrope evaluate` ({data}):\n\n```text\n{tables(result)}\n```\n"
     with atomic_replace(card) as temporary:
         temporary.write_text(f"{before.rstrip()}\n{block}{after}", encoding="utf-8")
@@ -158,7 +155,7 @@ def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
         raise SettingError(
             "chooses among the transfer tasks", setting="only", remedy="also give `--transfer DIR`"
         )
-    texts = any((settings.sts, settings.transfer, settings.retrieval, settings.corpus))
+    texts = settings.data.keys() - OF_LABELS
     of_labels = settings.knn or settings.linear or settings.labels_test
     if settings.labels or (texts and not of_labels):
         return

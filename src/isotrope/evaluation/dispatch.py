@@ -15,7 +15,7 @@ from isotrope.encoders.names import is_bm25
 from isotrope.evaluation.bm25 import BM25
 from isotrope.evaluation.embed import Encoder, Truncated, encoder_name
 from isotrope.evaluation.image_tasks import image_tasks, labelled_images, own_images, takes_images
-from isotrope.evaluation.options import Evaluation
+from isotrope.evaluation.options import OF_LABELS, Evaluation
 from isotrope.evaluation.retrieval import own_prompts
 from isotrope.evaluation.store import Store, store_folder
 from isotrope.evaluation.tasks import (
@@ -67,8 +67,7 @@ def evaluate(
     model = Path(model) if isinstance(model, os.PathLike) else model
     settings = Evaluation.read(options)
     loop: dict[str, Any] = {"progress": progress, "batch_size": settings.batch_size}
-    texts = ("sts", "transfer", "retrieval", "corpus")
-    of_text = [name for name in texts if getattr(settings, name) is not None]
+    of_text = [name for name in settings.data if name not in OF_LABELS]
     if takes_images(model, ask_hub=settings.labels is not None and not of_text):
         _check_pictures(model, of_text, settings)
         if settings.truncate_dim is not None:

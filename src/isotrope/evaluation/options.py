@@ -10,6 +10,9 @@ from isotrope.core.settings import Settings, setting
 DATA = "data to score on, in any combination"
 """Title in the help of the data of an evaluation."""
 
+OF_LABELS = ("labels", "labels_test")
+"""Data of an evaluation that may be pictures; all others are texts."""
+
 
 class Evaluation(Settings):
     """The settings of an evaluation of one model."""
@@ -36,6 +39,12 @@ class Evaluation(Settings):
     batch_size: int = setting(128, "Texts or pictures in each batch.")
     results: str | None = setting("auto", "Folder where finished tasks are kept.", "DIR")
     again: bool = setting(False, "Score finished tasks again.")
+
+    @property
+    def data(self) -> dict[str, Path]:
+        """The data to score on, by setting."""
+        fields = {name: getattr(self, name) for name in Evaluation.model_fields}
+        return {name: path for name, path in fields.items() if isinstance(path, Path)}
 
     @field_validator("only", mode="before")
     @classmethod
