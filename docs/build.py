@@ -26,7 +26,10 @@ from docs.generate.objective_pages import grid, write_pages
 from docs.generate.question_pages import write_question_page
 from docs.generate.replication_page import write_replication_page
 from docs.generate.text_options import write_text_options
+from isotrope.adapters.doctor.hosts import HOSTS
+from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.metrics import METRICS
+from isotrope.diagnostics.verdicts import VERDICTS
 from isotrope.paradigm import registry
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.registry import METHODS, find_method
@@ -83,11 +86,14 @@ def columns_of(text: str) -> str:
 
 
 def skill(text: str) -> str:
-    """Return the skill with the recipes of the page on other trainers."""
+    """Return the skill with the recipes of the page on other trainers, and with all verdicts."""
     page = (GUIDE / "trainers.md").read_text(encoding="utf-8")
     _, rest = page.split("## A recipe for each trainer\n")
     recipes = re.sub(r"<!-- not run: .+ -->\n", "", rest[: rest.index("\n## ") + 1])
-    return filled(text, "recipes", f"## Recipes\n{recipes}")
+    text = filled(text, "recipes", f"## Recipes\n{recipes}")
+    case = RunEvidence(settings={"trainer": "any"}, words=HOSTS["sentence_transformers"])
+    lines = [[f"`{v.slug}`", v.title, v.change.worded(case) or "none"] for v in VERDICTS.values()]
+    return filled(text, "verdicts", grid(["verdict", "what it means", "change"], lines))
 
 
 def _read(file: str) -> list[dict[str, str]]:

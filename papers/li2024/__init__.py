@@ -1,1 +1,1 @@
-"""Li et al. 2024, A Unified Paradigm for Gradient: its tables and figures, one per file."""
+"""Li et al. 2024, A Unified Paradigm for Gradient: what the rows of its artifacts compute."""

@@ -1,6 +1,5 @@
 """Training on images: one file per method (SimCLR, BYOL and others), and their shared code.
 
 ``method`` is the base class, ``registry`` finds a method by its name, ``settings`` declares the
-settings of a run, ``train`` is the run, ``measures`` has the quantities that are logged of a batch,
-and ``card`` is the model card.
+settings of a run, ``train`` is the run, and ``audit`` looks at the pictures before it.
 """
