@@ -10,6 +10,7 @@ from typing import Literal
 
 from isotrope.core.hyper import hypers
 from isotrope.core.settings import setting
+from isotrope.training.images.registry import METHODS, find_method
 from isotrope.training.recipe import Scheduler
 from isotrope.training.settings import (
     RunSettings,
@@ -37,10 +38,7 @@ class ImageSettings(RunSettings):
         "kept apart), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face "
         "dataset folder, or 'digits' (from scikit-learn).",
     )
-    method: str = in_objective(
-        "simclr",
-        description="Method: simclr, mocov2, mocov3, byol, simsiam, barlowtwins, vicreg or dino.",
-    )
+    method: str = in_objective("simclr", description=f"Method: {', '.join(METHODS)}.")
     method_settings: dict[str, float | str] = setting(
         {}, description="Options of the method (--method.queue 4096)."
     )
@@ -128,8 +126,6 @@ class ImageSettings(RunSettings):
     @classmethod
     def dotted_names(cls) -> list[str]:
         """Return the dotted settings of all methods and objectives."""
-        from isotrope.training.images.registry import METHODS, find_method
-
         options = {key for name in METHODS for key in hypers(find_method(name).options_class)}
         return [*(f"method.{name}" for name in sorted(options)), *super().dotted_names()]
 
