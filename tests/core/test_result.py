@@ -4,7 +4,9 @@ import json
 import math
 import subprocess
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from isotrope.core import result
@@ -50,6 +52,15 @@ def test_numbers_without_a_json_word_become_null() -> None:
     fields = json.loads(result.to_json())
     assert fields["metrics"] == {"loss": None, "ratio": None, "norm": None, "steps": 1}
     assert fields["details"] == {"table": [[1.5, None], [None]], "file": "a/b", "3": "three"}
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    metrics: dict[str, Any] = {"loss": np.float32(0.5), "ratio": np.float32(math.nan)}
+    details = {"steps": np.int64(3), "done": np.bool_(True), "list": [np.float64(2.5)]}
+    fields = json.loads(Result("train", "x", metrics, details).to_json())
+    assert fields["metrics"] == {"loss": 0.5, "ratio": None}
+    assert fields["details"] == {"steps": 3, "done": True, "list": [2.5]}
+    assert fields["details"]["done"] is True
 
 
 def test_saving_what_json_cannot_hold_leaves_the_old_file(tmp_path: Path) -> None:

@@ -255,10 +255,12 @@ class TestBroken:
             SentenceEncoder.load(folder)
 
     def test_a_pooling_is_for_text(self, folder):
-        with pytest.raises(InputError, match="takes images, whose pooling is fixed; leave out 'm"):
+        with pytest.raises(InputError, match="takes images; leave out pooling"):
             load(folder, pooling="mean")
-        with pytest.raises(InputError, match="model_kwargs are for encoders of text"):
+        with pytest.raises(InputError, match="leave out model_kwargs, which is for text only"):
             load(folder, model_kwargs={"dtype": "float16"})
+        with pytest.raises(InputError, match="leave out trust_remote_code"):
+            load(folder, trust_remote_code=True)
 
     @pytest.mark.parametrize("kind", ["cifar", "resnet"])
     def test_weights_that_are_not_all_there(self, kind, folder, tmp_path):

@@ -78,6 +78,13 @@ def test_rows_of_one_step_are_merged(tmp_path: Path) -> None:
             r"metrics\.csv, line 2: .*'x'; every cell must be a number",
         ),
         ("metrics.csv", "step,loss\n,2\n", r"metrics\.csv, line 2: the row has no step"),
+        ("metrics.csv", "step,loss\n-1,2\n", r"line 2: the step -1 is not between 0 and 2\^53"),
+        ("metrics.csv", "step,loss\n1e16,2\n", r"the step 1e\+16 is not between 0 and 2\^53"),
+        (
+            "metrics.csv",
+            "step,loss,loss\n0,1,2\n",
+            "1: the header has the column 'loss' twice",
+        ),
         ("metrics.csv", b"\xff\xfe", r"metrics\.csv: is not UTF-8 text \(byte 0\)"),
         ("config.yaml", "a: [", r"config\.yaml:1 is not YAML"),
         ("config.yaml", "- a\n", r"config\.yaml must hold settings"),

@@ -40,6 +40,9 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
         raise DataError(
             "the header has no column 'step'", path=path, line=1, remedy="restore the file"
         )
+    if twice := [name for i, name in enumerate(header) if name in header[:i]]:
+        why = f"the header has the column {twice[0]!r} twice"
+        raise DataError(why, path=path, line=1, remedy="restore the file")
     rows: Rows = {}
     for number, cells in enumerate(lines[1:], start=2):
         if not cells:
@@ -48,9 +51,10 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
             if len(cells) != len(header):
                 raise ValueError(f"{len(cells)} cells in a row of {len(header)} columns")
             row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
-            step = row.pop("step", -1.0)
-            if not 0 <= step <= _LAST:
+            if (step := row.pop("step", None)) is None:
                 raise ValueError("the row has no step")
+            if not 0 <= step <= _LAST:
+                raise ValueError(f"the step {step:g} is not between 0 and 2^53")
         except ValueError as error:
             why = f"{error}; every cell must be a number or empty"
             raise DataError(why, path=path, line=number, remedy="remove the line") from error

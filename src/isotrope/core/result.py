@@ -1,4 +1,4 @@
-"""The Result record: measured numbers with their provenance, the only input of reports."""
+"""The Result record: measured numbers and their provenance, one JSON file."""
 
 import functools
 import json
@@ -104,9 +104,8 @@ def _plain(value: object) -> object:
         return [_plain(item) for item in value]
     if isinstance(value, Path):
         return str(value)
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    plain = value.item() if isinstance(value, np.generic) else value
+    return None if isinstance(plain, float) and not math.isfinite(plain) else plain
 
 
 @functools.cache  # each look parses the package's metadata

@@ -33,21 +33,17 @@ def load(
     Raises:
         InputError: The model does not exist or is broken, or there is no such pooling or device.
     """
-    folder = resolve(name)
-    if not is_image(folder):
+    of_text: dict[str, Any] = {
+        "pooling": pooling,
+        "trust_remote_code": trust_remote_code,
+        "model_kwargs": model_kwargs,
+    }
+    if not is_image(resolve(name)):
         from isotrope.encoders.sentence import SentenceEncoder
 
-        return SentenceEncoder.load(
-            name,
-            pooling=pooling,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            model_kwargs=model_kwargs,
-        )
-    if model_kwargs:
-        raise InputError(f"{name} takes images, and model_kwargs are for encoders of text")
-    if pooling is not None:
-        raise InputError(f"{name} takes images, whose pooling is fixed; leave out {pooling!r}")
+        return SentenceEncoder.load(name, device=device, **of_text)
+    if given := [option for option, value in of_text.items() if value]:
+        raise InputError(f"{name} takes images; leave out {given[0]}, which is for text only")
     from isotrope.encoders.image import ImageEncoder
 
     return ImageEncoder.load(name, device=device)
