@@ -27,6 +27,7 @@ ALLOWED = {
     ("core/lock.py", "socket"): "the name of this machine",
     ("core/result.py", "subprocess"): "git, with fixed arguments: the state of the repository",
     ("core/hub.py", "huggingface_hub"): "whether the hub knows a name that the user gave",
+    ("core/trust.py", "huggingface_hub"): "a switch that keeps it offline",
     ("data/table.py", "huggingface_hub"): "whether it may be asked",
     ("encoders/names.py", "huggingface_hub"): "a hub id that the user gave",
     ("evaluation/files.py", "joblib"): "processes of our own; nothing is loaded with it",

@@ -12,11 +12,11 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from isotrope import objectives as objectives
     from isotrope.adapters.doctor import Doctor as Doctor
+    from isotrope.core.autograd import softplus as softplus
     from isotrope.core.hyper import Hyper as Hyper
     from isotrope.core.hyper import Paper as Paper
     from isotrope.core.hyper import Preset as Preset
     from isotrope.core.hyper import Temperature as Temperature
-    from isotrope.core.softplus import softplus as softplus
     from isotrope.core.terms import Terms as Terms
     from isotrope.core.views import Views as Views
     from isotrope.diagnostics.target import diagnose as diagnose

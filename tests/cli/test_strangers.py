@@ -21,10 +21,11 @@ import yaml
 import isotrope
 from isotrope.cli import check
 from isotrope.core import seal
-from isotrope.core.hub import known_to_hub, named_by
+from isotrope.core.hub import known_to_hub
 from isotrope.core.legible import LegibleStream, csv_text, legible
 from isotrope.core.run_folder import RunFolder
 from isotrope.core.table import table
+from isotrope.core.trust import USER, named_by
 from isotrope.encoders.sentence import SentenceEncoder
 from tests.image_run import write_image_run, write_pictures
 from tests.reports.folders import write_run
@@ -281,7 +282,7 @@ def test_within_a_folder_no_library_asks_either(asked: list[object], tmp_path: P
         with pytest.raises(OSError, match=r"[Oo]ffline"):
             HfApi().repo_info("evilorg/ds")
         assert known_to_hub(["evilorg/ds"], "model")[0] is None
-        with named_by(None):  # what the user named
+        with named_by(USER):  # what the user named
             assert "cannot be reached" in known_to_hub(["own/ds"], "model")[1]
     assert before == constants.HF_HUB_OFFLINE
     assert len(asked) > 0

@@ -1,8 +1,9 @@
-"""Adds the types that torch's autograd functions lack."""
+"""Adds what torch's autograd lacks: types, marked nodes, and softplus with exact derivatives."""
 
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 MARK = "isotrope"
@@ -28,3 +29,12 @@ def marked(value: Tensor, content: object) -> Tensor:
         if node is not None:
             node.metadata[MARK] = content
     return value
+
+
+def softplus(x: Tensor) -> Tensor:
+    """Return log(1 + e^x) elementwise, twice differentiable; the value at -inf is 0.
+
+    ``torch.nn.functional.softplus`` returns x above 20, with a first derivative of exactly 1 and a
+    second of 0. Here this happens only if e^x would not be finite.
+    """
+    return F.softplus(x, threshold=700.0 if x.dtype == torch.float64 else 80.0)

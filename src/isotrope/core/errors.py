@@ -211,3 +211,9 @@ def place(path: str | Path, line: int | None = None) -> str:
     """Return ``"file, line 3"`` on one line; ``""`` without a file."""
     name = legible(str(path))
     return name if line is None else f"{name}, line {line}"
+
+
+def first_line(error: Exception) -> str:
+    """Return the message of a library's error on one line of bounded length."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:200]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from isotrope.core.errors import InputError, place
-from isotrope.core.hub import check_named
+from isotrope.core.trust import check_named
 from isotrope.data.lines import is_folder
 from isotrope.data.table import SUFFIXES, check_kind, is_hub_name, is_saved, plain_suffix
 

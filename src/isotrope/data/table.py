@@ -17,8 +17,9 @@ from types import ModuleType
 from typing import Any, cast
 
 from isotrope.core.documents import check_file
-from isotrope.core.errors import InputError, MissingExtra, nearest, place
-from isotrope.core.hub import first_line, known_to_hub, why_closed
+from isotrope.core.errors import InputError, MissingExtra, first_line, nearest, place
+from isotrope.core.hub import known_to_hub
+from isotrope.core.trust import why_closed
 from isotrope.data.declared_sizes import DAMAGED, buffer_sizes, page_sizes
 from isotrope.data.lines import COMPRESSED, most_unpacked, quoted, refuse_bomb
 from isotrope.data.rows import Row, Table, missing

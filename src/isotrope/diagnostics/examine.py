@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from isotrope.core.errors import InputError
-from isotrope.core.hub import named_by
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.trust import USER, named_by
 from isotrope.data.sources import by_dataset, digests
 from isotrope.diagnostics.anatomy import of_recording
 from isotrope.diagnostics.evidence import Row, RunEvidence, of_run
@@ -129,7 +129,7 @@ def _texts_of_run(
     settings = case.settings
     prompts = (settings.get("query-prompt") or "", settings.get("passage-prompt") or "")
     if data is not None:
-        with named_by(None):
+        with named_by(USER):
             texts = read_texts([data], columns=columns, prompts=prompts)
     else:
         files = by_dataset(settings["files"])[dataset]
@@ -187,7 +187,7 @@ def _crops(
 
     encoder = ImageEncoder.load(target)
     size = encoder.image_size
-    with named_by(None) if data else nullcontext():
+    with named_by(USER) if data else nullcontext():
         images = load_images(data or settings["data"], side=size, limit=settings.get("limit"))
     train = images.train.images
     rows = np.linspace(0, len(train) - 1, min(ROWS, len(train))).astype(np.int64)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from isotrope.core.errors import InputError
-from isotrope.core.hub import named_by
 from isotrope.core.result import Result, provenance
+from isotrope.core.trust import named_by
 from isotrope.encoders.names import is_bm25
 from isotrope.evaluation.bm25 import BM25
 from isotrope.evaluation.embed import Encoder, Truncated, encoder_name

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from isotrope.core.errors import InputError
 from isotrope.core.fingerprint import fingerprint
-from isotrope.core.hub import check_named
 from isotrope.core.result import Result
 from isotrope.core.run_folder import RunFolder
+from isotrope.core.trust import check_named
 from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import Encoder
 from isotrope.evaluation.tasks import Task, classification_tasks

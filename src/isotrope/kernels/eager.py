@@ -7,7 +7,7 @@ derivatives.
 import torch
 from torch import Tensor
 
-from isotrope.core.softplus import softplus
+from isotrope.core.autograd import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from isotrope.core.softplus import softplus
+from isotrope.core.autograd import softplus
 from isotrope.core.views import Views
 from isotrope.kernels.coupling import agree
 from isotrope.kernels.job import LN2, UNSHIFTED, Gradients, Job

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from isotrope.core.softplus import softplus
+from isotrope.core.autograd import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.mask import Mask

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from torch import Tensor
 
+from isotrope.core.autograd import softplus
 from isotrope.core.hyper import Hyper, Paper, Temperature
-from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.metric import shifted

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import softplus
 from isotrope.core.hyper import Hyper, Paper, Preset, Temperature
-from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
 from isotrope.kernels.pairs import Pairs

@@ -8,9 +8,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import softplus
 from isotrope.core.errors import Overflow
 from isotrope.core.hyper import Paper, Temperature
-from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.pairs import Pairs

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import softplus
 from isotrope.core.hyper import Hyper, Paper, Temperature
-from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.coupling import Coupling
 from isotrope.kernels.mixtures import Mixing, Mixture, Of

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import softplus
 from isotrope.core.hyper import Paper, Temperature
-from isotrope.core.softplus import softplus
 from isotrope.core.terms import Terms
 from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.assemble import averaged, received

@@ -20,7 +20,6 @@ from isotrope.core.errors import CannotResume
 from isotrope.core.files import atomic_replace, file_digest, os_errors_as_input_errors, remove
 from isotrope.core.run_folder import COMPLETE, STATES, WEIGHTS
 
-_NEEDED = (WEIGHTS, STATES)
 _NEWEST = 2  # newest checkpoints that are kept besides the permanent ones
 
 
@@ -61,7 +60,7 @@ def verify(folder: Path) -> None:
         state = TrainerState(**read_json(folder / "trainer_state.json"))
         if state.global_step != step_of(folder):
             raise ChecksumMismatch(f"trainer_state.json is of step {state.global_step}")
-        for name, digest in {**dict.fromkeys(_NEEDED), **digests}.items():
+        for name, digest in {**dict.fromkeys((WEIGHTS, STATES)), **digests}.items():
             check_file(folder / name, folder)
             if file_digest(folder / name, 16) != digest:
                 raise ChecksumMismatch(f"{name} does not match its digest")

@@ -20,9 +20,8 @@ from torch.utils.data import DataLoader
 from transformers import PrinterCallback, Trainer, TrainerCallback
 
 from isotrope.core.distributed import all_reduce_max, barrier, rank
-from isotrope.core.errors import CannotResume, InputError
+from isotrope.core.errors import CannotResume, InputError, first_line
 from isotrope.core.files import os_errors_as_input_errors, remove
-from isotrope.core.hub import first_line
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.run_folder import STATES, WEIGHTS
 from isotrope.training.callbacks import Between

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from isotrope.core.documents import check_file
 from isotrope.core.errors import InputError, place
 from isotrope.core.fingerprint import fingerprint
-from isotrope.core.hub import check_named
+from isotrope.core.trust import check_named
 from isotrope.data.images.arrays import is_strips, load_digits, load_npz, load_strips
 from isotrope.data.images.folder import load_folder
 from isotrope.data.images.named import find_named

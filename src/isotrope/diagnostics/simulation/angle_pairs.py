@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from isotrope.core.autograd import softplus
 from isotrope.core.errors import InputError
-from isotrope.core.softplus import softplus
 from isotrope.core.terms import Against
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs

@@ -31,9 +31,8 @@ def find_method(name: str) -> "type[ImageMethod]":
             f"unknown method {name!r}{nearest(name.lower(), METHODS)}; known: {', '.join(METHODS)}"
         )
     file, cls = METHODS[name.lower()]
-    method: type[ImageMethod] = getattr(
-        importlib.import_module(f"isotrope.training.images.{file}"), cls
-    )
+    module = importlib.import_module(f"isotrope.training.images.{file}")
+    method: type[ImageMethod] = getattr(module, cls)
     return method
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from isotrope.core.softplus import softplus
+from isotrope.core.autograd import softplus
 
 
 def test_it_is_exact_where_torchs_is_the_identity() -> None:
