@@ -112,7 +112,9 @@ def test_a_finished_run_is_not_in_the_middle_of_a_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", ["1e300", "-1", "inf"])
 def test_a_step_that_no_run_has_is_refused(tmp_path: Path, step: str) -> None:
-    with pytest.raises(InputError, match=r"metrics.csv, line 2: the row has no step"):
+    with pytest.raises(
+        InputError, match=r"metrics.csv, line 2: the step .+ is not between 0 and 2\^53"
+    ):
         of_run(unfinished(tmp_path, f"{step},1.5,0.5,\n10,1.5,0.5,\n"))
 
 

@@ -51,12 +51,12 @@ def read_log(path: Path, *, complete: bool) -> tuple[list[str], Rows]:
             if len(cells) != len(header):
                 raise ValueError(f"{len(cells)} cells in a row of {len(header)} columns")
             row = {name: float(c) for name, c in zip(header, cells, strict=True) if c.strip()}
-            if (step := row.pop("step", None)) is None:
-                raise ValueError("the row has no step")
-            if not 0 <= step <= _LAST:
-                raise ValueError(f"the step {step:g} is not between 0 and 2^53")
         except ValueError as error:
             why = f"{error}; every cell must be a number or empty"
             raise DataError(why, path=path, line=number, remedy="remove the line") from error
+        step = row.pop("step", None)
+        if step is None or not 0 <= step <= _LAST:
+            why = "row has no step" if step is None else f"step {step:g} is not between 0 and 2^53"
+            raise DataError(f"the {why}", path=path, line=number, remedy="remove the line")
         rows.setdefault(step, {}).update(row)
     return [name for name in header if name != "step"], dict(sorted(rows.items()))
