@@ -50,6 +50,7 @@ def task_of(mteb, pairs):
     return Local()
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::DeprecationWarning")  # mteb's calls
 def test_an_encoder_scores_in_mteb_what_it_scores_here(mteb):
     words = ["mill", "boat", "river", "wide", "small", "by", "the", "a", "on", "old"]
     rng = np.random.default_rng(0)

@@ -73,7 +73,6 @@ READ = "--device cpu --results R"
 SCORE = f"evaluate M {READ}"
 CASES = [  # what is typed, what is proposed, and what is typed then
     (f"train odd.csv {TRAIN}", "--columns 'die Frage,die Antwort'", "{} {advice}"),
-    (f"train scored.csv {TRAIN}", "--columns sentence1,sentence2", "{} {advice}"),
     (f"train one.jsonl --groups one {TRAIN}", "a column of --groups with several", "{} --groups n"),
     (f"train texts.txt --views pairs {TRAIN}", "--views dropout", "{} {advice}"),
     (f"train pairs.tsv --views adjacent {TRAIN}", "--views pairs", "{} {advice}"),

@@ -74,7 +74,9 @@ class TestOwnPictures:
 
     def test_pictures_that_are_gone_or_others(self, run, data):
         moved = data.rename(data.with_name("moved.npz"))
-        with pytest.raises(InputError, match=r"are not at .*blobs.npz, relative.*labels=FOLDER"):
+        with pytest.raises(
+            InputError, match=r"are not at .*blobs.npz; run this where.*labels=FOLDER"
+        ):
             own_images(run)
         assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
         write_pictures(data, seed=1)
@@ -172,7 +174,7 @@ class TestLabelledPictures:
 
 class TestWhatIsAsked:
     def test_text_of_an_encoder_of_pictures(self, run, tmp_path):
-        with pytest.raises(InputError, match="embeddings of pictures cannot be truncated"):
+        with pytest.raises(InputError, match="pictures cannot be scored with truncate_dim"):
             isotrope.evaluate(run, truncate_dim=4)
         with pytest.raises(InputError, match="run takes pictures, but sts, corpus hold text"):
             isotrope.evaluate(run, sts=tmp_path, corpus=tmp_path)
@@ -187,7 +189,7 @@ class TestWhatIsAsked:
         encoder = ImageEncoder.build("resnet9", width=4, image_size=8)
         with pytest.raises(InputError, match=r"nothing to evaluate .* on: give labelled pictures"):
             isotrope.evaluate(encoder)
-        with pytest.raises(InputError, match="pooling is fixed"):
+        with pytest.raises(InputError, match="leave out pooling, which is for text"):
             isotrope.evaluate(run, pooling="mean")
 
     def test_what_takes_pictures(self, run, tmp_path, tiny):
