@@ -59,8 +59,8 @@ def own_images(run: str | Path) -> "ImageSet":
     check_named(data)
     if data != "digits" and not Path(data).exists():
         raise InputError(
-            f"the pictures of {run} are not at {data}; run this where the training ran, or, if they "
-            "have moved, give the new place with `--labels FOLDER`"
+            f"the pictures of {run} are not at {data}; run this where the training ran, or, if "
+            "they have moved, give the new place with `--labels FOLDER`"
         )
     result = Result.load(RunFolder(run).result)
     data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
