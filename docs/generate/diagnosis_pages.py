@@ -20,16 +20,16 @@ from isotrope.diagnostics.verdicts.sources import NEWER, OURS, ZOO
 _PAGE = """# Verdicts and thresholds
 
 Use this page to look up a verdict. `isotrope diagnose RUN_OR_MODEL` prints verdicts on a training
-or a model: the likely cause first, with the numbers behind it and one setting to change
-([options](commands/diagnose.md)). In other trainers and in your own loop,
-[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) prints the same verdicts and names
-the setting as that trainer does. ["Is this normal?"](questions.md) has examples.
+or a model, the likely cause first. Each verdict comes with the numbers behind it and one setting to
+change ([options](commands/diagnose.md)). In other trainers and in your own loop,
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) prints the same verdicts, and names
+the setting as your trainer calls it. ["Is this normal?"](questions.md) has examples.
 
 ## All verdicts
 
-The page of each verdict explains what it means, what to do, and when to ignore it. A report lists
-verdicts in the order of this table. It leaves out a verdict that follows from another one: if all
-embeddings are one point, for example, no negative can be harder than another.
+The page of each verdict explains its meaning, what to do, and when to ignore it. A report lists
+verdicts in the order of this table. It leaves out a verdict that follows from another one. For
+example, if all embeddings are one point, no negative can be harder than another.
 
 | verdict | what it means |
 |---|---|
@@ -37,8 +37,8 @@ embeddings are one point, for example, no negative can be harder than another.
 
 ## Thresholds
 
-For a training, "the end" is the median of the last third of the logged steps. A saved model is
-measured on 256 inputs. A threshold is skipped if its value was not measured.
+In the pages of the verdicts, "at the end" means the median of the last third of the logged steps. A
+saved model is measured on 256 inputs. A threshold is skipped if its value was not measured.
 
 | threshold | verdict | a fault if the value is | unit |
 |---|---|---|---|
@@ -48,21 +48,21 @@ The page of each verdict explains what its thresholds measure and where their va
 
 ## How it was tested
 
-The benchmark is a set of small real trainings, some healthy and some with one of twelve planted
-faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty training is right if it
-names the planted fault first, with the change that undoes it. The diagnosis of a healthy training
-is right if it finds nothing. Healthy trainings whose held-out score fell are not counted.
+The benchmark is a set of small trainings. Some are healthy, and the others have one of twelve
+planted faults (`make zoo`, [results](results/zoo.csv)). The diagnosis of a faulty training is right
+if it names the planted fault first, with the change that undoes it. The diagnosis of a healthy
+training is right if it finds nothing. Healthy trainings whose held-out score fell are not counted.
 
 {zoo}
 
 The pages of the verdicts abbreviate the source of a threshold:
 
-- *tuned*: the value was set on the part `tuning` and tested on `first`, where three of 14 diagnoses
-  were wrong. Two thresholds were then changed, so only the part `judged`, which has other encoders,
-  texts and seeds, is an independent test.
-- *our choice, not in the benchmark*: no training of the benchmark has this fault, and no healthy
+- *tuned*: The value was set on the part `tuning` and tested on the part `first`, where three of 14
+  diagnoses were wrong. Two thresholds were then changed. Therefore only the part `judged`, which
+  has other encoders, texts and seeds, is an independent test.
+- *our choice, not in the benchmark*: No training of the benchmark has this fault, and no healthy
   training of the benchmark got this verdict.
-- *our choice, newer*: the threshold is newer than these results. Only the healthy text trainings in
+- *our choice, newer*: The threshold is newer than these results. Only the healthy text trainings in
   `judged` were diagnosed again, and none of them got this verdict.
 """
 
@@ -167,11 +167,11 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "These verdicts would follow from this one, so a report leaves them out",
+            "If a training has this verdict, a report leaves out these, which follow from it",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            "This verdict would follow from any of these, so a report that has one leaves it out",
+            "If a training has one of these verdicts, a report leaves out this one, which follows",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )
@@ -196,7 +196,7 @@ def _example(word: str, trainings: Sequence[Mapping[str, str]], page: str) -> li
         command = _ANGLE.sub(lambda found: found[1].upper(), shown).replace("|", "\\|")
         lines.append(f"| `isotrope {command}` | `{row['verdict']}` | {change} |")
     return [
-        "Each of these trainings was given this fault on purpose ([how it was tested]"
+        "These trainings of the benchmark have this fault ([how it was tested]"
         "(../diagnosis.md#how-it-was-tested)). The table shows the verdict and the change that "
         "`isotrope diagnose` printed. Words in capitals stand for files and encoders. Options that "
         "only make the training small are left out.",

@@ -1,4 +1,4 @@
-"""The page on public questions: what was asked, what the doctor said, and what became of it.
+"""The page on public questions: the question, the verdict, and the score after the change.
 
 Written by `make docs` from the results of benchmarks/questions.py, and from a list of symptoms.
 """
@@ -15,30 +15,32 @@ from isotrope.diagnostics.verdicts import VERDICTS
 
 _PAGE = """# Is this normal?
 
-Look up a question like yours. We rebuilt {count} public questions about training embedding models
-as small trainings. [`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) watched each, and
-we made the change that its verdict proposes. To check your own training, add
-`callbacks=[isotrope.Doctor()]`.
+Use this page to look up a question like yours. To check your own training, add
+`callbacks=[isotrope.Doctor()]` to its trainer. We reproduced {count} public questions about
+training embedding models as small trainings. In each,
+[`isotrope.Doctor`](guide/sentence-transformers.md#the-doctor) gave a verdict, and we then made the
+change that it proposed.
 
 ## {count} questions
 
-MRR@10 (out of 100) is the score before training, after the training in question and after the
-changed training. A change that left a verdict other than healthy names it.
+The numbers in the last column are the MRR@10 (out of 100) before training, after the training in
+question, and after the changed training. If the changed training was not healthy either, its
+verdict is in parentheses.
 
 {questions}
 
 ## How the answers were judged
 
-An answer is right if the expected verdict, committed before the training was run, comes first and
-does not return after the change. The score need not rise: some changed trainings end below the
-encoder they started from.
+We committed the expected verdict before running each training. An answer is right if this verdict
+is printed first, and no longer after the change. The score need not rise: some changed trainings
+end below the encoder that they started from.
 
 | questions | right |
 | --- | --- |
 | all | {right} of {count} |
-| without the {seen} that led to a change of a rule or of their training | {judged} of {judging} |
+| without the {seen} after which a rule or the training was changed | {judged} of {judging} |
 
-Two earlier misses are not in the [table](results/questions.csv)
+Two earlier wrong answers were removed from the [table](results/questions.csv)
 ([log](LOG.md#public-questions-that-left-the-table)). {misses}
 
 | setting | value |
@@ -46,15 +48,15 @@ Two earlier misses are not in the [table](results/questions.csv)
 | score | MRR@10 on 100 held-out pairs; a few points are noise |
 | training | 12 steps, one seed, in sentence-transformers' trainer |
 | encoder | all-MiniLM-L6-v2 |
-| "a masked language model" | the same after 1,924 steps of filling in words |
+| "a masked language model" | the same encoder after 1,924 steps of masked language modelling |
 | data | docstrings of Python's library |
 | command | `python benchmarks/questions.py` |
 
 ## Symptoms and numbers
 
-sentence-transformers lists [23 symptoms]({list}) of failed trainings. {visible} show in the
-embeddings and their gradient, and isotrope can help with three more. The others are about
-machines, files, accounts and other kinds of model.
+sentence-transformers lists [23 symptoms]({list}) of failed trainings. The table has the {visible}
+that are visible in the embeddings and their gradient, and three more with which isotrope can help.
+The others are about machines, files, accounts and other kinds of model.
 
 {table}
 """
@@ -102,7 +104,7 @@ SYMPTOMS = (
         ),
     ),
     Symptom("a cached loss stops with an error of autograd", other="`isotrope check`"),
-    Symptom("nothing arrives in the tracker", other="`OUTPUT_DIR/isotrope/metrics.csv` is there"),
+    Symptom("nothing arrives in the tracker", other="`OUTPUT_DIR/isotrope/metrics.csv`"),
     Symptom(
         "the base model gives constant vectors, zeros or NaN",
         "`uniformity`, `std`, `effective_rank` at the first step",
@@ -110,7 +112,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "the evaluation is perfect from the first step on",
-        "`dead` at the first step, if the training set is as easy; a leak is not visible",
+        "`dead` at the first step, if the training set is as easy (a leak is not visible)",
         ("nothing-left-to-learn",),
     ),
     Symptom(
@@ -120,7 +122,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "a cached loss with LoRA does not go backward",
-        "no gradient on the embeddings: the doctor reports that none arrives",
+        "the doctor reports that no gradient reaches the embeddings",
         ("not-enough-seen",),
     ),
 )
@@ -221,13 +223,13 @@ def _verdict(word: str) -> str:
 
 def _misses(rows: Sequence[Mapping[str, str]]) -> str:
     if not rows:
-        return "There are no misses."
+        return "No answer is wrong now."
     said = [
-        f"- {row['id']}: expected {row['expected'].replace(' | ', ' or ')}; found {row['verdict']}"
+        f"- {row['id']}: expected {row['expected'].replace(' | ', ' or ')}, got {row['verdict']}"
         + (f", and {row['verdict_after']} after the change." if row["verdict_after"] else ".")
         for row in rows
     ]
-    return "\n".join(["The misses:", "", *said])
+    return "\n".join(["The wrong answers are:", "", *said])
 
 
 def _symptoms() -> str:

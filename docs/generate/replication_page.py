@@ -30,10 +30,10 @@ _TABLES = {
     "Manna et al. 2023, table 2": "results/reproduce/mio/table2.md",
 }
 _REASONS: dict[str, str] = {
-    "undecided": "the interval includes both no effect and one that matters",
+    "undecided": "the interval includes both 0 and an effect that matters",
     "opposite": "the whole interval is on the other side of 0",
-    "smaller than a quarter": "all of the interval is below {least}",
-    "same direction, weaker": "less than {least} is within the interval",
+    "smaller than a quarter": "the whole interval is below {least}",
+    "same direction, weaker": "the interval includes less than {least}",
     "replicated": "at least {least}",
 }
 
@@ -41,17 +41,17 @@ _LOSS_NAMES = {"mhe": "MHE", "mhs": "MHS", "barlowtwins": "Barlow Twins", "vicre
 _FOR: set[str] = {"replicated", "same direction, weaker"}
 _DECIDED = _FOR | {"smaller than a quarter", "opposite"}
 _UNMEASURED = "not measured yet"
-_NEVER_FELL = "in no seed does it fall in every training, so no share of a fall can be lost again"
+_NEVER_FELL = "in no seed does the value fall in every training, so the claim has no number"
 
 _SHORT: dict[str, str] = {
     "Li et al. 2024": "Exchanging all [components](notation.md) of a loss raises the STS average "
     "of MHE ({li-table3-mhe}; paper: 15.8), Barlow Twins ({li-table3-barlowtwins}; 12.7) and "
     "VICReg ({li-table3-vicreg}; 12.7), and lowers that of MHS ({li-table3-mhs}; 5.5). The "
-    "exchange of the weight brings the gain (MHE {li-table5-mhe-weight}). These results are the "
-    "opposite of the paper's: a ratio of 2 instead of 1 lowers the average "
-    "({li-figure6-ratio-above}); exchanging the ratio lowers it for MHE ({li-table5-mhe-ratio}) "
-    "and Barlow Twins ({li-table5-barlowtwins-ratio}); and the exchange of all components lowers "
-    "transfer for Barlow Twins ({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}).",
+    "gain comes from the weight (MHE {li-table5-mhe-weight}). Three results are the opposite of "
+    "the paper's. A ratio of 2 instead of 1 lowers the average ({li-figure6-ratio-above}). "
+    "Exchanging the ratio lowers it for MHE ({li-table5-mhe-ratio}) and Barlow Twins "
+    "({li-table5-barlowtwins-ratio}). Exchanging all components lowers the transfer average for "
+    "Barlow Twins ({li-table4-barlowtwins}) and VICReg ({li-table4-vicreg}).",
     "Nie et al. 2023": "InfoNCE ends above DCL ({nie-table1-infonce-dcl}; paper: 4.9) and above "
     "alignment and uniformity ({nie-table1-infonce-alignuniform}; 3.4). The lead of MET and MAT "
     "over InfoNCE is less than a quarter of the printed one ({nie-table1-met-infonce}, "
@@ -61,14 +61,13 @@ _SHORT: dict[str, str] = {
     "{manna-table2-miov2}) and of four other losses. Its lead over SimCLR is not clear "
     "({manna-table2-simclr}; paper: 5.0). BYOL is ahead of MIOv3 in the paper and behind it here "
     "({manna-table2-byol}).",
-    "Draganov et al. 2024": "Networks whose initial weights are divided learn faster at a "
-    "thirtieth of the recipes' learning rates (SimCLR {draganov-table3-simclr}; paper: 3.9) and "
-    "slower at the recipes' own rates "
-    "({draganov-table3-simclr-recipe}).",
+    "Draganov et al. 2024": "Dividing the initial weights helps at a thirtieth of the recipes' "
+    "learning rates (SimCLR {draganov-table3-simclr}; paper: 3.9) and harms at the recipes' own "
+    "rates ({draganov-table3-simclr-recipe}).",
 }
 _PAGE = """# Do the papers replicate?
 
-In part. Large printed effects (10 points of STS and more) have the same direction on all three encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
+They replicate in part. We trained with the losses of four papers on small encoders, and compared the papers' claims with our numbers. Large printed effects (10 points of STS and more) have the same direction on all three text encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
 
 {counts}
 
@@ -76,7 +75,13 @@ In part. Large printed effects (10 points of STS and more) have the same directi
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
-The table has the papers' main claims, in points out of 100; a positive number supports the paper. *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15). An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)). † marks images; all other rows were measured on the encoder `{encoder}`. ‡ marks rows that were written after their results were known. *+GD* exchanges the dissipation, *+W* also the weight. {letters}
+The table has the papers' main claims, in points out of 100. A positive number supports the paper.
+
+- *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15).
+- An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)).
+- † marks images. All other rows were measured on the encoder `{encoder}`.
+- ‡ marks claims that we wrote down after their results were known.
+- *+GD* is the loss with the dissipation exchanged, *+W* the loss with the weight exchanged as well. {letters}
 
 {headline}
 {waiting}
@@ -85,22 +90,31 @@ The table has the papers' main claims, in points out of 100; a positive number s
 - **The encoder.** {encoders}
 - **How good the encoder is before training.** {starts}
 - **The weight nu.** {held}
-- **The learning rate.** Cut weights gain at a thirtieth of the recipe's rate (SimSiam not clearly) and lose at the recipe's own: {cuts}. This is without the warm-up of the paper's code{warm}.
+- **The learning rate.** Dividing the initial weights (a cut) gains at a thirtieth of the recipe's learning rate, for SimSiam not clearly, and loses at the recipe's own rate. The numbers are: {cuts}. These trainings do not have the warm-up of the paper's code{warm}.
 
 ## What the intervals leave out
 
-- Intervals cover training seeds only, not the encoder or the choice of learning rate and hyperparameters (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than its interval.
+- Intervals cover only the training seeds. They do not cover the encoder, nor the choice of learning rate and hyperparameters, which was made with one seed and 250 steps, by scores that vary by 1 to 3.5 points. The gains of MHE on the three encoders differ by more than its interval.
 - The rows share trainings and are not corrected for their number, so some of the 90% intervals do not contain the true effect.
-- `{encoder}` replaced an earlier encoder after results were known, which changed the verdicts about MHS, MET and "not behind".
-- Every training here lowers the transfer average, which is 65.6 before training; in the papers it changes by -1.0 to +3.3.
+- `{encoder}` replaced an earlier encoder after results were known. This changed the verdicts about MHS, MET and "not behind".
+- Every training here lowers the transfer average, which is 65.6 before training. In the papers it changes by -1.0 to +3.3.
 
-**Measured on** BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}) and ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
+## Encoders, and more results
 
-**More**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md), which are not counted here. `python -m papers bench my_loss.py` trains a loss of your own beside these.
+| data | encoder | training |
+| --- | --- | --- |
+| text | BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders), 2 layers, 128 dimensions; {whitening} | 500 steps |
+| 5,000 images of CIFAR-10 | ResNet-18 with 16 channels | 4 or 8 epochs |
+
+- [All {total} claims](results/claims.md)
+- [Tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md)
+- [Tables and figures of the papers](results/reproduce/verdicts.md)
+- [{errata} errata](errata.md), which are not counted here
+- `python -m papers bench my_loss.py` trains your own loss in the same way.
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
-Use this page to look up a claim of the four papers: the number that the paper prints, our number, and the verdict. [The main claims](../replication.md) are on one screen. {counts}{waiting}
+Use this page to look up a claim of the four papers, with the number that the paper prints, our number, and the verdict. [Another page](../replication.md) has only the main claims. {counts}{waiting}
 
 How to read the table:
 
@@ -115,7 +129,7 @@ How to read the table:
 
 ## How a verdict is reached
 
-A difference is the mean over n paired seeds, with Student's 90% interval. It is in points out of 100, except in three kinds of claims: *positives end closer* compares cosines; *rises again* and *stays down* compare shares of a fall. A difference matters if it is at least a quarter of the paper's effect. If the paper prints no number, it matters from the smallest effect that was set beforehand. Small trainings are judged like large ones, for or against the paper.
+A difference is the mean over n paired seeds, with Student's 90% interval. It is in points out of 100, with two exceptions. *positives end closer* compares cosines. *rises again* and *stays down* compare shares of a fall. A difference matters if it is at least a quarter of the paper's effect. If the paper prints no number, a difference matters if it is at least as large as a limit that we set beforehand. Small trainings are judged like large ones.
 
 | verdict | the whole interval is |
 |---|---|
@@ -124,10 +138,10 @@ A difference is the mean over n paired seeds, with Student's 90% interval. It is
 | *smaller than a quarter* | below an effect that matters, but not all below 0 |
 | *opposite* | below 0; if the claim is that something is *not behind*, below minus the margin that the row names |
 | *undecided* | none of these |
-| *not tested* | not judged, because the trainings did not apply the treatment, or not alone; their numbers are shown |
+| *not tested* | not judged, because the trainings did not apply the treatment, or applied another one as well; their numbers are shown |
 | *not testable here* | not measured, because nothing was trained that could decide the claim |
 
-Claims about text that five seeds leave undecided are judged a second and last time, on 15 seeds with the 95% interval; the linked tables show the first five. The number of seeds that "would decide" a claim shows how far it is from a decision; it is not a plan ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
+Claims about text that are undecided after five seeds are judged a second and last time, on 15 seeds with the 95% interval. The linked tables show the first five seeds. The number of seeds that "would decide" a claim shows how far it is from a decision. We do not plan to run them ([rule](../../papers/machinery/rule.py), [claims](../../papers/claims.toml)).
 """  # noqa: E501 - Markdown
 
 Judged = Sequence[tuple[Claim, ClaimJudgement]]
@@ -214,11 +228,11 @@ def _encoders(
         if len({word in _FOR for word in words & _DECIDED}) == 2:
             turned.append(claim.headline)
     first = (
-        "The gains of table 3 are largest on the encoder on which rates and hyperparameters were "
-        "chosen, and smaller on seed1, on which nothing was chosen. seed0 is an earlier encoder "
-        "with its own tuning; its weights are lost."
+        "The gains of table 3 are largest on the encoder on which learning rates and "
+        "hyperparameters were tuned. They are smaller on seed1, on which nothing was tuned. seed0 "
+        "is an earlier encoder with its own tuning, whose weights are lost."
     )
-    return f"{first} Verdicts change for: {', '.join(turned) or 'none'}."
+    return f"{first} The verdict depends on the encoder for: {', '.join(turned) or 'no claim'}."
 
 
 def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
@@ -231,8 +245,9 @@ def _held(by_id: Mapping[str, ClaimJudgement]) -> str:
     ]
     told = "; ".join(known) if known else "not measured yet"
     return (
-        "The first step of table 5 keeps the published nu, but the originals here are tuned to "
-        f"another. With nu and rate held, exchanging the dissipation alone gives: {told}."
+        "The first step of table 5 uses the published nu, but the original losses here are tuned "
+        "to another nu. With equal nu and learning rate, exchanging only the dissipation gives: "
+        f"{told}."
     )
 
 
@@ -261,7 +276,7 @@ def _whitening() -> str:
     if (before := find(text_protocol.start(reference_encoder()))) is None:
         return "not measured before training"
     raw, white = (before.metrics[f"average {kind}first"] for kind in ("", "whitened "))
-    return f"STS {raw:.2f} before training; {white:.2f} whitened, which no loss earns"
+    return f"STS {raw:.2f} before training, {white:.2f} with whitening alone"
 
 
 def claims_page(judged: Judged) -> str:
@@ -295,8 +310,8 @@ def missing_trainings(results: Path) -> str:
         return ""
     hours = sum(int(job.settings["max_steps"]) for job in left) * seconds / steps / 3600
     return (
-        f"\nOn text {len(left)} trainings are still to come, all of the encoder `{RAW}`. They need "
-        f"about {math.ceil(hours)} h of one core (`python -m papers text`)."
+        f"\nOn text, {len(left)} trainings with the encoder `{RAW}` are still missing. They need "
+        f"about {math.ceil(hours)} h on one core (`python -m papers text`)."
     )
 
 
