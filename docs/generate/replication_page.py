@@ -67,7 +67,7 @@ _SHORT: dict[str, str] = {
 }
 _PAGE = """# Do the papers replicate?
 
-They replicate in part. We trained with the losses of four papers on small encoders, and compared the papers' claims with our numbers. Large printed effects (10 points of STS and more) have the same direction on all three text encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
+They replicate in part, on small encoders. Large printed effects (10 points of STS and more) have the same direction on all three text encoders here, at a quarter to nine tenths of their size. Smaller effects are often undecided, and some verdicts depend on the encoder.
 
 {counts}
 
@@ -75,13 +75,13 @@ They replicate in part. We trained with the losses of four papers on small encod
 
 ![The measured effects over the papers' effects, with their intervals](replication.svg)
 
-The table has the papers' main claims, in points out of 100. A positive number supports the paper.
+The table has the main claims, in points out of 100. A positive number supports the paper.
 
 - *ours* is the mean difference over n paired seeds, with Student's 90% interval (95% if n is 15).
 - An effect matters if it is at least a quarter of the paper's ([rule](results/claims.md#how-a-verdict-is-reached)).
-- † marks images. All other rows were measured on the encoder `{encoder}`.
-- ‡ marks claims that we wrote down after their results were known.
-- *+GD* is the loss with the dissipation exchanged, *+W* the loss with the weight exchanged as well. {letters}
+- † marks images; other rows are from the encoder `{encoder}`.
+- ‡ marks claims written down after their results were known.
+- *+GD* exchanges the dissipation, *+W* also the weight. {letters}
 
 {headline}
 {waiting}
@@ -90,27 +90,18 @@ The table has the papers' main claims, in points out of 100. A positive number s
 - **The encoder.** {encoders}
 - **How good the encoder is before training.** {starts}
 - **The weight nu.** {held}
-- **The learning rate.** Dividing the initial weights (a cut) gains at a thirtieth of the recipe's learning rate, for SimSiam not clearly, and loses at the recipe's own rate. The numbers are: {cuts}. These trainings do not have the warm-up of the paper's code{warm}.
+- **The learning rate.** Dividing the initial weights (a cut) gains at a thirtieth of the recipe's learning rate (SimSiam not clearly) and loses at the recipe's own rate: {cuts}. The warm-up of the paper's code is left out{warm}.
 
 ## What the intervals leave out
 
-- Intervals cover only the training seeds. They do not cover the encoder, nor the choice of learning rate and hyperparameters, which was made with one seed and 250 steps, by scores that vary by 1 to 3.5 points. The gains of MHE on the three encoders differ by more than its interval.
+- Intervals cover only training seeds, not the encoder or the tuning (one seed, 250 steps, scores that vary by 1 to 3.5 points). The gains of MHE on the three encoders differ by more than its interval.
 - The rows share trainings and are not corrected for their number, so some of the 90% intervals do not contain the true effect.
 - `{encoder}` replaced an earlier encoder after results were known. This changed the verdicts about MHS, MET and "not behind".
-- Every training here lowers the transfer average, which is 65.6 before training. In the papers it changes by -1.0 to +3.3.
+- Every training here lowers the transfer average of 65.6. In the papers it changes by -1.0 to +3.3.
 
-## Encoders, and more results
+**Encoders.** Text: BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders) (2 layers, 128 dimensions, 500 steps; {whitening}). Images: ResNet-18 with 16 channels on 5,000 images of CIFAR-10, 4 or 8 epochs.
 
-| data | encoder | training |
-| --- | --- | --- |
-| text | BERTs [made from scratch](reproduce.md#sentence-embeddings-on-raw-encoders), 2 layers, 128 dimensions; {whitening} | 500 steps |
-| 5,000 images of CIFAR-10 | ResNet-18 with 16 channels | 4 or 8 epochs |
-
-- [All {total} claims](results/claims.md)
-- [Tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md)
-- [Tables and figures of the papers](results/reproduce/verdicts.md)
-- [{errata} errata](errata.md), which are not counted here
-- `python -m papers bench my_loss.py` trains your own loss in the same way.
+**More results**: [all {total} claims](results/claims.md), [tables by task, tuning, curves](../papers/results/text/{encoder}/tables.md), [tables and figures of the papers](results/reproduce/verdicts.md), [{errata} errata](errata.md), which are not counted here. `python -m papers bench my_loss.py` trains your own loss in the same way.
 """  # noqa: E501 - Markdown
 _ALL = """# All claims that trainings decide
 
@@ -228,9 +219,8 @@ def _encoders(
         if len({word in _FOR for word in words & _DECIDED}) == 2:
             turned.append(claim.headline)
     first = (
-        "The gains of table 3 are largest on the encoder on which learning rates and "
-        "hyperparameters were tuned. They are smaller on seed1, on which nothing was tuned. seed0 "
-        "is an earlier encoder with its own tuning, whose weights are lost."
+        "The gains of table 3 are largest on the encoder that was used for tuning, and smaller on "
+        "seed1. seed0 is an earlier encoder with its own tuning, whose weights are lost."
     )
     return f"{first} The verdict depends on the encoder for: {', '.join(turned) or 'no claim'}."
 

@@ -45,7 +45,7 @@ def test_misses_are_in_the_table(tmp_path: Path) -> None:
         writer.writeheader()
         writer.writerows(rows)
     text = question_page(file)
-    assert f"- {first['id']}: expected {first['expected'].replace(' | ', ' or ')}; found" in text
+    assert f"- {first['id']}: expected {first['expected'].replace(' | ', ' or ')}, got" in text
 
 
 def test_each_symptom_has_a_number_or_another_help() -> None:

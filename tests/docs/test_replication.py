@@ -103,7 +103,7 @@ def test_a_row_says_what_was_measured_and_why() -> None:
 def test_what_never_falls_is_not_called_unmeasured() -> None:
     claim = next(c for c in claims() if c.id == "nie-figure1d-alignment")
     page = claims_page([(claim, judge({}, 1.0, interest=0.1))])
-    assert "| 0 | undecided | in no seed does it fall in every training" in page
+    assert "| 0 | undecided | in no seed does the value fall in every training" in page
     assert "Among 1 claims, each fact counted once: 1 undecided." in page
 
 
@@ -117,8 +117,9 @@ def test_what_is_missing_is_counted_and_costs_what_the_others_cost(tmp_path: Pat
     took = replace(Result("text", "x", {}), provenance={"cpu_seconds": 36.0})
     store.keep(every[0], took)  # of one step
     steps = sum(job.settings["max_steps"] for job in every[1:])
-    assert f"{len(every) - 1} trainings are still to come" in missing_trainings(tmp_path)
-    assert f"about {math.ceil(steps / 100)} h of" in missing_trainings(tmp_path)
+    missing = missing_trainings(tmp_path)
+    assert f"{len(every) - 1} trainings with the encoder `{encoder}` are still missing" in missing
+    assert f"about {math.ceil(steps / 100)} h on" in missing
 
 
 def test_other_encoders_stand_beside_it_once_they_are_measured(
