@@ -17,7 +17,7 @@ from isotrope.core.run_folder import RunFolder
 from isotrope.core.views import Views
 from isotrope.diagnostics.evidence import RunEvidence, Words, of_rows
 from isotrope.diagnostics.findings import Diagnosis
-from isotrope.diagnostics.metrics import MEASURED, columns
+from isotrope.diagnostics.metrics import columns
 from isotrope.diagnostics.observe import measure
 from isotrope.diagnostics.seen import measure_compared
 from isotrope.paradigm.compared import Compared, SoftmaxEvidence, joined
@@ -124,6 +124,9 @@ class Anatomy:
     ) -> Row | None:
         """Measure a batch by the pairs that its loss compared, and return its row.
 
+        A batch with less than half of the rows of the largest, such as the rest of an epoch, says
+        little and is not measured; the row is None.
+
         Args:
             readings: One reading per backward pass of the losses; a cached loss has several.
             step: Number of the step.
@@ -137,11 +140,14 @@ class Anatomy:
             if reading.error is not None:
                 raise reading.error
         some = [r for r in every if r.compared or r.known]
-        if not every:
+        nothing = self._most and not any(r.loss for r in every)
+        rows = max((r.rows for r in some), default=0 if nothing else self._most)
+        if not every or 2 * rows < self._most:
             return None
+        self._most = max(self._most, rows)
         factor = 1 / accumulated if any(accumulated in r.divisors for r in some or every) else 1.0
         loss = sum(r.loss for r in some) if some else every[-1].loss
-        row, self._looked, before = self._row(step), step, self.kind
+        row, self._looked = self._row(step), step
         row["loss"] = loss / factor
         self.reason = every[-1].reason
         if not some:
@@ -167,11 +173,6 @@ class Anatomy:
         of_all = self.kind in ("softmax", "known")
         if of_all and copies and row["false_negatives"] is not None:
             row["false_negatives"] = max(row["false_negatives"], copies)
-        if of_all or before in ("softmax", "known", "nothing"):  # others may pick fewer
-            sizes = [len(v.anchors) for _, v in known] or [t.rows for r in some for t in r.compared]
-            self._most = max(self._most, *sizes)
-            if 2 * max(sizes) < self._most:  # the rest of an epoch says little
-                row.update(dict.fromkeys(MEASURED))
         return row
 
     def _of_known(self, objective: Objective, views: Views) -> Row:

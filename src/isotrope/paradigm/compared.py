@@ -212,9 +212,7 @@ def _roots(group: Sequence[Compared], side: int) -> frozenset[Any]:
     return frozenset[Any]().union(*(t.roots[side] for t in group))
 
 
-def _both_directions(
-    tables: list[Compared],
-) -> tuple[list[Compared], list[Compared]]:
+def _both_directions(tables: list[Compared]) -> tuple[list[Compared], list[Compared]]:
     """Return the tables of a loss that pulls in one table for both directions, and the others.
 
     Such a loss takes the positive once and the mean of two log-sum-exps: the first table pulls

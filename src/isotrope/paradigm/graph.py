@@ -32,6 +32,7 @@ MOVES = _RESHAPES | {"T", "Transpose", "Permute", "Expand", "Slice", "Select", "
 MOVES |= {"Cat", "Stack", "Index", "IndexSelect", "SplitWithSizes", "Narrow", "Flip", "AsStrided"}
 MOVES |= {"Roll"}
 MOVES |= {"torch::autograd::CopySlices"}  # of tensors changed in place, such as by a mask
+_PICKS = {"Index", "IndexSelect", "Select", "Slice", "Split", "Unbind", "Narrow"}
 SCALES = {"Div", "Mul", "Neg"}
 _NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
@@ -58,6 +59,7 @@ class Similarity:
         lengths: Norms of the embeddings before normalisation, in any order; None if they were not
             normalised.
         roots: Graph nodes that either side comes from.
+        picked: Rows of the largest matrix that rows of an operand are picked from, or 0.
         scale: Number that the result is multiplied by before it is exponentiated, if there is one.
         beside: Graph node that puts the scores of an anchor beside those of others, if there is
             one.
@@ -78,6 +80,7 @@ class Similarity:
     squared: bool = False
     lengths: tuple[Tensor | None, Tensor | None] = (None, None)
     roots: tuple[frozenset[Node], frozenset[Node]] = (frozenset(), frozenset())
+    picked: int = 0
     scale: float | None = None
     beside: Node | None = None
     cosine: bool = False
@@ -341,7 +344,8 @@ def read_operands(seen: Similarity) -> bool:
         if seen.value is None:
             return False
     seen.lengths = _lengths(seen.edges[0]), _lengths(seen.edges[1])
-    seen.roots = _roots(seen.edges[0]), _roots(seen.edges[1])
+    origins = [_origin(edge) for edge in seen.edges]
+    seen.roots, seen.picked = (origins[0][0], origins[1][0]), max(rows for _, rows in origins)
     return min(seen.a.shape[-1], seen.b.numel()) >= _LEAST_WIDTH
 
 
@@ -369,20 +373,22 @@ def rows_of(seen: Similarity, edges: Collection[Edge]) -> dict[Edge, Tensor]:
     return rows
 
 
-def _roots(edge: Edge | None) -> frozenset[Node]:
-    """Return the nodes that an operand comes from by moves and scales alone."""
-    stack, been, roots = [] if edge is None else [edge[0]], set[Node](), set()
+def _origin(edge: Edge | None) -> tuple[frozenset[Node], int]:
+    """Return the nodes that an operand comes from by moves and scales alone, and ``picked``."""
+    stack, been, roots, picked = [] if edge is None else [edge[0]], set[Node](), set(), 0
     while stack:
         node = stack.pop()
         if node in been:
             continue
         been.add(node)
-        above = [n for n, _ in edges_above(node.next_functions)]
+        above = edges_above(node.next_functions)
         if operation_of(node) in _NORMALISES and above and len(been) < 256:
-            stack += above
+            stack += [n for n, _ in above]
+            if operation_of(node) in _PICKS and len(shape := shape_of(*above[0])) == 2:
+                picked = max(picked, shape[0])
         elif math.prod(node.variable.shape if hasattr(node, "variable") else shape_of(node)) > 1:
             roots.add(node)
-    return frozenset(roots)
+    return frozenset(roots), picked
 
 
 def _lengths(edge: Edge | None) -> Tensor | None:

@@ -86,6 +86,7 @@ class GraphReading:
         reason: Why no pair was found, in words; empty if a pair was found.
         error: The stored error, or None.
         encoders: Number of encoders, 1 or 2.
+        rows: Rows of the batch: of anchors, or of the embeddings that the loss picks them from.
         divisors: Numbers that the whole loss was divided by, such as the number of batches whose
             gradients a trainer accumulates.
     """
@@ -110,6 +111,7 @@ class GraphReading:
         self.known: list[tuple[Any, Any]] = [node.metadata[MARK] for node in graph.marked]
         self._similarities = graph.similarities
         self._joins, self.encoders = graph.joins(), graph.encoders()
+        self.rows = 0
         for seen in self._similarities:
             seen.scale, seen.beside = graph.scale(seen), graph.beside(seen)
             self._rows |= rows_of(seen, self._joins)
@@ -189,6 +191,9 @@ class GraphReading:
             self.explained = min(shares, default=1.0)
         for seen in self._similarities:
             self.compared += tables(seen)
+        sizes = [len(views.anchors) for _, views in self.known]
+        sizes += [table.rows for table in self.compared]
+        self.rows = max([*sizes, *(seen.picked for seen in self._similarities)], default=0)
 
     def _share(self, edge: Edge) -> float:
         """Return the share of the gradient at some embeddings that comes from the pairs.

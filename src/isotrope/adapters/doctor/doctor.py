@@ -190,7 +190,8 @@ class Doctor:
         GraphReading(loss, self.quietly(functools.partial(self._seen, at)))
 
     def _seen(self, step: int, reading: GraphReading) -> None:
-        self.noted("the loss", self.anatomy.see([reading], step))
+        if (row := self.anatomy.see([reading], step)) is not None:
+            self.noted("the loss", row)
 
     def keep_in(self, folder: Path | None) -> None:
         """Save into this folder of the trainer, unless the doctor has its own ``path``."""
@@ -202,15 +203,14 @@ class Doctor:
         self.losses.clear()
         self._verdict = (HEALTHY,)
 
-    def noted(self, name: str, row: Row | None) -> None:
+    def noted(self, name: str, row: Row) -> None:
         """Record the loss of a new row, and report a changed verdict."""
         entry = self.losses.setdefault(name, {"name": name, "family": None})
         first = entry["family"] is None
         kind = self.anatomy.kind
         if first or kind not in ("nothing", "broken"):
             entry["family"] = kind
-            for column in ("temperature", "misfit", "negatives"):
-                entry[column] = None if row is None else row[column]
+            entry |= {column: row[column] for column in ("temperature", "misfit", "negatives")}
             entry["reason"] = self.anatomy.reason or None
             entry["false_negatives"] = self.anatomy.places
             if kind == "known" and self.anatomy.objective is not None:

@@ -79,11 +79,7 @@ class HuggingFaceEvents:
         self._writes = True
 
     def on_train_begin(
-        self,
-        args: Any,
-        state: Any,
-        control: Any,
-        details: Mapping[str, Any],
+        self, args: Any, state: Any, control: Any, details: Mapping[str, Any]
     ) -> None:
         """Install the hooks; a resumed training continues with its earlier rows."""
         self.close()  # a training that was broken off has left its hooks
@@ -106,12 +102,8 @@ class HuggingFaceEvents:
         self._learn(args, trainer, losses)
         model = details["model"]
         if trainer is not None:
-            others = [
-                callback
-                for callback in trainer.callback_handler.callbacks
-                if callback is not doctor
-            ]
-            trainer.callback_handler.callbacks = [doctor, *others]
+            handler = trainer.callback_handler
+            handler.callbacks = [doctor, *(c for c in handler.callbacks if c is not doctor)]
             model = trainer.model  # without what DistributedDataParallel puts around it
             self._watch(trainer)
         self._model = model

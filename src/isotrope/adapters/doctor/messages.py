@@ -21,17 +21,13 @@ _KINDS = {
 }
 
 
-def first_look(name: str, kind: str, row: Row | None, anatomy: Anatomy) -> str:
+def first_look(name: str, kind: str, row: Row, anatomy: Anatomy) -> str:
     """Return the line on a loss after its first measured batch."""
-    if kind == "known" and anatomy.objective is not None:
-        what = f"the objective {anatomy.objective.name}"
-    else:
-        what = _KINDS[kind]
+    objective = anatomy.objective if kind == "known" else None
+    what = _KINDS[kind] if objective is None else f"the objective {objective.name}"
     parts = [f"{name} is {what}"]
     if kind == "unseen" and anatomy.reason:
         parts[0] += f": {anatomy.reason}"
-    if row is None:
-        return parts[0]
     tau, count, share = row["temperature"], row["negatives"], row["hardest_share"]
     if tau is not None:
         parts[0] += f", temperature {tau:.3g} (scale={1 / tau:.3g})"
