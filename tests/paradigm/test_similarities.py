@@ -204,6 +204,56 @@ def test_tokens_are_summed_to_texts() -> None:
     assert SoftmaxEvidence.of(seen).temperature == pytest.approx(1, rel=1e-3)
 
 
+def lengths(b: Batch) -> Tensor:
+    return b.a.pow(2).sum(1, keepdim=True) + b.p.pow(2).sum(1)
+
+
+def of_one_product(b: Batch) -> Tensor:
+    z = torch.cat([b.a, b.p])
+    own = (s := z @ z.T).diagonal()
+    return (own[:, None] + own - 2 * s)[:N, N:]
+
+
+SQUARES: dict[str, Callable[[Batch], Tensor]] = {
+    "a product with lengths": lambda b: lengths(b) - 2 * torch.mm(b.a, b.p.T),
+    "lengths under addmm": lambda b: torch.addmm(lengths(b), b.a, b.p.T, alpha=-2),
+    "lengths of the diagonal": of_one_product,
+    "differences times themselves": lambda b: (d := b.a[:, None] - b.p).mul(d).sum(-1),
+    "means": lambda b: D * (b.a[:, None] - b.p).square().mean(-1),
+}
+
+
+@pytest.mark.parametrize("name", SQUARES)
+def test_squared_distances_are_read_however_they_are_written(name: str) -> None:
+    """Without the lengths, a product alone explains too little, or pulls what is pushed."""
+    b = Batch()
+    expected = -torch.cdist(b.a, b.p).detach().square()
+    reading = read(F.cross_entropy(-SQUARES[name](b) / 3, ROWS))
+    assert reading.explained == pytest.approx(1, abs=1e-3)
+    seen = table(reading)
+    assert seen.distance
+    some = (slice(None), slice(-N, None)) if len(seen.scores) == N else (slice(N), slice(N, None))
+    assert torch.allclose(seen.scores[some], expected, atol=1e-3)
+    assert seen.gradient[some].argmin(dim=1).equal(ROWS)
+    assert SoftmaxEvidence.of(seen).temperature == pytest.approx(3, rel=1e-2)
+
+
+def test_l1_distances_are_read() -> None:
+    b = Batch()
+    seen = table(read(F.cross_entropy(-(b.a[:, None] - b.p).abs().sum(-1), ROWS)))
+    assert torch.allclose(seen.scores, -torch.cdist(b.a, b.p, p=1), atol=1e-3)
+
+
+def test_pairs_that_a_loss_takes_twice_count_once() -> None:
+    """A positive that is also taken for a negative looks like a copy."""
+    b = Batch()
+    a, p = unit(b.a), unit(b.p)
+    own = ((a * p).sum(1) / TAU).exp()
+    (seen,) = joined(read(-(own / (a @ p.T / TAU).exp().sum(1)).log().mean()).compared)
+    assert seen.gradient.shape == (N, N)
+    assert seen.pulled.equal(torch.eye(N, dtype=torch.bool))
+
+
 def test_a_sum_of_squares_over_one_side_is_no_pair() -> None:
     b = Batch()
     reading = read(F.mse_loss(b.a, b.p))
@@ -229,12 +279,13 @@ def test_what_compares_no_pairs_is_not_examined(name: str) -> None:
 
 
 def test_what_acts_beside_the_pairs_is_counted() -> None:
-    for beside in (
-        lambda b: 0.5 * b.a.norm(dim=1).mean(),
-        lambda b: 50 * F.mse_loss(unit(b.a), unit(torch.randn(N, D))),
+    for loss in (
+        lambda b, s: cross_entropy(s) + 0.5 * b.a.norm(dim=1).mean(),
+        lambda b, s: cross_entropy(s) + 50 * F.mse_loss(unit(b.a), unit(torch.randn(N, D))),
+        lambda b, _: cross_entropy(torch.addmm(b.a.norm(dim=1), unit(b.a), unit(b.p).T)),
     ):
         b = Batch()
-        explained = read(cross_entropy(unit(b.a) @ unit(b.p).T) + beside(b)).explained
+        explained = read(loss(b, unit(b.a) @ unit(b.p).T)).explained
         assert explained is not None
         assert explained < 0.98
 

@@ -124,11 +124,7 @@ class Hessian:
 
 
 def parameter_hessian(
-    objective: Objective,
-    views: Terms | Sequence[Terms],
-    module: nn.Module,
-    *,
-    seed: int = 0,
+    objective: Objective, views: Terms | Sequence[Terms], module: nn.Module, *, seed: int = 0
 ) -> Hessian:
     """Return the Hessian of an objective with respect to the parameters of a module.
 

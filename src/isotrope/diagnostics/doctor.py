@@ -10,11 +10,7 @@ from dataclasses import replace
 
 from isotrope.diagnostics.evidence import RunEvidence
 from isotrope.diagnostics.findings import Diagnosis, Evidence, Finding
-from isotrope.diagnostics.readings import (
-    dead_share_after_start,
-    hardest_over_even,
-    rank_limit,
-)
+from isotrope.diagnostics.readings import dead_share_after_start, hardest_over_even, rank_limit
 from isotrope.diagnostics.verdict import compared, crosses
 from isotrope.diagnostics.verdicts import VERDICTS
 

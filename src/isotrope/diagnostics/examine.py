@@ -119,11 +119,7 @@ def _docstrings() -> Texts:
 
 
 def _texts_of_run(
-    case: RunEvidence,
-    folder: Path,
-    data: str | None,
-    columns: Sequence[str] | None,
-    dataset: str,
+    case: RunEvidence, folder: Path, data: str | None, columns: Sequence[str] | None, dataset: str
 ) -> RunEvidence:
     """Probe the saved encoder and, if positives are separate texts, the initial encoder."""
     settings = case.settings

@@ -429,10 +429,7 @@ METRICS = (
         line="held out",
     ),
     Metric(
-        "held_out_alignment",
-        "Held-out alignment",
-        "alignment of held-out records",
-        logs=("text",),
+        "held_out_alignment", "Held-out alignment", "alignment of held-out records", logs=("text",)
     ),
     Metric(
         "held_out_uniformity",

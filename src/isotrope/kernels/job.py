@@ -83,11 +83,7 @@ class Job:
         return scaled if self.base == 1 else scaled.div_(self.base)
 
     def evaluate(
-        self,
-        positive: Tensor,
-        values: dict[Key, Tensor],
-        counts: dict[Against, Tensor],
-        rows: int,
+        self, positive: Tensor, values: dict[Key, Tensor], counts: dict[Against, Tensor], rows: int
     ) -> tuple[Tensor, list[Tensor], Tensor | None]:
         """Call the formula on statistics of some anchors of a batch of ``rows``.
 

@@ -26,15 +26,7 @@ from isotrope.kernels.job import LN2, UNSHIFTED, Gradients, Job
 from isotrope.kernels.mask import Mask
 from isotrope.kernels.mixtures import Mixture
 from isotrope.kernels.statistics import Key
-from isotrope.kernels.tiles import (
-    Tiles,
-    Vectors,
-    add_product,
-    blocks,
-    chunked_topk,
-    height,
-    total,
-)
+from isotrope.kernels.tiles import Tiles, Vectors, add_product, blocks, chunked_topk, height, total
 
 _TOTAL: Key = ("logsumexp", "cross")
 

@@ -34,8 +34,7 @@ Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", 
 
 # the papers try up to 2; in float16 gradients overflow at a few thousand
 Pull = Annotated[
-    float,
-    Hyper("r", "pull of the positive per push of the negatives", at_least=0, at_most=1e3),
+    float, Hyper("r", "pull of the positive per push of the negatives", at_least=0, at_most=1e3)
 ]
 
 Step = Annotated[
@@ -148,9 +147,7 @@ class Modified(Surrogate):
 
 
 class ModifiedBarlowTwins(
-    Modified,
-    Objective,
-    paper=Paper(*_SOURCE, "Li et al., 2024, section 4.2, eq. 18, table 2"),
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, section 4.2, eq. 18, table 2")
 ):
     r"""Barlow Twins with a margin dissipation, a softmax weight and a static ratio.
 
@@ -200,9 +197,7 @@ class ModifiedBarlowTwins(
 
 
 class ModifiedVICReg(
-    Modified,
-    Objective,
-    paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2"),
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2")
 ):
     r"""VICReg's gradient with a margin dissipation, a softmax weight and a static ratio.
 
@@ -247,9 +242,7 @@ class ModifiedVICReg(
 
 
 class ModifiedMHE(
-    Modified,
-    Objective,
-    paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2"),
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2")
 ):
     r"""Alignment and hyperspherical energy with a margin dissipation and a static ratio.
 
@@ -317,9 +310,7 @@ class ModifiedMHE(
 
 
 class ModifiedMHS(
-    Modified,
-    Objective,
-    paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2"),
+    Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2")
 ):
     r"""Alignment and hyperspherical separation with a margin dissipation and a static ratio.
 
@@ -355,8 +346,7 @@ class ModifiedMHS(
     variant: DirectVariant = "paper"
 
     presets: ClassVar[dict[str, Preset]] = _tuned(
-        {"margin": 0.30, "ratio": 1.75},
-        {"margin": 0.27, "ratio": 1.00},
+        {"margin": 0.30, "ratio": 1.75}, {"margin": 0.27, "ratio": 1.00}
     )
 
     def parent(self, *, balanced: bool) -> Objective:

@@ -136,7 +136,7 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
     whole: list[Compared] = []
     left: list[Compared] = []
     group: list[Compared] = []
-    for table in _side_by_side(compared):
+    for table in _side_by_side(_once(compared)):
         if group and not _fit(group[0], table):
             left, group = left + group, []
         if table.balanced:
@@ -146,10 +146,6 @@ def joined(compared: Sequence[Compared]) -> list[Compared]:
         else:
             group = [*group, table]
     directions, left = _both_directions(left + group)
-    placed = [
-        t for one in left for o in left if o is not one and (t := _placed(one, o)) is not None
-    ]
-    whole += [t for t in placed if t.balanced]
     # tables out of balance beside balanced tables are additional terms, such as a penalty
     return _rows_together(_without_repetitions(whole + directions or _of_one_anchor(left)))
 
@@ -166,6 +162,22 @@ def _grouped(
         else:
             group.append(table)
     return groups
+
+
+def _once(compared: Sequence[Compared]) -> list[Compared]:
+    """Return the tables, with pairs that a loss compares twice in the larger table alone.
+
+    A loss may take its positives by rows, and all pairs, these among them, from one product.
+    """
+    tables = list(compared)
+    for one in compared:
+        for i, other in enumerate(tables):
+            both = None if other is one else _placed(one, other)
+            if both is not None and bool(other.mask[both.gradient != other.gradient].all()):
+                tables[i] = both
+                tables = [t for t in tables if t is not one]
+                break
+    return tables
 
 
 def _side_by_side(compared: Sequence[Compared]) -> list[Compared]:

@@ -172,11 +172,7 @@ def _summed(objective: Objective | None) -> bool:
 
 
 def modify(
-    parent: Objective,
-    *,
-    dissipation: object = None,
-    weight: object = None,
-    ratio: object = None,
+    parent: Objective, *, dissipation: object = None, weight: object = None, ratio: object = None
 ) -> Paradigm:
     """Return ``parent`` with some components exchanged; the others stay the parent's.
 

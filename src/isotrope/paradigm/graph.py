@@ -6,7 +6,7 @@ Values that autograd does not keep are None.
 
 import math
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -37,6 +37,7 @@ SCALES = {"Div", "Mul", "Neg"}
 _NORMALISES = MOVES | SCALES | {"LinalgVectorNorm", "Norm", "ClampMin", "Clamp", "Sqrt", "Rsqrt"}
 _NORMALISES |= {"Sum", "Pow", "Add", "Maximum", "Exp"}
 _LEAST_WIDTH = 4  # dimensions of an embedding
+_OWN = 0.02  # of the gradient of the diagonal
 
 
 @dataclass
@@ -64,6 +65,9 @@ class Similarity:
         beside: Graph node that puts the scores of an anchor beside those of others, if there is
             one.
         cosine: Whether the result is divided by the lengths of its rows.
+        alpha: Number that the operation multiplies the compared pairs by.
+        expanded: Whether the loss adds the lengths that make the result a squared distance.
+        rooted: Whether the loss takes the square root of the result.
     """
 
     node: Node
@@ -84,6 +88,23 @@ class Similarity:
     scale: float | None = None
     beside: Node | None = None
     cosine: bool = False
+    alpha: float = 1.0
+    expanded: bool = False
+    rooted: bool = False
+
+    def complete(self) -> None:
+        """Take products x.y as squared distances |x|^2 + |y|^2 - 2 x.y if the loss adds lengths.
+
+        The lengths may be the diagonal of the product of a matrix with itself.
+        """
+        a, b, g = self.a, self.b, self.gradient
+        if a is not None and b is not None and g is not None and g.ndim == 2 and a.equal(b.mT):
+            own, sums = g.diagonal(), g.sum(dim=0) + g.sum(dim=1)
+            if bool(own.any()) and float(sums.norm()) <= _OWN * float(own.norm()):
+                self.expanded, self.gradient = True, g - torch.diag(own)
+        if self.expanded:
+            self.kind, self.squared, self.alpha = "distance", True, -self.alpha / 2
+            self.scale = None if self.scale is None else self.scale / 2
 
     @property
     def top(self) -> Node:
@@ -156,6 +177,7 @@ def similarity_of(node: Node) -> Similarity | None:
     """Return the similarity that a node computes; None if it computes something else."""
     operation, above = operation_of(node), node.next_functions
     kind, edges = "product", tuple(above[-2:])
+    alpha = number_of(saved_of(node, "alpha")) or 1.0
     if operation in _PRODUCTS:
         shape = shape_of(node)
         if operation == "Dot" and any(e[0] is None for e in edges):
@@ -166,21 +188,22 @@ def similarity_of(node: Node) -> Similarity | None:
         kind = "distance"
     elif operation == "Pdist":
         kind, edges = "distance", (above[0], above[0])
-    elif operation in ("Sum", "LinalgVectorNorm", "Norm"):
+    elif operation in ("Sum", "Mean", "LinalgVectorNorm", "Norm"):
         parts = _rowwise(node, operation)
         if parts is None:
             return None
         kind, edges = parts
+        alpha = 1 / shape_of(*above[0])[-1] if operation == "Mean" else 1.0
     else:
         return None
     a, b = ((e[0], e[1]) if e[0] is not None else None for e in edges)
-    if a == b and operation == "Sum":
+    if a == b and operation in ("Sum", "Mean"):
         return None  # a squared length
     if (a is None and b is None) or _of_weights(a) or _of_weights(b):
         return None
     if operation == "Mm" and _across(a, b):
         return None
-    return Similarity(node, kind, (a, b), node._sequence_nr(), node)
+    return Similarity(node, kind, (a, b), node._sequence_nr(), node, alpha=alpha)
 
 
 def _across(a: Edge | None, b: Edge | None) -> bool:
@@ -191,22 +214,21 @@ def _across(a: Edge | None, b: Edge | None) -> bool:
 
 def _rowwise(node: Node, operation: str) -> tuple[str, tuple[Any, Any]] | None:
     """Return kind and operands of (a * b).sum(-1), (a - b).norm(dim=-1) and the like."""
-    below = node.next_functions[0]
-    if below[0] is None:
-        return None
-    inner, shape = below[0], shape_of(below[0], below[1])
+    inner, index = node.next_functions[0]
+    shape = () if inner is None else shape_of(inner, index)
     if (
         len(shape) < 2
         or shape[-1] < _LEAST_WIDTH
         or shape_of(node) not in (shape[:-1], (*shape[:-1], 1))
     ):
         return None
-    if operation == "Sum" and operation_of(inner) == "Mul":
-        return "product", tuple(inner.next_functions[:2])
-    if operation == "Sum":
-        if operation_of(inner) != "Pow" or inner.next_functions[0][0] is None:
+    if operation in ("Sum", "Mean"):
+        factors = inner.next_functions
+        if operation_of(inner) == "Mul" and factors[0] != factors[1]:
+            return "product", tuple(factors)
+        if operation_of(inner) not in ("Pow", "Mul", "Abs") or factors[0][0] is None:
             return None
-        inner = inner.next_functions[0][0]
+        inner = factors[0][0]
     if operation_of(inner) == "Add" and len(edges_above(inner.next_functions)) == 1:
         inner = edges_above(inner.next_functions)[0][0]
     if operation_of(inner) != "Sub" or len(inner.next_functions) != 2:
@@ -313,9 +335,13 @@ def read_operands(seen: Similarity) -> bool:
     names = {**_PRODUCTS, **_DISTANCES}.get(operation)
     if operation == "Pdist":
         seen.a = seen.b = saved_of(node, "self")
-    elif operation == "Sum" and seen.kind == "product":
+    elif operation in ("Sum", "Mean") and seen.kind == "product":
         inner = node.next_functions[0][0]
         seen.a, seen.b = saved_of(inner, "self"), saved_of(inner, "other")
+    elif operation in ("Sum", "Mean"):
+        inner = node.next_functions[0][0]
+        apart = saved_of(inner, "self") if operation_of(inner) == "Abs" else None
+        seen.squared, seen.value = apart is None, None if apart is None else apart.abs().sum(-1)
     elif names is not None:
         seen.a, seen.b = (saved_of(node, name) for name in names)
     if seen.a is None:
@@ -356,11 +382,14 @@ def number_of(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) and value else None
 
 
-def rows_of(seen: Similarity, edges: Collection[Edge]) -> dict[Edge, Tensor]:
+def rows_of(
+    seen: Similarity, edges: Collection[Edge], sides: Sequence[int] = (0, 1)
+) -> dict[Edge, Tensor]:
     """Return the values of those edges that are the operands of a similarity, moved at most."""
     rows = {}
     turned = operation_of(seen.node) in ("Mm", "Addmm", "Bmm", "Baddbmm")
-    for operand, edge, second in zip((seen.a, seen.b), seen.edges, (False, True), strict=True):
+    for second in sides:
+        operand, edge = (seen.a, seen.b)[second], seen.edges[second]
         while edge is not None and operand is not None:
             if edge in edges:
                 value = operand.detach().mT if second and turned else operand.detach()

@@ -338,11 +338,7 @@ class Objective:
             return self.components(self.compare(views))
 
     def modify(
-        self,
-        *,
-        dissipation: object = None,
-        weight: object = None,
-        ratio: object = None,
+        self, *, dissipation: object = None, weight: object = None, ratio: object = None
     ) -> "Paradigm":
         """Return this objective with some of its three components exchanged.
 

@@ -23,8 +23,10 @@ def tables(given: Similarity) -> list[Compared]:
         return []
     operation = given.operation
     a, b, g = (_wide(x.detach()) for x in (given.a, given.b, given.gradient))
+    g = g * given.alpha
     value = None if given.value is None else _wide(given.value.detach())
-    normal = _normal(operation, a, b, g, value, [_wide(p) for p in given.parts.values()])
+    parts = [_wide(p) * given.alpha for p in given.parts.values()]
+    normal = _normal(operation, a, b, g, value, parts)
     if normal is None:
         return []
     anchors, candidates, scores, gradient, parts = normal
@@ -169,7 +171,7 @@ def _table(
 ) -> Compared:
     """Return a table of at most 2^20 entries; rows are sampled evenly from larger ones."""
     rows, own = len(anchors), candidates.ndim == 3
-    distance, squared = given.kind == "distance", given.squared or given.operation == "Sum"
+    distance, squared = given.kind == "distance", given.squared
     most = _MOST_OWN if own else max(16, _MOST_ENTRIES // max(1, len(candidates)))
     if rows > most:
         some = torch.linspace(0, rows - 1, most, device=anchors.device).long()
@@ -178,8 +180,11 @@ def _table(
         candidates = candidates[some] if own else candidates
     if scores is None:
         scores = _scores(anchors, candidates, distance=distance, squared=squared)
-    elif squared and given.operation != "Sum":
+    elif squared:
         scores = -scores.square()
+    if squared and given.rooted:
+        scores, squared = -(-scores).clamp_min(0).sqrt(), False
+        gradient = -2 * gradient * scores
     scale = given.scale
     if given.cosine:
         sizes = [torch.linalg.vector_norm(x, dim=-1) for x in (anchors, candidates)]

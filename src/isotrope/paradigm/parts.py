@@ -303,10 +303,9 @@ class Hardest(Weight):
     where the negative is closer than .01.
     """
 
-    metric: Annotated[
-        Metric,
-        Hyper("", "measure of the push: dot product, distance or angle"),
-    ] = "dot"
+    metric: Annotated[Metric, Hyper("", "measure of the push: dot product, distance or angle")] = (
+        "dot"
+    )
     by: Annotated[By, _BY] = "cross"
 
     def __call__(self, pairs: Pairs) -> Tensor:

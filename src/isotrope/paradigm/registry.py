@@ -21,8 +21,7 @@ _plugin_files: set[Path] = set()  # files passed to load_plugin
 # settings that every objective has in addition to its own hyperparameters
 FORMS = {
     "preset": Hyper(
-        "",
-        "backbone whose tuned values replace missing hyperparameters (and nothing else)",
+        "", "backbone whose tuned values replace missing hyperparameters (and nothing else)"
     ),
     "symmetric": Hyper("", "the mean of both directions", choices=(False, True)),
     "part": Hyper("", "train only this part", choices=("both", "attraction", "repulsion")),

@@ -57,12 +57,14 @@ _SHIFTS = MOVES | {
     "Diagonal",
     "Gather",
 }
+_SHIFTS |= {"Clamp", "ClampMin", "IndexPut"}
 _EXPONENTIALS = {"LogSoftmax", "Softmax", "Logsumexp", "Exp", "LogSigmoid", "Sigmoid", "Softplus"}
 
 _NOTHING = "the loss is 0: a batch of one row, or of one label, has no negatives"
 _MOST_NODES = 50_000
 _MOST_STEPS = 64  # between a similarity and the loss
 _ALIKE = 1e-4  # relative difference between two scales that count as one
+_LENGTHS = 0.02  # of the gradient that makes products squared distances
 _RADIAL = 0.02  # of the gradient that the lengths of embeddings get by one path; rest of all
 _FEW = 2  # scores of an anchor in a pair or a triplet, which show no batch
 
@@ -190,6 +192,7 @@ class GraphReading:
             ]
             self.explained = min(shares, default=1.0)
         for seen in self._similarities:
+            seen.complete()
             self.compared += tables(seen)
         sizes = [len(views.anchors) for _, views in self.known]
         sizes += [table.rows for table in self.compared]
@@ -204,13 +207,35 @@ class GraphReading:
         total, other = self._totals[edge].float(), self._others[edge].float()
         rows = self._rows.get(edge)
         if rows is not None:
+            other = self._without_lengths(edge, rows.float(), other)
             unit = F.normalize(rows.float(), dim=-1)
             along = [(x * unit).sum(dim=-1, keepdim=True) for x in (total, other)]
             if float(along[0].norm()) <= _RADIAL * float(along[1].norm()):
                 other = other - along[1] * unit
                 for seen in self._similarities:
-                    seen.cosine |= edge in rows_of(seen, {edge: []})
+                    seen.cosine |= edge in rows_of(seen, {edge})
         return 1 - float(other.norm() / total.norm())
+
+    def _without_lengths(self, edge: Edge, rows: Tensor, other: Tensor) -> Tensor:
+        """Return a path beside products less the lengths that make them squared distances.
+
+        In |x|^2 + |y|^2 - 2 x.y, the gradient by |x|^2 is minus that by all products of x, times x.
+        """
+        sides = [
+            (s, s.alpha * s.gradient.float().sum(dim=1 - side))
+            for s in self._similarities
+            if s.gradient is not None and operation_of(s.node) in ("Mm", "Addmm")
+            for side in (0, 1)
+            if edge in rows_of(s, {edge}, (side,))
+        ]
+        rest = other
+        for _, sums in sides:
+            rest = rest + sums.reshape(rows.shape[:-1])[..., None] * rows
+        if float(rest.norm()) > _LENGTHS * float(other.norm()):
+            return other
+        for seen, _ in sides:
+            seen.expanded = True
+        return rest
 
     def close(self) -> None:
         """Remove the hooks."""
@@ -376,7 +401,7 @@ class _Graph:
 
     def scale(self, seen: Similarity) -> float | None:
         """Return the number that a similarity is multiplied by before it is exponentiated."""
-        stack, found, been = [(seen.top, 1.0)], list[float](), {seen.top}
+        stack, found, been = [(seen.top, seen.alpha)], list[float](), {seen.top}
         while stack and len(been) < _MOST_STEPS:
             node, factor = stack.pop()
             for user, slot in self._users(node):
@@ -390,6 +415,7 @@ class _Graph:
                         continue
                     times = factor / by if operation == "Div" else factor * by
                 elif operation not in _SHIFTS:
+                    seen.rooted |= operation == "Sqrt"
                     continue
                 if user not in been:
                     been.add(user)
@@ -437,7 +463,12 @@ class _Graph:
         seen = {s.node for s in self.similarities} | set(self.marked)
         if not seen:
             return {}
-        others = self._below([self.root], stop=seen) - seen
+        added = [
+            s.node.next_functions[0][0]
+            for s in self.similarities
+            if len(s.node.next_functions) == 3
+        ]
+        others = self._below([self.root, *(n for n in added if n is not None)], stop=seen) - seen
         pairs = self._below(
             [e[0] for s in self.similarities for e in s.edges if e is not None]
             + [n for m in self.marked for n, _ in edges_above(m.next_functions)]

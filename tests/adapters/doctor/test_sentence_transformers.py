@@ -352,7 +352,7 @@ def test_triplets_within_one_column_are_seen_as_they_are_made(
     theirs.train()
     assert "BatchHardTripletLoss is a loss that pulls and pushes within the batch" in said[0]
     for row in doctor.rows:
-        assert row["norm"] is not None is not row["positive_mean"]
+        assert row["norm"] is not None is not row["label_gap"]
         assert row["misfit"] == 0
 
 

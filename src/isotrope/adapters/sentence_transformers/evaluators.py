@@ -57,11 +57,7 @@ class ProtocolEvaluator(BaseEvaluator):
         self.write_csv = write_csv
 
     def __call__(
-        self,
-        model: BaseModel,
-        output_path: str | None = None,
-        epoch: int = -1,
-        steps: int = -1,
+        self, model: BaseModel, output_path: str | None = None, epoch: int = -1, steps: int = -1
     ) -> dict[str, float]:
         """Score a model.
 

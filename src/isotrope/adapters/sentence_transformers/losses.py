@@ -244,11 +244,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         return loss
 
     def calculate_loss(
-        self,
-        reps: list[list[Tensor]],
-        labels: Tensor | None = None,
-        *,
-        with_backward: bool = False,
+        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
         """Return the loss of the pieces; ``with_backward`` also runs its backward pass."""
         loss = self.loss.compute_loss_from_embeddings([torch.cat(rep) for rep in reps], labels)

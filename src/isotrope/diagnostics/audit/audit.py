@@ -9,11 +9,7 @@ import numpy as np
 
 from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.rows import Embedded, PairedRows, embed_rows, read_rows
-from isotrope.diagnostics.audit.run import (
-    audit_rows,
-    check_negatives,
-    checked_objective,
-)
+from isotrope.diagnostics.audit.run import audit_rows, check_negatives, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit
 from isotrope.encoders.sentence import SentenceEncoder
 from isotrope.evaluation.dev_score import dev_metric_of_file
@@ -51,12 +47,7 @@ def audit_texts(
         encoder = SentenceEncoder.load(os.fspath(encoder), device=settings.device)
     prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed
     embedded = embed_rows(
-        encoder,
-        rows,
-        max_length=settings.max_length,
-        prompts=prompts,
-        seed=seed,
-        progress=progress,
+        encoder, rows, max_length=settings.max_length, prompts=prompts, seed=seed, progress=progress
     )
     uncovered = Uncovered("unknown", "not measured: dev is left out")
     if metric is not None:

@@ -30,9 +30,7 @@ _ANCHORS = 2048  # anchors held at once, because an objective may return as many
 
 
 def dissipation(
-    objectives: Sequence[Objective],
-    angles: Angles | None = None,
-    draws: Draws = USUAL,
+    objectives: Sequence[Objective], angles: Angles | None = None, draws: Draws = USUAL
 ) -> list[Landscape]:
     """Return the mean gradient dissipation (Li et al., 2024, figures 2 and 10).
 

@@ -249,10 +249,7 @@ ANISOTROPIC_START = Verdict(
             above=-1.0,
         ),
     ),
-    Change(
-        _contrastive_training,
-        _short_training,
-    ),
+    Change(_contrastive_training, _short_training),
     texts_only=True,
     unless=(_spread_by_training,),
     shows=("uniformity", "effective_rank"),

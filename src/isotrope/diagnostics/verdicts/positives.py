@@ -12,14 +12,7 @@ from isotrope.diagnostics.readings import (
     pushing,
     separation,
 )
-from isotrope.diagnostics.verdict import (
-    Change,
-    Found,
-    Threshold,
-    Verdict,
-    compared,
-    crosses,
-)
+from isotrope.diagnostics.verdict import Change, Found, Threshold, Verdict, compared, crosses
 from isotrope.diagnostics.verdicts.sources import DONE, EFFECTS, NEWER, ZOO
 
 _MANY = 9  # logged steps
@@ -271,10 +264,7 @@ UNRELATED_POSITIVES = Verdict(
             unit="of the anchors",
         ),
     ),
-    Change(
-        "--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)",
-        _belonging,
-    ),
+    Change("--columns ANCHOR,POSITIVE (the columns, or a file, that belong together)", _belonging),
     explains=("diverging", "collapsed", *EFFECTS),
     when=_unrelated_positives,
 )
