@@ -3,10 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from torch import Tensor
-
 from isotrope.core.hyper import Hyper, Paper
-from isotrope.core.views import Views
 from isotrope.encoders.heads import projector
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.recipe import Recipe
@@ -68,8 +65,3 @@ class BarlowTwinsMethod(ImageMethod):
             d,
             batch_norm=self.options.batch_norm,
         )
-
-    def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return (z, z')."""
-        z, other = (self.projector(self.features(crop)) for crop in crops)
-        return [Views(z, other)]

@@ -11,7 +11,7 @@ from isotrope.core.views import Views
 from isotrope.encoders.heads import predictor, projector
 from isotrope.encoders.momentum import Momentum
 from isotrope.training.images.method import ImageMethod, Options
-from isotrope.training.optimisers import build_optimizer, cosine
+from isotrope.training.optimisers import build_optimizer
 from isotrope.training.recipe import Recipe
 
 
@@ -87,10 +87,7 @@ class BYOL(ImageMethod):
             last_norm="plain" if self.options.last_norm else "none",
         )
         self.predictor = predictor(d, hidden, batch_norm=norm)
-        self.target = Momentum(self._online(), self.options.decay)
-
-    def _online(self) -> nn.Module:
-        return nn.Sequential(self.encoder, self.projector)
+        self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return each crop's prediction with the target projection of the other crop."""
@@ -110,7 +107,5 @@ class BYOL(ImageMethod):
 
     def after_step(self) -> None:
         """Move the target."""
-        decay = self.options.decay
-        if self.options.rising:
-            decay = cosine(decay, 1.0, self.step / self.plan.steps)
-        self.target.update(self._online(), decay)
+        decay, rising = self.options.decay, self.options.rising
+        self.follow(self.target, self.projector, decay, rising=rising)

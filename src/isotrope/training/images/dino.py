@@ -16,7 +16,6 @@ from isotrope.encoders.momentum import Momentum
 from isotrope.objectives import dino
 from isotrope.paradigm.objective import Objective
 from isotrope.training.images.method import ImageMethod, Options, at_least_float
-from isotrope.training.optimisers import cosine
 from isotrope.training.recipe import Recipe
 
 
@@ -133,12 +132,9 @@ class DINOMethod(ImageMethod):
             bottleneck=self.options.bottleneck,
             batch_norm=self.options.batch_norm,
         )
-        self.teacher = Momentum(self._student(), self.options.decay)
+        self.teacher = Momentum(nn.Sequential(self.encoder, self.head), self.options.decay)
         self.register_buffer("middle", torch.zeros(self.options.prototypes))
         self._outputs: Tensor | None = None
-
-    def _student(self) -> nn.Module:
-        return nn.Sequential(self.encoder, self.head)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return every crop's logits with the teacher's of each other large crop."""
@@ -171,10 +167,8 @@ class DINOMethod(ImageMethod):
     def after_step(self) -> None:
         """Move the teacher and the centre."""
         assert self._outputs is not None
-        decay = self.options.decay
-        if self.options.rising:
-            decay = cosine(decay, 1.0, self.step / self.plan.steps)
-        self.teacher.update(self._student(), decay)
+        decay, rising = self.options.decay, self.options.rising
+        self.follow(self.teacher, self.head, decay, rising=rising)
         rows = self._outputs.new_tensor(float(len(self._outputs)))
         mean = all_reduce_sum(self._outputs.sum(dim=0)) / all_reduce_sum(rows)
         self.middle.lerp_(mean.to(self.middle.dtype), 1 - self.options.centre)

@@ -34,7 +34,13 @@ from isotrope.encoders.shared_norm import share_statistics
 from isotrope.paradigm.objective import Objective
 from isotrope.paradigm.separable import shared_loss
 from isotrope.training.gradient_cache import cached, refuse_batch_statistics
-from isotrope.training.optimisers import build_optimizer, learning_rate_at, set_rates, step_seed
+from isotrope.training.optimisers import (
+    build_optimizer,
+    cosine,
+    learning_rate_at,
+    set_rates,
+    step_seed,
+)
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan, Recipe
 
@@ -84,6 +90,7 @@ class ImageMethod(nn.Module, ABC):
     paper: ClassVar[Paper]
     recipe: ClassVar[Recipe]
     options_class: ClassVar[type[Options]] = Options
+    projector: nn.Module
     options: Options
 
     def __init__(
@@ -133,12 +140,14 @@ class ImageMethod(nn.Module, ABC):
     def build(self) -> None:
         """Make heads, moving averages and queues, with torch seeded by ``seed``."""
 
-    @abstractmethod
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return the pairs of views whose mean loss a step minimises, as raw embeddings.
 
-        ``crops`` is the batch once for each of ``augments``.
+        ``crops`` is the batch once for each of ``augments``; by default the pair is (z, z'), the
+        projections of both.
         """
+        z, other = (self.projector(self.features(crop)) for crop in crops)
+        return [Views(z, other)]
 
     def completed(self, wholes: list[GlobalBatch]) -> list[GlobalBatch]:
         """Complete the terms when the rows of all processes have been gathered."""
@@ -194,6 +203,12 @@ class ImageMethod(nn.Module, ABC):
         pieces = torch.split(crops, self.caching or len(crops))
         projections: Tensor = head(torch.cat([encoder(piece) for piece in pieces]))
         return projections
+
+    def follow(self, target: Momentum, head: nn.Module, decay: float, *, rising: bool) -> None:
+        """Move a moving average of encoder and head; ``rising`` lets the decay rise to 1."""
+        if rising:
+            decay = cosine(decay, 1.0, self.step / self.plan.steps)
+        target.update(nn.Sequential(self.encoder, head), decay)
 
     # the step
 

@@ -97,12 +97,9 @@ class MoCoV2(ImageMethod):
             batch_norm=norm,
             last_norm="affine" if norm else "none",
         )
-        self.target = Momentum(self._online(), self.options.decay)
+        self.target = Momentum(nn.Sequential(self.encoder, self.projector), self.options.decay)
         self.queue = Queue(self.options.queue, d, self.seed)
         self._keys: list[Tensor] = []
-
-    def _online(self) -> nn.Module:
-        return nn.Sequential(self.encoder, self.projector)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return queries with the other crop's keys."""
@@ -121,6 +118,6 @@ class MoCoV2(ImageMethod):
 
     def after_step(self) -> None:
         """Move the key encoder, and let the keys into the queue."""
-        self.target.update(self._online())
+        self.target.update(nn.Sequential(self.encoder, self.projector))
         self.queue.push(torch.cat(self._keys))
         self._keys = []

@@ -13,7 +13,6 @@ from isotrope.encoders.heads import predictor, projector
 from isotrope.encoders.image_nets import freeze_patches
 from isotrope.encoders.momentum import Momentum
 from isotrope.training.images.method import ImageMethod, Options
-from isotrope.training.optimisers import cosine
 from isotrope.training.recipe import Recipe
 
 
@@ -95,10 +94,7 @@ class MoCoV3(ImageMethod):
             last_norm=last,
         )
         self.predictor = predictor(o.dimension, o.hidden, batch_norm=o.batch_norm, last_norm=last)
-        self.target = Momentum(self._online(), o.decay)
-
-    def _online(self) -> nn.Module:
-        return nn.Sequential(self.encoder, self.projector)
+        self.target = Momentum(nn.Sequential(self.encoder, self.projector), o.decay)
 
     def views(self, crops: list[Tensor]) -> list[Views]:
         """Return each crop's prediction with the other crop's keys."""
@@ -108,7 +104,5 @@ class MoCoV3(ImageMethod):
 
     def after_step(self) -> None:
         """Move the key encoder."""
-        decay = self.options.decay
-        if self.options.rising:
-            decay = cosine(decay, 1.0, self.step / self.plan.steps)
-        self.target.update(self._online(), decay)
+        decay, rising = self.options.decay, self.options.rising
+        self.follow(self.target, self.projector, decay, rising=rising)

@@ -3,24 +3,18 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from torch import Tensor
-
 from isotrope.core.hyper import Hyper, Paper
-from isotrope.core.views import Views
 from isotrope.encoders.heads import projector
+from isotrope.training.images.barlow_twins import BarlowTwinsOptions
 from isotrope.training.images.method import ImageMethod, Options
 from isotrope.training.recipe import Recipe
 
 
 @dataclass(frozen=True, kw_only=True)
-class VICRegOptions(Options):
+class VICRegOptions(BarlowTwinsOptions):
     """The head of VICReg."""
 
     layers: Annotated[int, Hyper("", "linear layers of the head", at_least=1, at_most=4)] = 3
-    dimension: Annotated[
-        int, Hyper("D", "width of the layers and dimension that the objective sees", at_least=2)
-    ] = 2048
-    batch_norm: Annotated[bool, Hyper("", "batch normalisation between the layers")] = True
 
 
 class VICRegMethod(ImageMethod):
@@ -82,8 +76,3 @@ class VICRegMethod(ImageMethod):
             batch_norm=self.options.batch_norm,
             bias=False,
         )
-
-    def views(self, crops: list[Tensor]) -> list[Views]:
-        """Return (z, z')."""
-        z, other = (self.projector(self.features(crop)) for crop in crops)
-        return [Views(z, other)]
