@@ -69,7 +69,7 @@ CASES: list[tuple[str, Maker, str]] = [
     ("socket.txt", listening, "not a regular file (a socket)"),
     ("device.txt", lambda path: path.symlink_to("/dev/zero"), "not a regular file (a device)"),
     ("folder", lambda path: path.mkdir(), "no file with text in this folder; known kinds are"),
-    ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known are .txt, .tsv"),
+    ("kind.pdf", content("text"), "unknown kind of file '.pdf'; known: .txt, .tsv"),
     ("kind.jsn", content("{}"), "unknown kind of file '.jsn' (did you mean '.json'?)"),
     ("kind", content("text"), "unknown kind of file ''"),
     ("kind.gz", zipped("text"), "unknown kind of file ''"),

@@ -215,7 +215,7 @@ class TestPooling:
     def test_an_unknown_name(self, folder):
         with pytest.raises(
             InputError,
-            match=r"no pooling 'maen' \(did you mean 'mean'\?\); choose one of mean, avg",
+            match=r"no pooling 'maen' \(did you mean 'mean'\?\); known: mean, avg",
         ):
             SentenceEncoder.load(folder, pooling="maen")
 

@@ -512,7 +512,7 @@ def test_presets_fill_in_what_is_not_given() -> None:
             assert preset.values.items() <= objective.hyperparameters().items()
             field = next(iter(preset.values))
             assert getattr(cls(preset=name, **{field: 0.4321}), field) == 0.4321
-        with pytest.raises(ValueError, match=f"{cls.__name__} has no preset 'gpt'; its presets: "):
+        with pytest.raises(ValueError, match=f"{cls.__name__} has no preset 'gpt'; known: "):
             cls(preset="gpt")
 
 

@@ -16,7 +16,7 @@ from typing import Any, NoReturn, TextIO, cast
 
 from isotrope import __version__
 from isotrope.cli.arguments import Parser
-from isotrope.core.errors import InputError, LostProcess, MissingExtra, nearest
+from isotrope.core.errors import InputError, LostProcess, nearest, needs_extra
 from isotrope.core.legible import LegibleStream, legible
 from isotrope.core.spelling import as_flag, named, spell, spelled
 
@@ -99,10 +99,8 @@ def _run(arguments: Sequence[str], stack: ExitStack) -> int:
 
 def _completion(shell: str, root: Parser) -> str:
     """Return the completion script for a shell."""
-    try:
+    with needs_extra("completion", "shtab"):
         import shtab
-    except ModuleNotFoundError as error:
-        raise MissingExtra(error.name or "shtab", extra="completion") from error
     from isotrope.cli.command import load
 
     parser = argparse.ArgumentParser(prog=root.prog, parents=[root], add_help=False)

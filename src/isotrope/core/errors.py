@@ -77,6 +77,15 @@ class SettingError(InputError):
         return f"{self.source}: {spell(name, as_key)}" if name else self.source
 
 
+class NotUsed(SettingError):
+    """Settings were given that have no effect; ``setting`` and ``value`` are those of one."""
+
+    @property
+    def subject(self) -> str:
+        """Nothing: the problem lists the settings."""
+        return ""
+
+
 class DataError(InputError):
     """A file of data cannot be read or used."""
 
@@ -205,6 +214,13 @@ def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:
     """
     close = difflib.get_close_matches(word, list(words), n=1, cutoff=alike)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def unknown(problem: str, word: str, known: Iterable[str]) -> str:
+    """Return the message about an unknown word, with the known one that was probably meant."""
+    known = list(known)
+    meant = nearest(word, known) or nearest(word.lower(), known)
+    return f"{problem} {word!r}{meant}; known: {', '.join(known) or 'none'}"
 
 
 def place(path: str | Path, line: int | None = None) -> str:

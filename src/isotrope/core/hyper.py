@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeGuard, cast
 
-from isotrope.core.errors import nearest
+from isotrope.core.errors import unknown
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,7 @@ def take_preset(cls: type, presets: Mapping[str, Preset]) -> None:
                 f"{positional[0]!r} without one"
             )
         if preset is not None and preset not in presets:
-            raise ValueError(
-                f"{cls.__name__} has no preset {preset!r}{nearest(preset, presets)}; "
-                f"its presets: {', '.join(presets) or 'none'}"
-            )
+            raise ValueError(unknown(f"{cls.__name__} has no preset", preset, presets))
         tuned = {} if preset is None else presets[preset].values
         plain(self, **{**tuned, **values})
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from isotrope.core.documents import check_file
-from isotrope.core.errors import InputError, MissingExtra, place
+from isotrope.core.errors import InputError, needs_extra, place
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -111,10 +111,8 @@ def square(picture: Picture, side: int) -> NDArray[np.uint8]:
 
 
 def _pillow() -> ModuleType:
-    try:
+    with needs_extra("image", "PIL"):
         from PIL import Image
-    except ImportError as error:
-        raise MissingExtra("PIL", extra="image") from error
     return Image
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 from isotrope.core.documents import check_file
-from isotrope.core.errors import InputError, MissingExtra, place
+from isotrope.core.errors import InputError, needs_extra, place
 
 # white space, and what other characters are joined, ordered or filled with
 _UNSEEN = (
@@ -80,10 +80,8 @@ class _Unpacked(io.RawIOBase):
         kind = path.suffix.lower()
         self._plain: Any = None
         if kind == ".zst":
-            try:
+            with needs_extra("parquet", "pyarrow"):
                 import pyarrow
-            except ImportError as error:
-                raise MissingExtra("pyarrow", extra="parquet") from error
             self._plain = pyarrow.CompressedInputStream(pyarrow.PythonFile(raw), "zstd")
         else:
             opened: Any = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}[kind]

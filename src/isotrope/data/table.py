@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from isotrope.core.documents import check_file
-from isotrope.core.errors import InputError, MissingExtra, first_line, nearest, place
+from isotrope.core.errors import InputError, first_line, needs_extra, place, unknown
 from isotrope.core.hub import known_to_hub
 from isotrope.core.trust import why_closed
 from isotrope.data.declared_sizes import DAMAGED, buffer_sizes, page_sizes
@@ -69,10 +69,7 @@ def check_kind(path: Path) -> str:
     check_file(path)
     suffix = plain_suffix(path)
     if suffix not in SUFFIXES:
-        raise InputError(
-            f"{place(path)}: unknown kind of file {suffix!r}{nearest(suffix, SUFFIXES)}; "
-            f"known are {', '.join(SUFFIXES)}"
-        )
+        raise InputError(unknown(f"{place(path)}: unknown kind of file", suffix, SUFFIXES))
     if path.suffix.lower() in COMPRESSED and suffix in (".parquet", ".arrow"):
         raise InputError(f"{place(path)}: {suffix} is compressed already; unpack it")
     return suffix
@@ -86,10 +83,8 @@ def plain_suffix(path: Path) -> str:
 
 
 def _module(name: str, extra: str) -> ModuleType:
-    try:
+    with needs_extra(extra, name.partition(".")[0]):
         return importlib.import_module(name)
-    except ImportError as error:
-        raise MissingExtra(name.partition(".")[0], extra=extra) from error
 
 
 def _arrow(path: Path, suffix: str) -> Table:

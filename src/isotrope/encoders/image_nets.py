@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, unknown
 from isotrope.encoders.quiet import quiet_loading
 
 if TYPE_CHECKING:
@@ -62,10 +62,7 @@ def build_net(
 ) -> nn.Module:
     """Return an untrained network of transformers; see ``ImageEncoder.build``."""
     if name not in ARCHITECTURES:
-        raise InputError(
-            f"there is no image encoder {name!r}{nearest(name, ARCHITECTURES)}; "
-            f"choose one of {', '.join(ARCHITECTURES)}"
-        )
+        raise InputError(unknown("there is no image encoder", name, ARCHITECTURES))
     if image_size < 1 or (width is not None and width < 1):
         raise InputError(f"sizes must be at least 1; found image {image_size}, width {width}")
     if seed is None:

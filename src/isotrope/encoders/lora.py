@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from isotrope.core.errors import MissingExtra, SettingError, nearest
+from isotrope.core.errors import SettingError, nearest, needs_extra
 from isotrope.encoders.names import hub_name
 
 if TYPE_CHECKING:
@@ -46,13 +46,11 @@ def add_lora(
             peft's default for this architecture, or all linear layers if it has none.
         seed: the seed of the initial ``A``.
     """
-    try:
+    with needs_extra("lora", "peft"):
         from peft import LoraConfig, TaskType, inject_adapter_in_model
         from peft.utils import (
             TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as DEFAULT_TARGETS,
         )
-    except ModuleNotFoundError as error:
-        raise MissingExtra(error.name or "peft", extra="lora") from error
     transformer = encoder.transformer("lora")
     chosen = list(targets) or DEFAULT_TARGETS.get(transformer.config.model_type) or [ALL_LINEAR]
     _check_targets(transformer, chosen, encoder.name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, unknown
 from isotrope.core.fingerprint import fingerprint
 from isotrope.encoders.names import is_static
 from isotrope.encoders.quiet import quiet_loading
@@ -122,10 +122,7 @@ def restore(
 def pooling_name(name: str) -> str:
     """Return the name sentence-transformers gives to a pooling."""
     if name not in POOLINGS:
-        raise InputError(
-            f"there is no pooling {name!r}{nearest(name, POOLINGS)}; "
-            f"choose one of {', '.join(POOLINGS)}"
-        )
+        raise InputError(unknown("there is no pooling", name, POOLINGS))
     return POOLINGS[name]
 
 

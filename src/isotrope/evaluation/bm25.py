@@ -6,14 +6,12 @@ from types import ModuleType
 
 import numpy as np
 
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError, needs_extra
 
 
 def _package() -> ModuleType:
-    try:
+    with needs_extra("bm25", "bm25s"):
         return importlib.import_module("bm25s")
-    except ImportError as error:
-        raise MissingExtra("bm25s", extra="bm25") from error
 
 
 class BM25:

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from isotrope.core.errors import InputError, MissingExtra
+from isotrope.core.errors import InputError, needs_extra
 from isotrope.core.progress import bar
 from isotrope.data.text.transfer_sets import Examples, TransferTask
 from isotrope.evaluation.classifier import (
@@ -120,10 +120,8 @@ def check_task(task: TransferTask, mode: str) -> None:
 
 
 def _folds(count: int) -> "StratifiedKFold":
-    try:
+    with needs_extra("eval", "sklearn"):
         from sklearn.model_selection import StratifiedKFold
-    except ImportError as error:
-        raise MissingExtra("sklearn", extra="eval") from error
     return StratifiedKFold(n_splits=count, shuffle=True, random_state=SEED)
 
 

@@ -23,7 +23,7 @@ from typing import Protocol, cast
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError, NeedsEager, nearest
+from isotrope.core.errors import InputError, NeedsEager, unknown
 from isotrope.core.views import Views
 from isotrope.kernels.eager import EagerPairs
 from isotrope.kernels.job import Gradients, Job
@@ -94,10 +94,7 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
             return "eager", f"{what}, held at once"
         return "rowblock", f"{what}, computed in blocks of rows"
     if backend not in BACKENDS:
-        raise ValueError(
-            f"unknown backend {backend!r}{nearest(backend, BACKENDS)}; known: auto, "
-            + ", ".join(BACKENDS)
-        )
+        raise ValueError(unknown("unknown backend", backend, ["auto", *BACKENDS]))
     if backend != "eager" and transformed:
         raise NeedsEager(f"torch.func cannot go through the {backend} backend; use 'eager'")
     if backend == "bfloat16" and views.anchors.dtype == torch.float64:

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import torch
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, unknown
 from isotrope.core.hyper import Paper, check, hypers, is_number, value_of
 from isotrope.core.terms import Terms
 from isotrope.core.views import Views
@@ -232,9 +232,7 @@ def part(kind: type[_Part], component: object) -> _Part:
     if kind is Ratio and not values and is_number(name):
         name, values = "static", [name]
     if name not in known:
-        raise ValueError(
-            f"unknown {what} {name!r}{nearest(name, known)}; known: {', '.join(sorted(known))}"
-        )
+        raise ValueError(unknown(f"unknown {what}", name, sorted(known)))
     fields = hypers(kind.by_name[name])
     if len(values) > len(fields):
         takes = f"takes {':'.join(fields)}" if fields else "takes no value"

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from functools import cache
 from pathlib import Path
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, unknown
 
 # each with an example value
 PARTS = {"dissipation": "margin:0.3", "weight": "softmax:0.05", "ratio": "1.5"}
@@ -113,15 +113,9 @@ def check_declared(name: str, settings: Mapping[str, object]) -> None:
 
 def unknown_objective(name: str, objectives: Collection[str]) -> InputError:
     """Return the error for an objective that does not exist."""
-    known = ", ".join(sorted(objectives))
-    return InputError(
-        f"unknown objective {name!r}{nearest(name.lower(), sorted(objectives))}; known: {known}"
-    )
+    return InputError(unknown("unknown objective", name, sorted(objectives)))
 
 
 def unknown_setting(name: str, key: str, allowed: Collection[str]) -> InputError:
     """Return the error for a setting that an objective does not have."""
-    known = ", ".join(sorted(allowed))
-    return InputError(
-        f"objective {name} has no setting {key!r}{nearest(key, sorted(allowed))}; it has: {known}"
-    )
+    return InputError(unknown(f"objective {name} has no setting", key, sorted(allowed)))

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, unknown
 from isotrope.core.files import write_all
 from isotrope.reports.plots import INK, SECOND, Curve, draw, expanded, heading, styles
 from isotrope.reports.quantities import QUANTITIES, Quantity
@@ -109,10 +109,7 @@ def figure_of(folder: Path, quantities: Sequence[str] = ()) -> Drawing:
     }
     for name in quantities:
         if name not in known:
-            raise InputError(
-                f"there is no picture of {name!r}{nearest(name, known)}; "
-                f"there are {', '.join(known)}"
-            )
+            raise InputError(unknown("there is no picture of", name, known))
     chosen = list(
         {known[name].key: known[name] for name in quantities or _USUAL if name in known}.values()
     )

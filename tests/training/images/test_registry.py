@@ -71,7 +71,7 @@ def test_options_are_what_flags_say() -> None:
             {},
             r"unknown method 'simcrl' \(did you mean 'simclr'\?\); known: simclr",
         ),
-        ("byol", {"decai": 1}, r"has no option 'decai' \(did you mean 'decay'\?\); it has: hidden"),
+        ("byol", {"decai": 1}, r"has no option 'decai' \(did you mean 'decay'\?\); known: hidden"),
         ("byol", {"decay": 1.5}, r"method byol: decay of BYOLOptions .* >= 0, <= 1; found 1\.5"),
         ("byol", {"decay": "much"}, r"method byol: decay must be a number; found 'much'"),
         ("mocov2", {"queue": 16.5}, r"queue must be a whole number; found 16\.5"),

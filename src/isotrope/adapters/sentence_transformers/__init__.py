@@ -18,12 +18,10 @@ losses as at any other::
 
 import importlib
 
-from isotrope.core.errors import MissingExtra
+from isotrope.core.errors import needs_extra
 
-try:
+with needs_extra("train", "sentence_transformers"):
     importlib.import_module("sentence_transformers")
-except ModuleNotFoundError as error:
-    raise MissingExtra(error.name or "sentence_transformers", extra="train") from error
 
 from isotrope.adapters.sentence_transformers.evaluators import ProtocolEvaluator
 from isotrope.adapters.sentence_transformers.losses import CachedObjectiveLoss, ObjectiveLoss

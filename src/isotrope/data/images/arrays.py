@@ -23,7 +23,7 @@ import numpy as np
 from numpy.lib.npyio import NpzFile
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError, MissingExtra, place
+from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.core.pictures import Unreadable, pixels, square
 from isotrope.data.images.records import ImagePart, ImageSet, balanced_prefix, held_out
 from isotrope.data.lines import open_bytes, quoted, refuse_bomb
@@ -296,10 +296,8 @@ def load_digits(share: float, seed: int) -> ImageSet:
         share: Share of every class to test on, drawn by the seed; 0 means a fifth.
         seed: the seed of the draw.
     """
-    try:
+    with needs_extra("image", "sklearn"):
         from sklearn.datasets import load_digits as bundled
-    except ImportError as error:
-        raise MissingExtra("sklearn", extra="image") from error
     digits = bundled()
     grey = (digits.images * (255 / 16)).round().astype(np.uint8)[:, None]
     images = ArrayImages(np.ascontiguousarray(np.broadcast_to(grey, (len(grey), 3, 8, 8))))

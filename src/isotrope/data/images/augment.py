@@ -18,7 +18,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, unknown
 from isotrope.data.images import pixels
 
 _TRIES = 10  # shapes of a crop that are tried before the middle of the image is taken
@@ -282,8 +282,5 @@ RECIPES: dict[str, Callable[[int], tuple[Augment, ...]]] = {
 def two_views(name: str, size: int) -> tuple[Augment, ...]:
     """Return the two views of a recipe; ``"dino"`` above 64 pixels has eight more local views."""
     if name not in RECIPES:
-        raise InputError(
-            f"no augmentation is called {name!r}{nearest(name, RECIPES)}; "
-            f"there are {', '.join(RECIPES)}"
-        )
+        raise InputError(unknown("no augmentation is called", name, RECIPES))
     return RECIPES[name](size)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file
-from isotrope.core.errors import InputError, MissingExtra, place
+from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.data.images.arrays import ArrayImages
 from isotrope.data.images.folder import load_folder, readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet
@@ -216,10 +216,8 @@ def _flowers(
 
 def _matlab(path: Path, name: str) -> NDArray[np.int64]:
     """Return one row of numbers of a MATLAB file."""
-    try:
+    with needs_extra("image", "scipy"):
         from scipy.io import loadmat
-    except ImportError as error:
-        raise MissingExtra("scipy", extra="image") from error
     try:
         if path.stat().st_size > _LARGEST_MATLAB:  # it may be compressed a thousandfold
             raise ValueError("it is too large")

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file, read_json
-from isotrope.core.errors import InputError, MissingExtra, place
+from isotrope.core.errors import InputError, needs_extra, place
 from isotrope.data.files import TRAIN, named_split
 from isotrope.data.images.folder import readable_pictures
 from isotrope.data.images.records import ImagePart, ImageSet
@@ -76,10 +76,8 @@ def _check_splits(folder: Path) -> None:
 
 def load_table(folder: Path) -> ImageSet:
     """Open a Hugging Face dataset folder."""
-    try:
+    with needs_extra("image", "datasets"):
         import datasets
-    except ImportError as error:
-        raise MissingExtra("datasets", extra="image") from error
     bars, counts = datasets.is_progress_bar_enabled(), datasets.config.HF_UPDATE_DOWNLOAD_COUNTS
     level = datasets.logging.get_verbosity()
     datasets.logging.set_verbosity(datasets.logging.CRITICAL)  # what is wrong, our error says

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from isotrope.core.documents import check_file
-from isotrope.core.errors import InputError, nearest, place
+from isotrope.core.errors import InputError, place, unknown
 from isotrope.data.lines import fields, is_folder, lines, quoted
 from isotrope.data.rows import cell_score, cell_text
 from isotrope.data.schemas import read
@@ -121,9 +121,7 @@ def load_sts(folder: Path | str, tasks: Sequence[str] = TASKS) -> dict[str, list
         raise InputError(f"{place(folder)}: no such folder of STS sets; check the path")
     for task in tasks:
         if task not in _PAIRS:
-            raise InputError(
-                f"unknown STS task {task!r}{nearest(task, TASKS)}; known are {', '.join(TASKS)}"
-            )
+            raise InputError(unknown("unknown STS task", task, TASKS))
     absent = [task for task in tasks if not _source(folder, task, "test").path.parent.is_dir()]
     if absent and len(absent) == len(tasks):
         raise InputError(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.errors import InputError, nearest, place
+from isotrope.core.errors import InputError, place, unknown
 from isotrope.data.lines import fields, is_folder, quoted
 
 
@@ -87,10 +87,7 @@ def load_transfer(
         raise InputError(f"{place(folder)}: no such folder of transfer tasks; check the path")
     for task in tasks or ():
         if task not in _LAYOUT:
-            raise InputError(
-                f"unknown transfer task {task!r}{nearest(task, TASKS)}; known are "
-                f"{', '.join(TASKS)}"
-            )
+            raise InputError(unknown("unknown transfer task", task, TASKS))
     chosen = TASKS if tasks is None else tuple(dict.fromkeys(tasks))
     absent = [task for task in chosen if not is_folder(folder / task.lower())]
     if absent:

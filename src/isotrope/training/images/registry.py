@@ -5,7 +5,7 @@ import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from isotrope.core.errors import InputError, nearest
+from isotrope.core.errors import InputError, unknown
 from isotrope.core.hyper import hypers, value_of
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ METHODS = {
 def find_method(name: str) -> "type[ImageMethod]":
     """Return the class of the method ``name`` (in any case), which is imported only now."""
     if name.lower() not in METHODS:
-        raise InputError(
-            f"unknown method {name!r}{nearest(name.lower(), METHODS)}; known: {', '.join(METHODS)}"
-        )
+        raise InputError(unknown("unknown method", name, METHODS))
     file, cls = METHODS[name.lower()]
     module = importlib.import_module(f"isotrope.training.images.{file}")
     method: type[ImageMethod] = getattr(module, cls)
@@ -49,10 +47,7 @@ def options_of(name: str, settings: Mapping[str, Any] | None = None) -> "Options
     values: dict[str, Any] = {}
     for key, value in (settings or {}).items():
         if key not in fields:
-            raise InputError(
-                f"method {name} has no option {key!r}{nearest(key, fields)}; "
-                f"it has: {', '.join(fields)}"
-            )
+            raise InputError(unknown(f"method {name} has no option", key, fields))
         try:
             values[key] = value_of(fields[key], value)
         except ValueError as error:
