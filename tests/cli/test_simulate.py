@@ -180,7 +180,7 @@ def test_nothing_is_written_unless_all_is(run, tmp_path: Path) -> None:
     [
         ([], "KIND is missing"),
         (["raito"], "invalid choice: 'raito'"),
-        (["norm", "--objective.margin", "1"], "--objective.margin needs --objective NAME"),
+        (["norm", "--objective.margin", "1"], "--objective.margin 1.0 (needs --objective NAME)"),
         (["norm", "--objective", "mtp"], "unknown objective 'mtp' (did you mean 'mpt'?)"),
         (["norm", "--objective", "mpt", "--objective.m", "1"], "objective mpt has no setting 'm'"),
         (["ratio", "--objective", "barlowtwins"], "BarlowTwins: this objective computes with the"),

@@ -236,7 +236,7 @@ def test_without_a_package_nothing_is_written(
         (["train", "t.txt", "--vary", "a=1", "--output", "o"], "--vary: a: unknown setting"),
         (["train", "t.txt", *VARIED, "--output", "o", "--bath-size", "3"], "--bath-size"),
         (["train", "t.txt", *VARIED, "--output", "o", "--sampler", "gird"], "'random' or 'tpe'"),
-        (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "does not apply to a grid"),
+        (["train", "t.txt", *VARIED, "--output", "o", "--trials", "3"], "a grid draws nothing"),
         (
             ["train", "t.txt", *VARIED, "--output", "o", "--seeds", "1", "1"],
             "--seeds 1 1: one is given twice",
@@ -246,7 +246,7 @@ def test_without_a_package_nothing_is_written(
         (["train", "t.txt", *VARIED, "--output", "o"], "t.txt"),
         (
             ["train", "t.txt", *VARIED, "--output", "o", "--devices", "2", "--jobs", "2"],
-            "leave --jobs out",
+            "--jobs 2 (--devices share each run)",
         ),
         (
             ["train", "t.txt", "--vary", "epochs=1..2", "--output", "o", "--sampler", "grid"],

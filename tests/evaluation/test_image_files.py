@@ -89,9 +89,9 @@ def test_what_is_refused(model, folder, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"holds no pictures \(\.bmp"):
         pictures_below(tmp_path / "empty")
-    with pytest.raises(InputError, match="columns and pooling are for text; leave them out"):
+    with pytest.raises(InputError, match="the encoder takes pictures"):
         encode_file(model, folder, tmp_path / "x.npy", pooling="mean")
-    with pytest.raises(InputError, match="jobs are for text"):
+    with pytest.raises(InputError, match="jobs=2"):
         encode_file(model, folder, tmp_path / "x.npy", jobs=2)
     with pytest.raises(InputError, match=r"none\.png: no such file"):
         search(model, folder, "none.png", device="cpu")

@@ -127,5 +127,5 @@ def test_bad_data_and_modes_stop_before_encoding(tasks, tmp_path):
         isotrope.evaluate(encoder, sts=own, transfer="a", mode="quick")
     with pytest.raises(InputError, match=r"pairs.tsv: 1 row with an empty text .line 2.; give"):
         isotrope.evaluate(encoder, sts=own, labels=pairs)
-    with pytest.raises(InputError, match="test part without its training part; also give labels"):
+    with pytest.raises(InputError, match="needs the training part"):
         isotrope.evaluate(encoder, sts=own, labels_test=pairs)

@@ -557,7 +557,7 @@ def _used() -> Iterator[Case]:
             "--sts",
             content(room / "s.tsv", "1\ta\tb\n"),
         ],
-        "takes pictures, but sts hold text",
+        "(the encoder takes pictures)",
     )
 
 

@@ -308,9 +308,9 @@ def test_the_keywords_are_the_settings() -> None:
 @pytest.mark.parametrize(
     ("wrong", "setting", "shown"),
     [
-        ({"precision": "16", "device": "cpu"}, "precision", "precision=16 needs a GPU"),
-        ({"matryoshka": [8], "head": "mlp"}, "matryoshka", "; add head='none'"),
-        ({"lora_alpha": 4}, "lora_alpha", "lora_alpha needs lora=RANK"),
+        ({"precision": "16", "device": "cpu"}, "precision", "precision=16 (needs a GPU"),
+        ({"matryoshka": [8], "head": "mlp"}, "matryoshka", "; add head='none')"),
+        ({"lora_alpha": 4}, "lora_alpha", "lora_alpha=4 (needs lora=RANK"),
         ({"max_length": 5000}, "max_length", "max_length=5000 is more"),
     ],
 )

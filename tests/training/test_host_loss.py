@@ -182,8 +182,6 @@ def test_held_out_pairs_keep_their_scores(quick: dict[str, Any], tmp_path: Path)
     )
     found = dev_metric_held_out({"": store}, prompts=("a: ", "b: "))
     assert found.score(encoder).value == sts_evaluation(encoder, data).value
-    with pytest.raises(SettingError, match="the held-out part holds scored pairs"):
-        dev_metric_held_out({"": store}, prompts=("", ""), metric="ndcg@10")
 
 
 def test_rows_without_as_many_scores_are_refused(quick: dict[str, Any], tmp_path: Path) -> None:

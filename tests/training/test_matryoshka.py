@@ -106,8 +106,8 @@ def test_resuming_equals_never_stopping(nested: dict, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changed", "value"),
     [
-        ({"matryoshka": [256]}, 256),
-        ({"head": "mlp"}, None),
+        ({"matryoshka": [256]}, [256]),
+        ({"head": "mlp"}, [16, 128, 64, 16]),
         ({"matryoshka": [0]}, [0]),
     ],
 )

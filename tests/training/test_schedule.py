@@ -112,7 +112,6 @@ def test_a_warm_up_longer_than_the_run_is_refused(quick: dict) -> None:
         {"warmup": 2.5},
         {"warmup": -1},
         {"scheduler": "step"},
-        {"patience": 3},
         {"patience": 0, "dev": "auto"},
         {"gradient_checkpointing": 3},
     ],

@@ -11,6 +11,7 @@ from isotrope.core.result import Result
 from isotrope.training.fit_text import fit
 from isotrope.training.settings import TrainSettings
 from isotrope.training.text import train
+from tests.refused import refused_setting
 from tests.training.conftest import sentences
 from tests.training.interrupted import power_cut
 
@@ -67,23 +68,17 @@ def test_a_stream_of_the_hub(
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"max_steps": None},
-            r"^streaming=\d+:? needs max_steps, because the length",
-        ),
-        ({"devices": 2}, r"^streaming=\d+:? reads in one process; leave devices=2 out"),
-        (
-            {"files": ["a=a.txt", "b=b.txt"]},
-            r"^streaming=\d+:? streams one data set; leave out the",
-        ),
-        ({"streaming": 8}, r"^streaming=\d+:? holds less than a batch of 16; give a larger one"),
+        ({"max_steps": None}, r"streaming=\d+ .the length is unknown; add max_steps"),
+        ({"devices": 2, "device": "cpu"}, r"streaming=\d+ .it reads in one process"),
+        ({"files": ["a=a.txt", "b=b.txt"]}, r"streaming=\d+ .it reads one data set"),
+        ({"streaming": 8}, r"streaming=\d+ .a batch of 16 does not fit; give a larger number"),
         ({"streaming": 1}, r"^streaming=\d+:? input should be greater than or equal to 2"),
         (
             {"streaming": 20},
             r"^the first 20 records leave 11 .*larger buffer, as streaming=200, or",
         ),
         ({"streaming": 1000}, r"the data have 300 records, and a buffer of streaming=1000 holds"),
-        ({"files": sentences(4)}, r"needs files, or the name of a data set .* \(list\)"),
+        ({"files": sentences(4)}, r"streaming=\d+ .the data are in memory; give a file"),
     ],
 )
 def test_what_a_stream_does_not_have(
@@ -97,10 +92,6 @@ def test_what_a_stream_does_not_have(
 def test_processes_of_torchrun_are_refused(
     streaming: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from isotrope.training import text_data
-    from isotrope.training.text_encoder import encoder_of
-
-    monkeypatch.setattr(text_data, "world_size", lambda: 2)
-    settings = TrainSettings.read(streaming)
-    with pytest.raises(InputError, match="reads in one process, and torchrun has started several"):
-        text_data.batches_of(settings, encoder_of(settings), Path(settings.output) / "tokens")
+    monkeypatch.setattr("isotrope.training.run.launched_processes", lambda: (2, 2))
+    with refused_setting("streaming"):
+        fit(**streaming)

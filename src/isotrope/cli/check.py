@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from isotrope.cli.command import Command
 from isotrope.core.errors import InputError
 from isotrope.core.legible import legible
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import Settings, Used, setting
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -49,7 +49,11 @@ class CheckSettings(Settings):
         ..., "Python file of losses, or an objective.", "FILE|NAME", positional=True
     )
     dimensions: int | None = setting(
-        None, "Width of the embeddings that the losses of a file are called on.", shown="16", ge=2
+        None,
+        "Width of the embeddings that the losses of a file are called on.",
+        shown="16",
+        ge=2,
+        used=Used(lambda loss: ".py" in loss, "for the losses of a file only"),
     )
 
 

@@ -13,21 +13,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from pydantic import Field
-
 from isotrope.cli.arguments import Parser, add_fields, dotted
-from isotrope.core.settings import Settings, extra_of, setting
+from isotrope.core.settings import Settings, Used, extra_of, setting
 from isotrope.core.spelling import as_flag
 from isotrope.paradigm.declared import objective_settings
 
 S = TypeVar("S", bound=Settings)
+_NAMED = "needs `--objective NAME`"
 
 
 class OfObjective(Settings):
     """Settings that include those of an objective chosen by name."""
 
     dotted = ("objective",)
-    objective_settings: dict[str, float | str] = Field(default_factory=dict)
+    objective_settings: dict[str, float | str] = setting(
+        {}, "Settings of the objective.", used=Used(lambda objective: objective, _NAMED)
+    )
 
     @classmethod
     def dotted_names(cls) -> list[str]:
@@ -90,15 +91,18 @@ class Command(Generic[S]):
         extras = {name: extra_of(field) for name, field in self.settings.model_fields.items()}
         return {name: extra["name"][2:] for name, extra in extras.items() if "name" in extra}
 
-    def values(self, parser: Parser, arguments: Sequence[str]) -> dict[str, Any]:
-        """Return the given values, by field."""
+    def values(
+        self, parser: Parser, arguments: Sequence[str], of: type[Settings] | None = None
+    ) -> dict[str, Any]:
+        """Return the given values, by field of these settings or of others."""
+        settings = of or self.settings
         others = list(arguments)
         chosen: dict[str, Any] = {}
-        for prefix in self.settings.dotted:
+        for prefix in settings.dotted:
             of_prefix, others = dotted(others, prefix)
             chosen |= of_prefix
         given = vars(parser.parse_args(others))
-        empty = [name for name in self.settings.positionals() if not given.get(name)]
+        empty = [name for name in settings.positionals() if not given.get(name)]
         return {name: value for name, value in given.items() if name not in empty} | chosen
 
     def __call__(self, arguments: Sequence[str]) -> int:

@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from isotrope.cli.command import Command, OfObjective, as_json, plugin
-from isotrope.core.errors import SettingError
-from isotrope.core.settings import setting
+from isotrope.core.settings import Names, Used, setting
 from isotrope.encoders.names import resolve
 
 EPILOG = """\
@@ -47,7 +46,11 @@ class DiagnoseSettings(OfObjective):
     data: str | None = setting(
         None, "Text, pairs or images to embed.", "FILE", shown="the run's own"
     )
-    columns: list[str] = setting([], "Columns of a table, as in training.")
+    columns: Names = setting(
+        [],
+        "Columns of a table, as in training.",
+        used=Used(lambda data: data, "needs `--data FILE`"),
+    )
     objective: str | None = setting(
         None,
         "Objective whose components are measured on the data. Its settings are --objective.SETTING "
@@ -59,20 +62,14 @@ class DiagnoseSettings(OfObjective):
 
 def diagnose(settings: DiagnoseSettings) -> int:
     """Examine, diagnose, print."""
-    if settings.columns and settings.data is None:
-        raise SettingError("names columns of `--data FILE`, which is missing", setting="columns")
-    if settings.objective_settings and not settings.objective:
-        first = next(iter(settings.objective_settings))
-        raise SettingError("needs `--objective NAME`", setting=f"objective.{first}")
     if not Path(settings.target).exists():  # else a run, a model, or what another trainer wrote
         resolve(settings.target)
     from isotrope.diagnostics import target
 
-    columns = [name.strip() for c in settings.columns for name in c.split(",") if name.strip()]
     diagnosis = target.diagnose(
         settings.target,
         data=settings.data,
-        columns=columns or None,
+        columns=settings.columns or None,
         objective=settings.objective,
         objective_settings=settings.objective_settings,
         plugins=settings.plugin,

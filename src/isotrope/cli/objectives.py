@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from isotrope.cli.command import Command, plugin
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import Settings, Used, setting
 from isotrope.core.table import table
 
 EPILOG = """\
@@ -28,7 +28,11 @@ class ObjectivesSettings(Settings):
 
     name: str | None = setting(None, "Objective to show.", "NAME", positional=True)
     plugin: list[Path] = plugin()
-    components: bool = setting(False, "List dissipation, weight and ratio of each objective.")
+    components: bool = setting(
+        False,
+        "List dissipation, weight and ratio of each objective.",
+        used=Used(lambda name: name is None, "one objective is shown"),
+    )
 
 
 def objectives(settings: ObjectivesSettings) -> int:

@@ -7,7 +7,7 @@ from pathlib import Path
 from isotrope.cli.command import Command
 from isotrope.core.errors import FolderError
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import Settings, Used, setting
 
 EPILOG = """\
 examples:
@@ -37,6 +37,7 @@ class ReportSettings(Settings):
         [],
         "Python file with the objective of a run, for --diagnose. A file that only the run names "
         "is not executed.",
+        used=Used(lambda diagnose: diagnose, "needs `--diagnose`", note=True),
     )
 
 

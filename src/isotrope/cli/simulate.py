@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from isotrope.cli.command import Command, OfObjective, as_json, plugin
-from isotrope.core.errors import MissingExtra, SettingError
+from isotrope.core.errors import needs_extra
 from isotrope.core.progress import bar
-from isotrope.core.settings import setting
+from isotrope.core.settings import Used, setting
 from isotrope.core.table import table
 
 if TYPE_CHECKING:
@@ -45,6 +45,9 @@ Every kind writes KIND.png, KIND.svg and KIND.csv.
 """
 
 
+_drawn = Used(lambda kind: kind in ("dissipation", "weight"), "ratio and norm draw nothing")
+
+
 class SimulateSettings(OfObjective):
     """Settings of ``isotrope simulate``."""
 
@@ -62,16 +65,25 @@ class SimulateSettings(OfObjective):
         None, "Negatives of an anchor.", "K", shown="127; norm: the figure's"
     )
     grid: int | None = setting(None, "Number of values of each mean angle.", shown="100")
-    batches: int | None = setting(None, "Batches drawn for each pair of means.", shown="1000")
-    seed: int | None = setting(None, "Seed of the draws.", shown="0")
+    batches: int | None = setting(
+        None, "Batches drawn for each pair of means.", shown="1000", used=_drawn
+    )
+    seed: int | None = setting(None, "Seed of the draws.", shown="0", used=_drawn)
     independent: bool = setting(
-        False, "Draw new batches for each pair of means, as the paper does. Slower and less smooth."
+        False,
+        "Draw new batches for each pair of means, as the paper does. Slower and less smooth.",
+        used=_drawn,
     )
     gated: bool = setting(
-        False, "For weight: leave out batches with GD below 0.01, as the printed figure does."
+        False,
+        "For weight: leave out batches with GD below 0.01, as the printed figure does.",
+        used=Used(lambda kind: kind == "weight", "for weight only"),
     )
     part: Literal["alignment", "uniformity"] | None = setting(
-        None, "For norm: the part of the gradient.", shown="alignment"
+        None,
+        "For norm: the part of the gradient.",
+        shown="alignment",
+        used=Used(lambda kind: kind == "norm", "for norm only"),
     )
     as_json: bool = as_json()
 
@@ -79,10 +91,6 @@ class SimulateSettings(OfObjective):
 def simulate(settings: SimulateSettings) -> int:
     """Simulate, write picture and numbers, print a short table."""
     of_objective = settings.objective_settings
-    if of_objective and not settings.objective:
-        raise SettingError(
-            "needs `--objective NAME`", setting=f"objective.{next(iter(of_objective))}"
-        )
     from isotrope.diagnostics.simulation.angle_draws import Draws
     from isotrope.diagnostics.simulation.figures import FIGURES, FigurePanel, figure, numbers
     from isotrope.paradigm import registry
@@ -140,10 +148,8 @@ def _write(
 
 
 def _picture(settings: SimulateSettings, titled: "Sequence[tuple[str, Landscape]]") -> "Picture":
-    try:
+    with needs_extra("report", "matplotlib"):
         from isotrope.reports.surfaces import ANGLES, Surface, curves, heatmaps
-    except ImportError as error:
-        raise MissingExtra("matplotlib", extra="report") from error
     surfaces = [Surface(title, f.negative, f.positive, f.value, f.defined) for title, f in titled]
     if settings.kind == "weight":
         return curves(surfaces, "share of the hardest negative")

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from isotrope.cli.arguments import Parser, add_fields, dotted
-from isotrope.cli.command import Command, as_json
+from isotrope.cli.arguments import Parser, add_fields
+from isotrope.cli.command import Command
 from isotrope.cli.training import from_file
 from isotrope.core.errors import InputError, nearest, needs_extra
-from isotrope.core.settings import setting
+from isotrope.core.settings import Used, setting
 from isotrope.core.spelling import as_flag
 from isotrope.core.table import table
 from isotrope.sweeps.spec import RUNS, SweepSettings
@@ -68,7 +68,12 @@ class _SweepFlags(SweepSettings):
 
     dry_run: bool = setting(False, "Check everything, print the settings, run nothing.")
     show: bool = setting(False, "Print the table of the finished runs, run nothing.")
-    as_json: bool = as_json()
+    as_json: bool = setting(
+        False,
+        "Print JSON and nothing else.",
+        name="--json",
+        used=Used(lambda dry_run: not dry_run, "`--dry-run` prints lines", note=True),
+    )
 
 
 @dataclass(frozen=True)
@@ -101,18 +106,13 @@ class _SweepCommand(Command[_SweepFlags]):
                 f"a sweep repeats one of {', '.join(RUNS)}; found {verb!r}{nearest(verb, RUNS)} "
                 "(see `isotrope sweep --help`)"
             )
-        cls, others = RUNS[verb], list(arguments[1:])
-        chosen: dict[str, Any] = {}
-        for prefix in cls.dotted:
-            values, others = dotted(others, prefix)
-            chosen |= values
-        given = vars(self.parser(verb).parse_args(others))
+        cls = RUNS[verb]
+        given = self.values(self.parser(verb), arguments[1:], cls)
         own = {k: given.pop(k) for k in _SweepFlags.model_fields if k in given}
         base = {**from_file(cls, given.pop("config", None))}
         for name in ("output", "seed", "progress"):
             base.pop(name, None)
-        given = {k: v for k, v in given.items() if v or k not in cls.positionals()}
-        return sweep(_SweepFlags.read(own), cls, base | given | chosen)
+        return sweep(_SweepFlags.read(own), cls, base | given)
 
 
 def sweep(settings: _SweepFlags, cls: "type[RunSettings]", base: dict[str, Any]) -> int:

@@ -66,7 +66,9 @@ def train(settings: RunSettings, *, resume: bool) -> int:
     module = importlib.import_module(settings.module)
     outcome = module.train(settings, resume=resume, lines=True)
     if outcome.first:
-        print(module.summary(outcome))
+        from isotrope.training.run import stop_message
+
+        print(stop_message(outcome) if outcome.exit_code else module.summary(outcome))
     return int(outcome.exit_code)
 
 

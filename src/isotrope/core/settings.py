@@ -1,11 +1,15 @@
 """The base of all settings: a field is a flag, a YAML key and an argument of Python at once."""
 
 import inspect
+import sys
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar, Self, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self, cast
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -16,12 +20,29 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from isotrope.core.errors import SettingError
+from isotrope.core.errors import NotUsed, SettingError
 from isotrope.core.files import from_home
 from isotrope.core.setting_aliases import intended_name
 from isotrope.core.spelling import as_key, named, spell
 
-_PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python")
+_PROPERTIES = ("positional", "many", "short", "name", "shown", "group", "python", "used")
+
+
+@dataclass(frozen=True)
+class Used:
+    """A condition under which a setting is used.
+
+    Attributes:
+        when: Function that returns whether it is used. Its parameters are named as other settings,
+            or as facts that are known later, see :meth:`Settings.check_used`.
+        otherwise: Reason that is reported if it is not used, a template for ``str.format``.
+        note: Whether the report is a note, because the result is the same with it; otherwise it is
+            an error, because a result would be taken for another one.
+    """
+
+    when: Callable[..., object]
+    otherwise: str
+    note: bool = False
 
 
 def setting(
@@ -40,12 +61,19 @@ def setting(
             takes several words; ``short``, a short flag; ``name``, the flag, where it differs from
             the field; ``shown``, the default as the help shows it, if it is computed; ``group``,
             the title under which the help lists it; ``python``, the type in Python, if it is wider
-            than in a file; and bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
+            than in a file; ``used``, the conditions under which it is used; and bounds as in
+            ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
     """
     known = {name: more.pop(name) for name in _PROPERTIES if name in more}
     if metavar:
         known["metavar"] = metavar
+    if isinstance(known.get("used"), Used):
+        known["used"] = [known["used"]]
     return Field(default, description=description, json_schema_extra=known, **more)
+
+
+def _print(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 class Settings(BaseModel):
@@ -56,21 +84,50 @@ class Settings(BaseModel):
             in the field ``objective_settings``.
         from_file: Whether settings may come from a file, so that every switch needs a flag to turn
             it off.
+        places: Fields that hold files and folders as text.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     dotted: ClassVar[tuple[str, ...]] = ()
     from_file: ClassVar[bool] = False
+    places: ClassVar[tuple[str, ...]] = ()
 
     @field_validator("*", mode="before")
     @classmethod
     def _no_switch(cls, value: object, info: ValidationInfo) -> object:
-        """Reject booleans for numeric fields: a bool is an int in Python."""
+        """Reject booleans for numeric fields, because a bool is an int; list a single value."""
         field = cls.model_fields[str(info.field_name)]
         if isinstance(value, bool) and not _takes_bool(field):
             raise ValueError("input should not be true or false")
-        if isinstance(value, str) and "Path" in str(field.annotation):
-            return from_home(value)  # a shell leaves --output=~/x as it is
+        if typing.get_origin(field.annotation) is list:
+            value = [value] if isinstance(value, (str, Path)) else value
+            value = [] if value is None and not cls.from_file else value
+        if isinstance(value, (list, tuple)):
+            return [cls._plain(one, info) for one in value]
+        return cls._plain(value, info)
+
+    @classmethod
+    def _plain(cls, value: object, info: ValidationInfo) -> object:
+        """Return a path as text for a field of texts; in one of paths ``~`` is the home folder."""
+        paths = "Path" in str(cls.model_fields[str(info.field_name)].annotation)
+        if isinstance(value, Path) and not paths:
+            value = str(value)
+        # a shell leaves --output=~/x as it is
+        home = isinstance(value, str) and (paths or info.field_name in cls.places)
+        return from_home(str(value)) if home else value
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _written(cls, value: object, info: ValidationInfo) -> object:
+        """Texts of a file go into other files; names of places also into system calls."""
+        place = info.field_name in cls.places
+        for text in value if isinstance(value, list) else [value]:
+            if not (cls.from_file and isinstance(text, str)):
+                continue
+            if "\0" in text or text.encode("utf-8", "ignore").decode("utf-8") != text:
+                raise ValueError("a text must be UTF-8 without NUL")
+            if place and (not text or {"\n", "\r"} & set(text)):
+                raise ValueError("a name must be one line of text")
         return value
 
     @model_validator(mode="before")
@@ -108,6 +165,23 @@ class Settings(BaseModel):
     def ordered(cls) -> dict[str, FieldInfo]:
         """Return the fields in the order of the help."""
         return dict(cls.model_fields)
+
+    def to_yaml(self) -> str:
+        """Return the settings as the YAML that ``--config`` reads."""
+        import yaml
+
+        values = self.model_dump()
+        fields = {k: v for k, v in self.ordered().items() if k not in self.collected()}
+        # an empty list says something where another is the default: no logger at all
+        usual = {k: v.get_default(call_default_factory=True) for k, v in fields.items()}
+        listed = {
+            flag(name): values[name]
+            for name in fields
+            if values[name] not in (None, []) or (values[name] == [] and usual[name])
+        }
+        for prefix, name in zip(self.dotted, self.collected(), strict=True):
+            listed |= {f"{prefix}.{k}": v for k, v in values[name].items()}
+        return str(yaml.safe_dump(listed, sort_keys=False, allow_unicode=True))
 
     @classmethod
     def dotted_names(cls) -> list[str]:
@@ -164,7 +238,7 @@ class Settings(BaseModel):
         for key in plain:
             cls.check_name(key, source=source)
         try:
-            return cls.model_validate(plain)
+            settings = cls.model_validate(plain)
         except ValidationError as error:
             errors = error.errors()  # a wrong value before one that is missing
             first = next((e for e in errors if e["type"] != "missing"), errors[0])
@@ -181,6 +255,47 @@ class Settings(BaseModel):
                 value=first["input"],
                 source=source,
             ) from None
+        if not cls.from_file:  # a file may list what another choice replaces, and a run checks it
+            settings.check_used()
+        return settings
+
+    def check_used(self, note: Callable[[str], object] = _print, **facts: object) -> None:
+        """Report the settings that have a value other than the default, but are not used.
+
+        Args:
+            note: Function that receives the line on settings that do not change the result.
+            facts: What is known by now, e.g. ``pictures=True``. With facts, only the conditions
+                that depend on one of them are checked.
+
+        Raises:
+            NotUsed: One of the settings would change the result.
+        """
+        found = list(self._not_used(facts))
+        wrong = [one for one in found if not one[2].note]
+        shown = [f"{named(name, value)} ({why})" for name, value, _, why in wrong or found]
+        if wrong:
+            name, value, *_ = wrong[0]
+            problem = f"cannot be used in this run: {', '.join(shown)}"
+            raise NotUsed(problem, setting=name, value=value)
+        if found:
+            note(spell(f"given, but not used in this run: {', '.join(shown)}"))
+
+    def _not_used(self, facts: Mapping[str, object]) -> Iterator[tuple[str, object, Used, str]]:
+        """Yield name and value of each setting that is not used, the condition and the reason."""
+        known = {**dict(self), **facts}
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if value == field.get_default(call_default_factory=True):
+                continue
+            for used in extra_of(field).get("used", ()):
+                names = inspect.signature(used.when).parameters.keys()
+                ready = names <= known.keys() and (not facts or names & facts.keys())
+                if ready and not used.when(**{name: known[name] for name in names}):
+                    prefix, dotted, _ = name.rpartition("_settings")
+                    inner = {f"{prefix}.{k}": v for k, v in value.items()} if dotted else {}
+                    why = used.otherwise.format(**known)
+                    yield from ((*one, used, why) for one in (inner or {name: value}).items())
+                    break
 
 
 def extra_of(field: FieldInfo) -> dict[str, Any]:
@@ -207,6 +322,18 @@ def _number(value: object) -> object:
         return str(value).lower() if isinstance(value, bool) else float(cast("float", value))
     except (TypeError, ValueError, OverflowError):
         return value
+
+
+def _split(value: list[str]) -> list[str]:
+    """``anchor,positive`` means two names."""
+    names = [name.strip() for item in value for name in item.split(",")]
+    if not all(names):
+        raise ValueError("one of the names is empty")
+    return names
+
+
+Names = Annotated[list[Annotated[str, Field(coerce_numbers_to_str=True)]], AfterValidator(_split)]
+"""Names, which may be separated by commas."""
 
 
 def _takes_bool(field: FieldInfo) -> bool:

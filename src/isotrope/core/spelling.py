@@ -9,6 +9,7 @@ import re
 import reprlib
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 Spelling = Callable[[str, str], str]
 """Writes the name of a field of the settings and a value, which may be empty."""
@@ -36,6 +37,7 @@ def named(setting: str, value: object = None) -> str:
 
 
 def _word(value: object) -> str:
+    value = str(value) if isinstance(value, Path) else value
     text = value if isinstance(value, str) and len(value) <= _LONGEST else brief(value)
     return text.replace("`", "'")
 

@@ -9,7 +9,6 @@ from typing import Literal
 
 import numpy as np
 
-from isotrope.core.errors import SettingError
 from isotrope.core.fingerprint import fingerprint
 from isotrope.data.schemas import read
 from isotrope.data.sources import named_errors
@@ -57,18 +56,11 @@ def dev_metric_of_file(path: Path, metric: RankMetric = "mrr@10") -> DevMetric:
         score = functools.partial(retrieval_evaluation, data=data, metric=metric)
         name = f"dev retrieval {_SHOWN[metric]}"
         return DevMetric(name, score, fingerprint(data, metric), queries=data.queries)
-    return _of_scores(load_sts_file(path), f"dev STS Spearman ({path.name})", metric)
+    return _of_scores(load_sts_file(path), f"dev STS Spearman ({path.name})")
 
 
-def _of_scores(subset: Subset, name: str, metric: RankMetric) -> DevMetric:
+def _of_scores(subset: Subset, name: str) -> DevMetric:
     """Return the dev score of scored pairs."""
-    if metric != "mrr@10":
-        raise SettingError(
-            f"has no effect: {subset.task} holds scored pairs, whose score is Spearman's "
-            "correlation",
-            setting="dev_metric",
-            remedy="leave it out",
-        )
     data = fingerprint(subset.scores, subset.first, subset.second)  # whatever the file is called
     return DevMetric(name, lambda encoder: sts_evaluation(encoder, subset), data)
 
@@ -112,7 +104,7 @@ def dev_metric_held_out(
         texts = [[p + text for text in side] for p, side in zip(prompts, sides, strict=True)]
         pairs = Subset("the held-out part", "", "dev", np.array(scores), *texts)
         name = f"held-out Spearman of {len(pairs)} pairs"
-        return replace(_of_scores(pairs, name, metric), records=looked_at, trained_on=met)
+        return replace(_of_scores(pairs, name), records=looked_at, trained_on=met)
 
     def score(encoder: Encoder) -> DevEvaluation:
         first, *others = (

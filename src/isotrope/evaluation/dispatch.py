@@ -69,9 +69,7 @@ def evaluate(
     loop: dict[str, Any] = {"progress": progress, "batch_size": settings.batch_size}
     of_text = [name for name in settings.data if name not in OF_LABELS]
     if takes_images(model, ask_hub=settings.labels is not None and not of_text):
-        _check_pictures(model, of_text, settings)
-        if settings.truncate_dim is not None:
-            raise InputError("pictures cannot be scored with `--truncate-dim`: leave it out")
+        _check_pictures(model, settings)
         encoder = _encoder(model, settings)
         tasks = _of_pictures(model, encoder, settings, loop)
     else:
@@ -79,7 +77,7 @@ def evaluate(
         tasks = _of_texts(settings, loop)
         encoder = _encoder(model, settings)
         if takes_images(encoder):
-            _check_pictures(model, of_text, settings)
+            _check_pictures(model, settings)
         if settings.truncate_dim is not None:
             encoder = Truncated(encoder, settings.truncate_dim)
     prompts = own_prompts(encoder)
@@ -118,10 +116,9 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
         tasks += transfer_tasks(settings.transfer, settings.mode, settings.only or None, **loop)
     if settings.retrieval is not None:
         tasks += retrieval_tasks(settings.retrieval, **loop)
-    test = _test_part(settings)
     if settings.labels is not None:
         kinds = {"knn": settings.knn, "linear": settings.linear}
-        tasks += labelled_tasks(settings.labels, test, **kinds, **loop)
+        tasks += labelled_tasks(settings.labels, settings.labels_test, **kinds, **loop)
     if settings.corpus is not None:
         tasks += corpus_tasks(settings.corpus, **loop)
     if not tasks:
@@ -132,22 +129,9 @@ def _of_texts(settings: Evaluation, loop: dict[str, Any]) -> list[Task]:
     return tasks
 
 
-def _test_part(settings: Evaluation) -> Path | None:
-    if settings.labels is None and settings.labels_test is not None:
-        raise InputError("labels_test is a test part without its training part; also give labels")
-    return settings.labels_test
-
-
-def _check_pictures(
-    model: str | Path | Encoder, of_text: Sequence[str], settings: Evaluation
-) -> None:
+def _check_pictures(model: str | Path | Encoder, settings: Evaluation) -> None:
     name = model if isinstance(model, (str, Path)) else encoder_name(model)
-    if of_text:
-        raise InputError(
-            f"{name} takes pictures, but {', '.join(of_text)} hold text; score it by nearest "
-            "neighbours or a linear probe on labelled pictures (`--knn`, `--linear`, "
-            "`--labels FOLDER`)"
-        )
+    settings.check_used(pictures=True)
     if not settings.knn and not settings.linear:
         raise InputError(f"no score is chosen for {name}: set knn, linear, or both")
 
@@ -156,7 +140,7 @@ def _of_pictures(
     model: str | Path | Encoder, encoder: Encoder, settings: Evaluation, loop: dict[str, Any]
 ) -> list[Task]:
     """Return the tasks on the labelled pictures that the caller named, or else on a run's own."""
-    test, options = _test_part(settings), {"knn": settings.knn, "linear": settings.linear, **loop}
+    test, options = settings.labels_test, {"knn": settings.knn, "linear": settings.linear, **loop}
     if settings.labels is not None:
         side = cast("Any", encoder).image_size  # by which it was told to take pictures
         return image_tasks(labelled_images(settings.labels, test, side), **options)

@@ -62,11 +62,6 @@ def _records(file: Path, columns: Sequence[str] | None) -> Reading:
     return reading
 
 
-def _check_no_text(model: str | Path, settings: Encoding | Search) -> None:
-    if settings.columns or settings.pooling:
-        raise InputError(f"{model} takes images: columns and pooling are for text; leave them out")
-
-
 def encode_file(
     model: str | Path, file: Path, output: Path, *, progress: bool = False, **options: Any
 ) -> tuple[int, int]:
@@ -90,9 +85,7 @@ def encode_file(
     if takes_images(model, ask_hub=True):
         from isotrope.evaluation.image_files import encode_pictures
 
-        _check_no_text(model, settings)
-        if settings.prompt is not None or jobs != 1:
-            raise InputError(f"{model} takes images: prompt and jobs are for text; leave them out")
+        settings.check_used(pictures=True)
         return encode_pictures(
             model, file, output, normalize=settings.normalize, device=device, progress=progress
         )
@@ -223,15 +216,13 @@ def search(
     """
     settings = Search.read(options)
     device, own = settings.device, (settings.query_prompt, settings.passage_prompt)
+    given = "file" if isinstance(corpus, (str, Path)) else "texts"
+    settings.check_used(corpus="matrix" if isinstance(corpus, np.ndarray) else given)
     queries = [query] if isinstance(query, str) else list(query)
     if not queries or not all(query.strip() for query in queries):
         raise InputError("the query is empty; give some words to search for")
     if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
-        _check_no_text(os.fspath(model), settings)
-        if any(option is not None for option in (*own, settings.embeddings)):
-            raise InputError(
-                f"{model} takes images: prompts and embeddings are for text; leave them out"
-            )
+        settings.check_used(pictures=True)
         if not isinstance(corpus, (str, Path)):
             raise InputError(f"{model} takes images: give a folder of pictures to search in")
         from isotrope.evaluation.image_files import search_pictures

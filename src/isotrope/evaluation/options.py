@@ -1,15 +1,18 @@
 """The settings of evaluation, encoding and search, for flags and for keywords of Python."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from pydantic import field_validator
-
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import Settings, Used, setting
 
 DATA = "data to score on, in any combination"
 """Title in the help of the data of an evaluation."""
 
+_of_texts = Used(lambda pictures: not pictures, "the encoder takes pictures")
+_for_texts = partial(setting, used=_of_texts)
+_of_transfer = Used(lambda transfer: transfer, "needs `--transfer DIR`")
 OF_LABELS = ("labels", "labels_test")
 """Data of an evaluation that may be pictures; all others are texts."""
 
@@ -17,28 +20,40 @@ OF_LABELS = ("labels", "labels_test")
 class Evaluation(Settings):
     """The settings of an evaluation of one model."""
 
-    sts: Path | None = setting(None, "The seven STS tasks, or a file.", "DIR|FILE", group=DATA)
-    transfer: Path | None = setting(None, "The seven transfer tasks.", "DIR", group=DATA)
-    retrieval: Path | None = setting(None, "Retrieval set.", "DIR|FILE", group=DATA)
+    sts: Path | None = _for_texts(None, "The seven STS tasks, or a file.", "DIR|FILE", group=DATA)
+    transfer: Path | None = _for_texts(None, "The seven transfer tasks.", "DIR", group=DATA)
+    retrieval: Path | None = _for_texts(None, "Retrieval set.", "DIR|FILE", group=DATA)
     labels: Path | None = setting(None, "Labelled texts or images.", "DIR|FILE", group=DATA)
-    labels_test: Path | None = setting(None, "Test part of the labelled texts.", group=DATA)
+    labels_test: Path | None = setting(
+        None,
+        "Test part of the labelled texts.",
+        group=DATA,
+        used=Used(lambda labels: labels, "needs the training part, `--labels`"),
+    )
     knn: bool = setting(True, "The k nearest neighbours on --labels.", group=DATA)
     linear: bool = setting(True, "A linear probe on --labels.", group=DATA)
-    corpus: Path | None = setting(None, "Texts for alignment, uniformity and more.", group=DATA)
-    mode: Literal["full", "prototyping"] = setting("full", "Protocol of the transfer tasks.")
+    corpus: Path | None = _for_texts(None, "Texts for alignment, uniformity and more.", group=DATA)
+    mode: Literal["full", "prototyping"] = setting(
+        "full", "Protocol of the transfer tasks.", used=_of_transfer
+    )
     only: list[str] = setting(
         [],
         "The transfer tasks to score, instead of all: MR TREC ...",
         "TASK",
         many=True,
         name="--tasks",
+        used=_of_transfer,
     )
     pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
-    truncate_dim: int | None = setting(None, "Number of first coordinates to score (text).")
+    truncate_dim: int | None = _for_texts(None, "Number of first coordinates to score (text).")
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     batch_size: int = setting(128, "Texts or pictures in each batch.")
     results: str | None = setting("auto", "Folder where finished tasks are kept.", "DIR")
-    again: bool = setting(False, "Score finished tasks again.")
+    again: bool = setting(
+        False,
+        "Score finished tasks again.",
+        used=Used(lambda results: results, "nothing is kept", note=True),
+    )
 
     @property
     def data(self) -> dict[str, Path]:
@@ -46,42 +61,34 @@ class Evaluation(Settings):
         fields = {name: getattr(self, name) for name in Evaluation.model_fields}
         return {name: path for name, path in fields.items() if isinstance(path, Path)}
 
-    @field_validator("only", mode="before")
-    @classmethod
-    def _all(cls, value: object) -> object:
-        return [] if value is None else value
 
-    @field_validator("results", mode="before")
-    @classmethod
-    def _text(cls, value: object) -> object:
-        return str(value) if isinstance(value, Path) else value
+_encoded = Used(lambda corpus: corpus != "matrix", "the embeddings are given themselves")
 
 
 class _OfTexts(Settings):
     """The settings by which the texts of a file are embedded."""
 
-    columns: list[str] = setting([], "Column of a .csv, .jsonl or .parquet file.")
-    pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
-    batch_size: int = setting(128, "Texts encoded at a time.")
+    columns: list[str] = setting(
+        [],
+        "Column of a .csv, .jsonl or .parquet file.",
+        used=[_of_texts, Used(lambda corpus: corpus == "file", "the texts are in no file")],
+    )
+    pooling: str | None = _for_texts(None, "Pooling to use instead of the model's own.")
+    batch_size: int = setting(128, "Texts encoded at a time.", used=replace(_of_texts, note=True))
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _listed(cls, value: object) -> object:
-        return [value] if isinstance(value, str) else value or []
 
 
 class Encoding(_OfTexts):
     """The settings of an encoding of a file."""
 
     normalize: bool = setting(False, "Scale every row to length 1.")
-    prompt: str | None = setting(
+    prompt: str | None = _for_texts(
         None,
         "Prompt before every text.",
         "TEXT",
         shown="the model's own passage prompt, if it has one",
     )
-    jobs: int = setting(1, "Processes that encode texts, each with a copy of the model.", ge=1)
+    jobs: int = _for_texts(1, "Processes that encode texts, each with a copy of the model.", ge=1)
 
 
 class Search(_OfTexts):
@@ -92,10 +99,15 @@ class Search(_OfTexts):
         None,
         "Embeddings of FILE, as `isotrope encode` wrote them. Only the query is encoded then.",
         "FILE.npy",
+        used=[_of_texts, _encoded],
     )
-    query_prompt: str | None = setting(
+    query_prompt: str | None = _for_texts(
         None, "Prompt before every query.", "TEXT", shown="the model's own"
     )
     passage_prompt: str | None = setting(
-        None, "Prompt before every text of FILE.", "TEXT", shown="the model's own"
+        None,
+        "Prompt before every text of FILE.",
+        "TEXT",
+        shown="the model's own",
+        used=[_of_texts, _encoded],
     )

@@ -9,7 +9,7 @@ from isotrope.core.files import check_outputs
 from isotrope.diagnostics.metrics import MEASURED
 from isotrope.reports.runs import HELD_OUT_BY
 from isotrope.sweeps.spec import TABLES, Sweep, Values
-from isotrope.training.early_checks import check_folder
+from isotrope.training.early_checks import check_folder, check_given
 from isotrope.training.images.method import TRACKED
 from isotrope.training.images.settings import ImageSettings
 from isotrope.training.run import try_objective
@@ -94,6 +94,7 @@ def _every(spec: Sweep) -> Iterator[Values]:
 
 def _check_objective(settings: RunSettings) -> None:
     """Build the objective; nothing is opened."""
+    check_given(settings)
     from isotrope.paradigm import registry
 
     for plugin in settings.plugin:

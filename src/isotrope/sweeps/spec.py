@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from isotrope.core.errors import InputError, SettingError
 from isotrope.core.fingerprint import fingerprint
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import Settings, Used, setting
 from isotrope.sweeps.search_space import Varied, read_varied
 from isotrope.training import launch
 from isotrope.training.images.settings import ImageSettings
@@ -30,6 +30,9 @@ RUNS: dict[str, type[RunSettings]] = {"train": TrainSettings, "train-images": Im
 _LONGEST = 120  # characters of a folder's name
 
 
+_drawn = Used(lambda drawn: drawn, "a grid draws nothing; choose `--sampler random`")
+
+
 class SweepSettings(Settings):
     """The settings of a sweep, in addition to those of every run."""
 
@@ -38,7 +41,7 @@ class SweepSettings(Settings):
     sampler: Literal["grid", "random", "tpe"] | None = setting(
         None, "How values are chosen.", shown="grid; random if there are ranges"
     )
-    trials: int = setting(20, "Settings to try (random, tpe).", ge=1)
+    trials: int = setting(20, "Settings to try (random, tpe).", ge=1, used=_drawn)
     seeds: list[int] = setting([0, 1, 2], "Seeds to train every setting with.")
     metric: str | None = setting(
         None, "Number to compare by.", shown="dev_best; for images knn_final"
@@ -46,8 +49,14 @@ class SweepSettings(Settings):
     goal: Literal["max", "min"] | None = setting(
         None, "Which end is better.", shown="max; min for loss and seconds"
     )
-    jobs: int | None = setting(None, "Runs at a time.", shown="one for each GPU, or 1", ge=1)
-    draws: int = setting(0, "Seed of random and tpe.", ge=0)
+    jobs: int | None = setting(
+        None,
+        "Runs at a time.",
+        shown="one for each GPU, or 1",
+        ge=1,
+        used=Used(lambda jobs, devices: jobs == 1 or devices == "1", "`--devices` share each run"),
+    )
+    draws: int = setting(0, "Seed of random and tpe.", ge=0, used=_drawn)
     keep: Literal["all", "best"] = setting("all", "Models to keep on disk.")
 
 
@@ -103,10 +112,7 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
         raise SettingError("one is given twice", setting="seeds", value=chosen.seeds)
     ranges = [setting for setting in varied if setting.span is not None]
     sampler = chosen.sampler or ("random" if ranges else "grid")
-    if sampler == "grid" and "trials" in chosen.model_fields_set:
-        raise SettingError(
-            "does not apply to a grid", setting="trials", remedy="choose `--sampler random`"
-        )
+    chosen.check_used(drawn=sampler != "grid", devices=str(base.get("devices", 1)))
     if sampler == "grid" and ranges:
         name, (low, high) = ranges[0].name, ranges[0].ends
         raise InputError(
@@ -132,10 +138,6 @@ def plan(settings: type[RunSettings], base: Mapping[str, Any], chosen: SweepSett
 def _jobs(jobs: int | None, base: Mapping[str, Any]) -> int:
     """Return how many runs go side by side."""
     if str(base.get("devices", 1)) != "1":
-        if jobs is not None and jobs > 1:
-            raise SettingError(
-                "shares one run between devices", setting="devices", remedy="leave `--jobs` out"
-            )
         return 1
     if jobs is not None:
         return jobs

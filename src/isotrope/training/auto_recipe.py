@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from isotrope.core.errors import InputError, SettingError
+from isotrope.core.errors import InputError
 from isotrope.core.spelling import named
 from isotrope.data.text.repeats import group_mark, hash64, joined_groups, near_identical
 from isotrope.data.text.views import ONE_GROUP, held_out_together
@@ -77,8 +77,9 @@ class _Facts:
 def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     """Return the settings with a choice for each missing value; print the choices."""
     given = settings.model_fields_set
-    if not recipe_applies(settings):
-        _refuse_minutes(settings)
+    planned = recipe_applies(settings)
+    settings.check_used(warn, planned=planned or {"epochs", "max_steps"} & given)
+    if not planned:
         return settings
     check_folder(Path(settings.output), settings, resume=resume)
     encoder = encoder_of(settings)
@@ -90,16 +91,6 @@ def with_recipe(settings: TrainSettings, *, resume: bool) -> TrainSettings:
     for line in _explained(facts, made):
         warn(line)
     return chosen
-
-
-def _refuse_minutes(settings: TrainSettings) -> None:
-    """Refuse a budget that nothing looks at."""
-    if settings.minutes is not None and not {"epochs", "max_steps"} & settings.model_fields_set:
-        raise SettingError(
-            "needs `--recipe auto`, which chooses nothing here",
-            setting="minutes",
-            remedy="use `--epochs` or `--max-steps`",
-        )
 
 
 def _explained(facts: _Facts, made: Sequence[Choice]) -> Iterator[str]:
@@ -258,9 +249,10 @@ def _watched(facts: _Facts, settings: TrainSettings) -> list[Choice]:
     ends = [Choice("eval_every", 0, why)]
     if facts.columns > 1:  # a small part held out vetoes, and does not steer
         ends.append(Choice("prefer", "trained", why))
-    if "dev" in settings.model_fields_set or not facts.held_out:
+    if "dev" in settings.model_fields_set:
         return ends
-    return [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why), *ends]
+    held_out = [Choice("dev", "auto", why), Choice("holdout", round(facts.held_out, 4), why)]
+    return [*held_out, *ends] if facts.held_out else []
 
 
 def _twice(facts: _Facts, settings: TrainSettings) -> list[Choice]:

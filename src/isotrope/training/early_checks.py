@@ -77,6 +77,12 @@ def as_begun(settings: TrainSettings) -> TrainSettings:
     return settings.model_copy(update=update)
 
 
+def check_given(settings: RunSettings) -> None:
+    """Refuse settings that are not used, unless a recipe may still choose what they need."""
+    if not (isinstance(settings, TrainSettings) and recipe_applies(settings)):
+        settings.check_used(lambda line: None)
+
+
 def check_early(settings: RunSettings, *, resume: bool) -> None:
     """Check the folder, files and names of a run without importing torch.
 
@@ -88,6 +94,7 @@ def check_early(settings: RunSettings, *, resume: bool) -> None:
         finished = check_folder(output, settings, resume=resume)
         if finished is not None:
             return
+    check_given(settings)
     for plugin in settings.plugin:
         check_file(Path(plugin))
     objective = getattr(settings, "objective", None)

@@ -69,16 +69,7 @@ def fit(
     checked = TrainSettings.read({"files": shown, **options})
     if not memory:
         return train(checked, resume=resume, callbacks=callbacks)
-    if checked.streaming is not None:
-        raise InputError(
-            "streaming needs files, or the name of a data set on the hub, so that the run can "
-            f"be resumed; found data in memory ({type(next(iter(memory.values()))).__name__})"
-        )
-    if checked.columns and len(memory) < len(sources):
-        raise InputError(
-            "leave columns out: they apply to all data sets, but only some of these are files. "
-            "Name the columns of the others 'anchor' and 'positive', or 'text'"
-        )
+    checked.check_used(memory=True, mixed=len(memory) < len(sources))
     output = Path(checked.output)
     stored = {name: output / f"{IN_MEMORY}{name and f'-{name}'}.jsonl" for name in memory}
     written = {**options, "files": _files(sources, stored), "columns": []}

@@ -26,19 +26,9 @@ OF_PAIRS = (
 )
 """Losses that take anchors, positives and, for the first four and GIST, hard negatives."""
 
-_OWN = {  # settings that are about an objective, by the remedy
-    "objective": "leave it out",
-    "objective_settings": "set the loss by --loss.ARGUMENT",
-    "backend": "leave it out",
-    "micro_batch": "take the Cached loss, with --loss.mini_batch_size",
-    "matryoshka": "leave it out",
-    "devices": "start one process",
-    "groups": "leave it out",
-}
-
 
 def check_loss(settings: TrainSettings) -> None:
-    """Refuse an unknown loss, one that takes no pairs, and settings of objectives."""
+    """Refuse an unknown loss, one that takes no pairs, and wrong arguments."""
     if settings.loss is None:
         return
     if settings.loss not in (known := (*OF_PAIRS, *OF_SCORES)):
@@ -48,12 +38,6 @@ def check_loss(settings: TrainSettings) -> None:
             value=settings.loss,
             remedy=f"choose {', '.join(known)}",
         )
-    for name, remedy in _OWN.items():
-        value, field = getattr(settings, name), TrainSettings.model_fields[name]
-        if value != field.get_default(call_default_factory=True):
-            raise SettingError(
-                f"has no effect on {settings.loss}", setting=name, value=value, remedy=remedy
-            )
     arguments = _arguments(settings.loss)
     for name in settings.loss_settings:
         if name not in arguments:

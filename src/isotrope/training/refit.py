@@ -35,10 +35,9 @@ def refitted(
     """
     result, folder = outcome.result, RunFolder(settings.output)
     kept = result.metrics.get("dev_best_step")
-    if settings.refit and without_mean(settings):
-        warn("warning: --refit has no effect with LoRA, an encoder from scratch, or torchrun")
+    if not settings.refit or without_mean(settings):
         return outcome
-    if not settings.refit or outcome.exit_code or not kept or "refit" in result.details:
+    if outcome.exit_code or not kept or "refit" in result.details:
         return outcome
     warn(f"training a second time, including the held-out records ({folder.refit})")
     second = train(

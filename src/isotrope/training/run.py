@@ -263,35 +263,14 @@ def _taken(
 def check_devices(settings: RunSettings) -> str:
     """Return the kind of device to train on; each process needs a device."""
     kind = find_device(settings.device).type
-    if settings.precision == "16" and kind == "cpu":
-        raise SettingError(
-            "needs a GPU", setting="precision", value="16", remedy="use bf16 or 32 on a CPU"
-        )
     total, here = launched_processes()
-    if total == 1:
-        total = here = settings.devices
-    elif settings.devices not in (1, here):
-        raise SettingError(
-            f"torchrun has started {here} processes on this machine",
-            setting="devices",
-            value=settings.devices,
-            remedy="leave it out",
-        )
-    if total > 1 and kind == "mps":
-        raise SettingError(
-            "an Apple GPU is one device",
-            setting="devices",
-            value=here,
-            remedy="add `--device cpu`",
-        )
-    if kind == "cuda" and here > (count := torch.cuda.device_count()):
-        raise SettingError(
-            f"this machine has {count} GPU{'s' * (count > 1)}",
-            setting="devices",
-            value=here,
-            remedy=f"use `--devices {count}`, or `--device cpu`",
-        )
-    if settings.rows < total:
+    settings.check_used(
+        accelerator=kind,
+        started=here if total > 1 else 0,
+        processes=max(total, settings.devices),
+        gpus=torch.cuda.device_count() if kind == "cuda" else settings.devices,
+    )
+    if settings.rows < (total := max(total, settings.devices)):
         raise SettingError(
             f"leaves some of {total} processes without an input",
             setting="batch_size",

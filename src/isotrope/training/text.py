@@ -55,14 +55,13 @@ from isotrope.training.nan_guard import check_finite_weights
 from isotrope.training.optimisers import refuse_long_warmup
 from isotrope.training.progress import warn
 from isotrope.training.recipe import Plan
-from isotrope.training.refit import refit_line, refitted
+from isotrope.training.refit import refit_line, refitted, without_mean
 from isotrope.training.run import (
     Outcome,
     check_devices,
     end_message,
     hardware,
     run,
-    stop_message,
     try_objective,
     write_config,
 )
@@ -97,6 +96,7 @@ def train(
     settings = as_begun(settings) if resume else settings
     check_devices(settings)  # before the data is read
     settings = with_recipe(settings, resume=resume)
+    settings.check_used(warn)
     settings = with_temperature(settings, resume=resume)
     work = functools.partial(_train, callbacks=callbacks)
     outcome = run(settings, work, resume=resume, lines=lines)
@@ -135,12 +135,17 @@ def check(
             if settings.loss in OF_SCORES and not first.scores:
                 raise InputError(f"{settings.loss} takes scores, and the data have none; add some")
             formed.append(resolve(settings.views, first))
-    if {*formed} == {"dropout"} and settings.passage_prompt not in ("", settings.query_prompt):
-        warn(
-            "warning: --passage-prompt has no effect on training here, because both views of a "
-            "single text are anchors; it is only saved with the model"
-        )
-    return encoder_of(settings), objectives, watch
+    encoder = encoder_of(settings)
+    settings.check_used(
+        warn,
+        single={*formed} == {"dropout"},
+        dimension=encoder.dimension,
+        pushes=any(objective.pairwise for objective in objectives.values()),
+        averaged=not without_mean(settings),
+        prompt=encoder.prompt,
+        ranked=watch is None or len(watch.queries),
+    )
+    return encoder, objectives, watch
 
 
 def objectives_of(settings: TrainSettings) -> dict[str, Objective]:
@@ -211,6 +216,7 @@ def _watched(
     if settings.dev == "auto":
         prompts = (settings.query_prompt, settings.passage_prompt)
         watch = dev_metric_held_out(stores, prompts=prompts, metric=settings.dev_metric)
+        settings.check_used(warn, ranked=len(watch.queries))
     elif watch is not None and watch.queries:
         asked = [(query,) for query in watch.queries]
         met = np.any([store.trained_on(asked) for store in stores.values()], axis=0)
@@ -454,8 +460,6 @@ def _unit(report: StoreReport) -> str:
 
 def summary(outcome: Outcome) -> str:
     """Return the final lines of the command line."""
-    if outcome.exit_code:
-        return stop_message(outcome)
     metrics = outcome.result.metrics
     dead = float(metrics["dead"] or 0)
     spent = (

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from isotrope.core.distributed import rank, rows_of, world_size
-from isotrope.core.errors import InputError, SettingError
+from isotrope.core.distributed import rank, rows_of
+from isotrope.core.errors import InputError
 from isotrope.core.progress import bar
 from isotrope.core.run_folder import MANIFEST
 from isotrope.data.schemas import Reading, Record, read
@@ -60,10 +60,6 @@ def batches_of(
             for name in settings.datasets
         }
         return DatasetMixture(stores, settings.batch_size, settings.sampling, settings.seed)
-    if world_size() > 1:
-        raise SettingError(
-            "reads in one process, and torchrun has started several", setting="streaming"
-        )
     return StreamedBatches(
         folder,
         functools.partial(records_of, settings, ""),
@@ -117,12 +113,6 @@ def store_of(
 
 def prompts_of(settings: TrainSettings, encoder: SentenceEncoder) -> tuple[str, str]:
     """Return the prompts of anchors and positives: as set, else the model's own."""
-    if encoder.prompt and (settings.query_prompt or settings.passage_prompt):
-        raise InputError(
-            f"{settings.encoder} puts its own prompt before every text ({encoder.prompt!r}); leave "
-            "`--query-prompt` and `--passage-prompt` out, or remove default_prompt_name from its "
-            "config_sentence_transformers.json"
-        )
     encoder.check_prompts(settings.query_prompt, settings.passage_prompt)
     return settings.query_prompt or encoder.prompt, settings.passage_prompt or encoder.prompt
 

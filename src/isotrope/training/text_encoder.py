@@ -5,7 +5,7 @@ from itertools import chain, islice
 
 from torch import nn
 
-from isotrope.core.errors import InputError, SettingError
+from isotrope.core.errors import SettingError
 from isotrope.encoders.cut_initialize import cut_initialize
 from isotrope.encoders.device import find_device
 from isotrope.encoders.lora import add_lora
@@ -21,16 +21,6 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
     """Return the initial encoder of a run."""
     device = settings.device
     if settings.encoder == "scratch":
-        if settings.pooling not in (None, "mean"):
-            raise InputError(f"an encoder from scratch pools by mean; found {settings.pooling!r}")
-        for name, keeps in (("lora", settings.lora), ("freeze", settings.freeze != "none")):
-            if keeps:
-                raise SettingError(
-                    "an encoder from scratch has no trained weights to keep",
-                    setting=name,
-                    value=getattr(settings, name),
-                    remedy="name a trained `--encoder`, or leave it out",
-                )
         records = chain.from_iterable(records_of(settings, name) for name in settings.datasets)
         texts = (text for record in records for text in record.texts)
         encoder = SentenceEncoder.scratch(
@@ -41,10 +31,11 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
         cut_initialize(encoder, settings.cut, what=settings.cut_what)
     else:
         encoder = SentenceEncoder.load(settings.encoder, pooling=settings.pooling, device=device)
-    _add_lora(settings, encoder)
-    if settings.freeze == "embeddings" and settings.lora is None:  # which keeps all weights
+    if settings.lora is not None:
+        alpha, targets = settings.lora_alpha, settings.lora_targets
+        add_lora(encoder, settings.lora, alpha=alpha, targets=targets, seed=settings.seed)
+    elif settings.freeze == "embeddings":
         encoder.freeze_embeddings()
-    prefixes_of(settings, encoder)
     if settings.max_length > encoder.positions:
         raise SettingError(
             f"is more than {settings.encoder} takes: give at most "
@@ -66,33 +57,7 @@ def encoder_of(settings: TrainSettings) -> SentenceEncoder:
 
 def prefixes_of(settings: TrainSettings, encoder: SentenceEncoder) -> list[int]:
     """Return the prefixes of embeddings that are trained too, the longest first."""
-    longest = max(settings.matryoshka, default=0)
-    if longest > encoder.dimension:
-        raise SettingError(
-            f"is more than the {encoder.dimension} coordinates of {settings.encoder}",
-            setting="matryoshka",
-            value=longest,
-        )
-    prefixes = sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
-    if prefixes and settings.head != "none":
-        raise SettingError(
-            "a head mixes all coordinates, so prefixes of its output are not prefixes of the "
-            "saved model's embeddings",
-            setting="matryoshka",
-            remedy="add `--head none`",
-        )
-    return prefixes
-
-
-def _add_lora(settings: TrainSettings, encoder: SentenceEncoder) -> None:
-    """Freeze the encoder and add matrices to train, if ``lora`` is set."""
-    if settings.lora is not None:
-        alpha, targets = settings.lora_alpha, settings.lora_targets
-        add_lora(encoder, settings.lora, alpha=alpha, targets=targets, seed=settings.seed)
-        return
-    for name in ("lora_alpha", "lora_targets"):
-        if getattr(settings, name):
-            raise SettingError("needs `--lora RANK`, the rank of the matrices", setting=name)
+    return sorted({*settings.matryoshka} - {encoder.dimension}, reverse=True)
 
 
 def dropouts(encoder: nn.Module) -> Iterator[tuple[nn.Module, str]]:

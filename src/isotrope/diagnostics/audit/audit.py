@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from isotrope.core.errors import InputError
 from isotrope.diagnostics.audit.rows import Embedded, PairedRows, embed_rows, read_rows
 from isotrope.diagnostics.audit.run import audit_rows, check_negatives, checked_objective
 from isotrope.diagnostics.audit.texts import TextAudit
@@ -41,8 +40,7 @@ def audit_texts(
         data, columns=settings.columns or None, groups=settings.groups, views=settings.views
     )
     check_negatives(chosen, rows.columns, rows.name)
-    if settings.mine and rows.views == "dropout":
-        raise InputError("leave mine out: single texts have no hard negatives")
+    settings.check_used(single=rows.views == "dropout")
     if not isinstance(encoder, SentenceEncoder):
         encoder = SentenceEncoder.load(os.fspath(encoder), device=settings.device)
     prompts, seed = (settings.query_prompt, settings.passage_prompt), settings.seed

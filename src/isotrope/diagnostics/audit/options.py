@@ -1,15 +1,18 @@
 """The settings of an audit, for flags and for keywords of Python."""
 
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import field_validator
 
-from isotrope.core.settings import Settings, setting
+from isotrope.core.settings import Names, Settings, Used, setting
 from isotrope.paradigm.declared import objective_settings
 
 OF_TEXTS = "for texts only"
 """Title in the help of the settings that do not apply to pictures."""
+of_texts = Used(lambda pictures: not pictures, "these are pictures")
+for_texts = partial(setting, group=OF_TEXTS, used=of_texts)
 
 
 class AuditSettings(Settings):
@@ -42,26 +45,28 @@ class AuditSettings(Settings):
     plugin: list[Path] = setting(
         [], "Python file with an objective of your own; may be repeated.", "FILE"
     )
-    columns: list[str] = setting([], "Columns of a table, as in training.", group=OF_TEXTS)
-    groups: str | None = setting(
-        None, "Column of groups of rows that belong together.", group=OF_TEXTS
+    columns: Names = for_texts([], "Columns of a table, as in training.")
+    groups: str | None = for_texts(None, "Column of groups of rows that belong together.")
+    views: Literal["auto", "dropout", "adjacent", "pairs"] = for_texts(
+        "auto", "Where the positive comes from, as in training."
     )
-    views: Literal["auto", "dropout", "adjacent", "pairs"] = setting(
-        "auto", "Where the positive comes from, as in training.", group=OF_TEXTS
-    )
-    max_length: int = setting(32, "Tokens kept of each text.", group=OF_TEXTS)
-    query_prompt: str = setting("", "Prompt before every anchor.", "TEXT", group=OF_TEXTS)
-    passage_prompt: str = setting(
+    max_length: int = for_texts(32, "Tokens kept of each text.")
+    query_prompt: str = for_texts("", "Prompt before every anchor.", "TEXT")
+    passage_prompt: str = for_texts(
         "", "Prompt before every positive and hard negative.", "TEXT", group=OF_TEXTS
     )
-    dev: str = setting(
+    dev: str = for_texts(
         "auto",
         "Data to score whitening on: a part of DATA, an STS file, or a retrieval set.",
         "auto|none|PATH",
-        group=OF_TEXTS,
     )
     mine: int = setting(
-        0, "Hard negatives to mine for each anchor, at most 100.", ge=0, le=100, group=OF_TEXTS
+        0,
+        "Hard negatives to mine for each anchor, at most 100.",
+        ge=0,
+        le=100,
+        group=OF_TEXTS,
+        used=[of_texts, Used(lambda single: not single, "single texts have no hard negatives")],
     )
     hardness: float = setting(
         0.3,
@@ -69,21 +74,13 @@ class AuditSettings(Settings):
         gt=0,
         le=1,
         group=OF_TEXTS,
+        used=[of_texts, Used(lambda mine: mine, "needs `--mine N`")],
     )
-
-    @field_validator("columns", mode="before")
-    @classmethod
-    def _split(cls, value: object) -> object:
-        """``anchor,positive`` means two names."""
-        if not isinstance(value, (str, list, tuple)):
-            return value or []
-        listed = [value] if isinstance(value, str) else value
-        return [part.strip() for name in listed for part in str(name).split(",") if part.strip()]
 
     @field_validator("dev", mode="before")
     @classmethod
-    def _place(cls, value: object) -> object:
-        return "none" if value is None else str(value) if isinstance(value, Path) else value
+    def _none(cls, value: object) -> object:
+        return "none" if value is None else value
 
     @classmethod
     def dotted_names(cls) -> list[str]:

@@ -9,7 +9,7 @@ Batch size and epochs are those of Manna et al. 2023 for small images.
 from typing import Literal
 
 from isotrope.core.hyper import hypers
-from isotrope.core.settings import setting
+from isotrope.core.settings import Used, setting
 from isotrope.training.images.registry import METHODS, find_method
 from isotrope.training.recipe import Scheduler
 from isotrope.training.settings import (
@@ -20,6 +20,8 @@ from isotrope.training.settings import (
     in_steps,
     in_watch,
 )
+
+_of_scratch = Used(lambda scratch: scratch, "for an encoder from scratch; {encoder} brings its own")
 
 
 class ImageSettings(RunSettings):
@@ -32,95 +34,97 @@ class ImageSettings(RunSettings):
 
     data: str = in_data(
         ...,
+        "Folder of images (class folders or flat; train/ and test/ inside it are kept apart), "
+        ".npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face dataset folder, "
+        "or 'digits' (from scikit-learn).",
         positional=True,
         metavar="DATA",
-        description="Folder of images (class folders or flat; train/ and test/ inside it are "
-        "kept apart), .npz, folder of CIFAR, STL-10, Tiny-ImageNet or Flowers102, Hugging Face "
-        "dataset folder, or 'digits' (from scikit-learn).",
     )
-    method: str = in_objective("simclr", description=f"Method: {', '.join(METHODS)}.")
+    method: str = in_objective("simclr", f"Method: {', '.join(METHODS)}.")
     method_settings: dict[str, float | str] = setting(
-        {}, description="Options of the method (--method.queue 4096)."
+        {}, "Options of the method (--method.queue 4096)."
     )
     objective: str | None = in_objective(
-        None, description="Name, see `isotrope objectives`; default: the method's own."
+        None, "Name, see `isotrope objectives`; default: the method's own."
     )
     encoder: str = in_model(
         "resnet18",
-        description="resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base from "
-        "scratch; or a run folder, a model folder or a hub id.",
+        "resnet9, resnet18, resnet34, resnet50, vit-tiny, vit-small or vit-base from scratch; or "
+        "a run folder, a model folder or a hub id.",
     )
     width: int | None = in_model(
-        None, ge=1, description="Channels of the first stage of a ResNet from scratch; default: 64."
+        None,
+        "Channels of the first stage of a ResNet from scratch; default: 64.",
+        ge=1,
+        used=_of_scratch,
     )
     stem: Literal["auto", "cifar", "imagenet"] = in_model(
         "auto",
-        description="First layers of a ResNet from scratch: cifar keeps the resolution, imagenet "
-        "divides it by four; auto takes cifar for images up to 32 x 32.",
+        "First layers of a ResNet from scratch: cifar keeps the resolution, imagenet divides it "
+        "by four; auto takes cifar for images up to 32 x 32.",
+        used=_of_scratch,
     )
     image_size: int | None = in_data(
         None,
+        "Side of the crops in pixels. Default: the side of the images if all are equal and at "
+        "most 96; otherwise 32, 64, 96, 112 or 224, by the size of most images.",
+        used=Used(lambda image_size, side: image_size == side, "the encoder takes {side} x {side}"),
         ge=4,
-        description="Side of the crops in pixels. Default: the side of the images if all are equal "
-        "and at most 96; otherwise 32, 64, 96, 112 or 224, by the size of most images.",
     )
-    augment: str | None = in_data(
-        None, description="Augmentation of the views; default: the method's own."
-    )
+    augment: str | None = in_data(None, "Augmentation of the views; default: the method's own.")
     pixels: Literal["imagenet", "none"] = in_data(
         "imagenet",
-        description="Normalise by ImageNet's mean and deviation, or leave values in [0, 1].",
+        "Normalise by ImageNet's mean and deviation, or leave values in [0, 1].",
+        used=_of_scratch,
     )
-    classes: str | None = in_data(None, description="File of the classes to use, one on each line.")
-    limit: int | None = in_data(None, ge=2, description="Number of images to train on.")
+    classes: str | None = in_data(None, "File of the classes to use, one on each line.")
+    limit: int | None = in_data(None, "Number of images to train on.", ge=2)
     holdout: float = in_data(
         0.0,
+        "Share of the labelled training images to test on, if there is no test part.",
         ge=0,
         le=0.5,
-        description="Share of the labelled training images to test on, if there is no test part.",
     )
     knn_every: int = in_watch(
         1,
+        "Epochs between kNN scores on the test part (needs labels; 0: only at the start and the "
+        "end).",
         ge=0,
-        description="Epochs between kNN scores on the test part (needs labels; 0: only at the "
-        "start and the end).",
     )
     knn_images: int | None = in_watch(
         None,
+        "Largest number of training images, and of test images, for kNN during training; default: "
+        "all.",
         ge=2,
-        description="Largest number of training images, and of test images, for kNN during "
-        "training; default: all.",
     )
-    linear: bool = in_watch(True, description="Fit a linear probe at the end (needs labels).")
-    batch_size: int = in_steps(128, ge=2, description="Images per step, on all devices.")
-    epochs: float = in_steps(200.0, gt=0, description="Passes over the data (or --max-steps).")
+    linear: bool = in_watch(True, "Fit a linear probe at the end (needs labels).")
+    batch_size: int = in_steps(128, "Images per step, on all devices.", ge=2)
+    epochs: float = in_steps(200.0, "Passes over the data (or --max-steps).", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
-        description="Optimiser; default: the method's own. If you change it, also give "
-        "--learning-rate. lars does not decay biases and norms.",
+        "Optimiser; default: the method's own. If you change it, also give --learning-rate. lars "
+        "does not decay biases and norms.",
+        used=Used(
+            lambda learning_rate, usual: learning_rate,
+            "the method's learning rate is for {usual}; also give `--learning-rate`",
+        ),
     )
     learning_rate: float | None = in_steps(
-        None,
-        gt=0,
-        description="Peak rate, not scaled by batch size; default: the method's own.",
+        None, "Peak rate, not scaled by batch size; default: the method's own.", gt=0
     )
     weight_decay: float | None = in_steps(
-        None, ge=0, description="Constant weight decay; default: the method's own."
+        None, "Constant weight decay; default: the method's own.", ge=0
     )
     warmup_epochs: float | None = in_steps(
-        None,
-        ge=0,
-        description="Epochs of learning-rate warm-up; default: the method's own.",
+        None, "Epochs of learning-rate warm-up; default: the method's own.", ge=0
     )
-    scheduler: Scheduler = in_steps(
-        "cosine", description="Learning-rate schedule after the warm-up."
-    )
-    clip: float | None = in_steps(None, gt=0, description="Norm to which gradients are clipped.")
+    scheduler: Scheduler = in_steps("cosine", "Learning-rate schedule after the warm-up.")
+    clip: float | None = in_steps(None, "Norm to which gradients are clipped.", gt=0)
     workers: int | None = in_data(
         None,
+        "Number of processes that decode images; default: one for each core for files, none for "
+        "arrays.",
         ge=0,
-        description="Number of processes that decode images; default: one for each core for "
-        "files, none for arrays.",
     )
 
     @classmethod

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from transformers import TrainerCallback
 
 from isotrope.core.distributed import barrier, rank, rows_of, world_size
-from isotrope.core.errors import InputError, SettingError
+from isotrope.core.errors import InputError
 from isotrope.core.legible import legible
 from isotrope.core.lock import ensure_not_replaced
 from isotrope.core.pictures import Unreadable, grey_levels
@@ -57,7 +57,6 @@ from isotrope.training.run import (
     end_message,
     hardware,
     run,
-    stop_message,
     try_objective,
     write_config,
 )
@@ -100,13 +99,7 @@ def fit_images(
     own_encoder = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own_encoder is None else own_encoder.name
     checked = ImageSettings.read({"data": data, "encoder": name, **by_name(settings)})
-    if own_encoder is not None and checked.devices > 1:
-        raise SettingError(
-            "starts other processes, which cannot see your encoder",
-            setting="devices",
-            value=checked.devices,
-            remedy="start them by torchrun, each with its own",
-        )
+    checked.check_used(own=own_encoder is not None)
     work = functools.partial(_train, own_encoder=own_encoder, callbacks=callbacks)
     return run(checked, work, resume=resume)
 
@@ -144,6 +137,8 @@ def prepare(settings: ImageSettings, own_encoder: ImageEncoder | None = None) ->
     options = options_of(settings.method, settings.method_settings)
     name, objective = objective_of(settings)
     scratch = own_encoder is None and settings.encoder in ARCHITECTURES
+    settings.check_used(warn)
+    settings.check_used(warn, scratch=scratch)
     encoder = None if scratch else _load_encoder(settings, own_encoder)
     images = _load_data(settings, encoder.image_size if encoder else settings.image_size)
     images.train.images.read([0])  # raises an error if no image can be decoded
@@ -212,13 +207,7 @@ def _make_plan(
     per_epoch = batches.steps_per_epoch
     plan = method.recipe.plan(steps=steps, steps_per_epoch=per_epoch, batch_size=batches.size)
     if settings.optimizer not in (None, plan.optimizer):
-        if settings.learning_rate is None:
-            raise SettingError(
-                f"the default learning rate of {method.name} is for {plan.optimizer}",
-                setting="optimizer",
-                value=settings.optimizer,
-                remedy="give `--learning-rate` as well",
-            )
+        settings.check_used(usual=plan.optimizer)
         # SimCLR, BYOL, Barlow Twins and MoCo v3 do not apply LARS to biases and norms
         all_decay = plan.decay_all and settings.optimizer != "lars"
         plan = replace(plan, optimizer=settings.optimizer, decay_all=all_decay)
@@ -274,19 +263,8 @@ def _build_encoder(settings: ImageSettings, side: int) -> ImageEncoder:
 
 def _load_encoder(settings: ImageSettings, own_encoder: ImageEncoder | None) -> ImageEncoder:
     """Load an encoder or take the user's; it has an image size and a normalisation of its own."""
-    for name, default in (("width", None), ("stem", "auto"), ("pixels", "imagenet")):
-        if getattr(settings, name) != default:
-            raise SettingError(
-                f"is for an encoder from scratch; {settings.encoder} brings its own", setting=name
-            )
     encoder = own_encoder or ImageEncoder.load(settings.encoder, device=settings.device)
-    if settings.image_size not in (None, encoder.image_size):
-        raise SettingError(
-            f"{settings.encoder} takes images of {encoder.image_size} x {encoder.image_size}",
-            setting="image_size",
-            value=settings.image_size,
-            remedy="leave it out",
-        )
+    settings.check_used(side=encoder.image_size)
     return encoder
 
 
@@ -413,8 +391,6 @@ class ImageTask(TrainingTask):
 
 def summary(outcome: Outcome) -> str:
     """Return the lines that the command line prints at the end of a run."""
-    if outcome.exit_code:
-        return stop_message(outcome)
     metrics, data = outcome.result.metrics, outcome.result.details["data"]
     linear = metrics.get("linear")
     probed = "" if linear is None else f"linear probe {linear:.2f}\n"
