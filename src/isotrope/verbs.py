@@ -115,7 +115,6 @@ def audit_images(
     data: str | Path,
     *,
     encoder: "str | Path | ImageEncoder" = "resnet18",
-    suspect: float = 0.1,
     output: str | Path | None = None,
     progress: bool = False,
     **settings: Any,
@@ -125,11 +124,11 @@ def audit_images(
     Args:
         data: Folder, .npz file or name, as for ``isotrope.fit_images``.
         encoder: The encoder to be trained; an encoder object is not changed.
-        suspect: Reciprocal push above which two pictures are likely false negatives.
         output: a folder for the page (``audit.html``) and ``audit.json``.
         progress: Show bars on stderr.
         settings: Any other setting of ``isotrope.fit_images``, e.g. ``method="mocov3"``,
-            ``batch_size=256``; settings of the optimiser have no effect.
+            ``batch_size=256``; settings of the optimiser have no effect. ``suspect`` is the
+            reciprocal push above which two pictures are likely false negatives (0.1).
 
     Returns:
         The audit: ``print`` shows its tables, ``to_json()`` has everything.
@@ -145,6 +144,9 @@ def audit_images(
 
     own = encoder if isinstance(encoder, ImageEncoder) else None
     name = encoder if own is None else own.name
+    others = AuditSettings.model_fields.keys() - ImageSettings.model_fields
+    of_audit = AuditSettings.read({key: settings.pop(key) for key in others & settings.keys()})
+    of_audit.check_used(pictures=True)
     read = ImageSettings.read(
         {"data": data, "encoder": name, "output": "none", **by_name(settings)}
     )
@@ -154,7 +156,7 @@ def audit_images(
         check_folder(Path(output))
     from isotrope.training.images.audit import audit as audited_with
 
-    audited = audited_with(read, own_encoder=own, suspect=suspect, progress=progress)
+    audited = audited_with(read, of_audit, own_encoder=own, progress=progress)
     if output is not None:
         write_audit(audited, Path(output))
     return audited

@@ -9,9 +9,9 @@ from pydantic import Field, create_model
 from isotrope.cli.arguments import check_readable
 from isotrope.cli.command import Command, as_json
 from isotrope.core.errors import FolderError, InputError, SettingError
-from isotrope.core.settings import extra_of, setting
+from isotrope.core.settings import Used, setting
 from isotrope.data.sources import by_dataset
-from isotrope.diagnostics.audit.options import OF_TEXTS, AuditSettings
+from isotrope.diagnostics.audit.options import AuditSettings
 from isotrope.training.images.settings import ImageSettings
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ settings are recommended for them. --output DIR writes audit.html and audit.json
 """
 
 _IMAGES = "for pictures only, as in training"
+_of_images = Used(lambda pictures: pictures, "these are texts")
 _OF_IMAGES = (
     *("method", "width", "stem", "image_size", "augment", "pixels", "classes", "limit"),
     "holdout",
@@ -62,7 +63,7 @@ class AuditCommandSettings(AuditSettings):
         "DATA",
         positional=True,
     )
-    method_settings: dict[str, float | str] = setting({}, "Options of the method.")
+    method_settings: dict[str, float | str] = setting({}, "Options of the method.", used=_of_images)
     output: Path | None = setting(
         None, "Folder to write the page to, and for texts the files for a training.", "DIR"
     )
@@ -83,7 +84,7 @@ def audit(settings: AuditCommandSettings) -> int:
             "because a training batch comes from one of them"
         )
     images = _is_images(data)
-    _refuse_others(settings, data, images=images)
+    settings.check_used(pictures=images)
     check_readable(*settings.plugin)
     output = settings.output
     if output is not None and output.is_file():
@@ -106,22 +107,6 @@ def _is_images(data: str) -> bool:
     return path.is_dir() or path.suffix == ".npz" or (data == "digits" and not path.is_file())
 
 
-def _refuse_others(settings: AuditCommandSettings, data: str, *, images: bool) -> None:
-    """Refuse flags that are for data of the other kind."""
-    kinds = ("texts", "pictures") if images else ("pictures", "texts")
-    other = OF_TEXTS if images else _IMAGES
-    others = [] if images else [f"method.{key}" for key in settings.method_settings]
-    for name, field in type(settings).model_fields.items():
-        if extra_of(field).get("group") == other and name in settings.model_fields_set:
-            others.append(name)
-    if others:
-        raise SettingError(
-            f"applies to {kinds[0]}, but {data} holds {kinds[1]}",
-            setting=others[0],
-            remedy="leave it out",
-        )
-
-
 def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
     ((file,),) = by_dataset([data]).values()  # of NAME=FILE, as train takes it
     check_readable(Path(file))
@@ -141,9 +126,7 @@ def _texts(data: str, options: dict[str, Any], settings: AuditCommandSettings) -
 
 def _images(data: str, options: dict[str, Any], settings: AuditCommandSettings) -> "Audit":
     plugins = [str(path) for path in settings.plugin]
-    given = {key: value for key, value in options.items() if key != "suspect"}
-    read = ImageSettings.read({"data": data, "output": "none", **given, "plugin": plugins})
-    check_readable(*map(Path, read.inputs))
+    check_readable(None if data == "digits" else Path(data))
     from isotrope.verbs import audit_images
 
     options |= {"plugin": plugins, "output": settings.output}
@@ -155,7 +138,10 @@ def _with_images() -> type[AuditCommandSettings]:
     fields: dict[str, Any] = {}
     for name in _OF_IMAGES:
         field = ImageSettings.model_fields[name].asdict()
-        given = {**field["attributes"], "json_schema_extra": {"group": _IMAGES}}
+        given = {
+            **field["attributes"],
+            "json_schema_extra": {"group": _IMAGES, "used": [_of_images]},
+        }
         fields[name] = (field["annotation"], Field(**given))
     made: type[AuditCommandSettings] = create_model(
         "AuditCommandSettings", __base__=AuditCommandSettings, **fields

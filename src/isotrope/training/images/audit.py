@@ -33,8 +33,8 @@ from isotrope.training.optimisers import step_seed
 
 def audit(
     settings: ImageSettings,
+    own: AuditSettings,
     *,
-    suspect: float = 0.1,
     own_encoder: ImageEncoder | None = None,
     progress: bool = False,
 ) -> PictureAudit:
@@ -42,12 +42,10 @@ def audit(
 
     Args:
         settings: Settings of the training; optimiser settings are ignored.
-        suspect: Reciprocal push above which two pictures are likely false negatives.
+        own: Settings of the audit alone.
         own_encoder: The user's encoder; None if ``settings.encoder`` names one.
         progress: show bars on stderr.
     """
-    numbers = {"batch_size": settings.batch_size, "suspect": suspect, "seed": settings.seed}
-    AuditSettings.read(numbers)
     alone = settings.model_copy(update={"workers": 0, "devices": 1, "micro_batch": None})
     task = prepare(alone, copy.deepcopy(own_encoder))
     objective = checked_objective(task.module.objective)
@@ -59,7 +57,7 @@ def audit(
         ),
         embedded,
         objective,
-        AuditSettings.read({**numbers, "batch_size": task.batches.size}),
+        own.model_copy(update={"batch_size": task.batches.size, "seed": settings.seed}),
         encoder=task.module.encoder.name,
         method=task.module.name,
         scratch=own_encoder is None and settings.encoder in ARCHITECTURES,
