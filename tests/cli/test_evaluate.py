@@ -174,13 +174,13 @@ def test_what_is_refused(run, models, files, tmp_path, cache) -> None:
         ((models[0],), "name the data to evaluate on: --sts DIR, --transfer DIR"),
         (own, "MODEL is missing"),
         (("--compare", models[0], *own), "--compare needs at least two models"),
-        ((models[0], "--compare", *models, *own), "is before --compare"),
-        ((models[0], "--knn", *own), "need labelled texts: add --labels FILE"),
-        ((models[0], "--labels-test", files["test"], *own), "need labelled texts"),
+        ((models[0], "--compare", *models, *own), "name all models after --compare"),
+        ((models[0], "--knn", *own), "--knn (needs labelled texts: --labels FILE"),
+        ((models[0], "--labels-test", files["test"], *own), "needs the training part, --labels"),
         ((models[0], "--sts", tmp_path / "none"), "no such folder of STS sets"),
         ((models[0], "--transfer", tmp_path / "none"), "no such folder of transfer tasks"),
         ((models[0], "--transfer", tmp_path, "--tasks", "MRP"), "unknown transfer task 'MRP'"),
-        ((models[0], "--sts", tmp_path, "--tasks", "MR"), "--tasks chooses among the transfer"),
+        ((models[0], "--sts", tmp_path, "--tasks", "MR"), "--tasks MR (needs --transfer DIR)"),
         ((models[0], "--corpus", tmp_path / "none.txt"), "no such file"),
         ((models[0], *labels, "--mode", "quick"), "--mode quick: "),
         ((models[0], *own, "--results", files["own"]), "cannot write"),
@@ -236,9 +236,9 @@ def test_runs_on_images(run, models, files, tmp_path) -> None:
     assert moved.code == 0, moved.err
     for arguments, message in (
         ((runs[0],), "takes images; add --knn or --linear, on the run's own images or on"),
-        ((*runs[:1], "--labels-test", data), "takes images; add --knn or --linear"),
-        ((runs[0], "--sts", files["own"]), "takes pictures, but sts hold text"),
-        (("--compare", runs[0], models[0], "--knn"), "need labelled texts"),
+        ((*runs[:1], "--labels-test", data), "needs the training part, --labels"),
+        ((runs[0], "--sts", files["own"]), "own.tsv (the encoder takes pictures)"),
+        (("--compare", runs[0], models[0], "--knn"), "needs labelled texts"),
         ((runs[0] / "model", "--knn"), "is not a run folder, so it has no pictures of its own"),
     ):
         refused = run("evaluate", *arguments)

@@ -10,7 +10,7 @@ from isotrope.core.errors import InputError, SettingError
 from isotrope.core.files import atomic_replace, check_outputs
 from isotrope.core.legible import csv_text
 from isotrope.core.run_folder import RunFolder
-from isotrope.core.settings import setting
+from isotrope.core.settings import Used, setting
 from isotrope.core.table import table
 from isotrope.encoders.names import existing, is_bm25
 from isotrope.evaluation.options import DATA, OF_LABELS, Evaluation
@@ -66,6 +66,9 @@ again for the same weights, data and protocol, so you can stop the command and s
 """
 
 
+_of_labels = Used(lambda labelled: labelled, "needs labelled texts: `--labels FILE`")
+
+
 class EvaluateSettings(Evaluation):
     """Settings of ``isotrope evaluate``; without ``knn`` and ``linear``, both are measured."""
 
@@ -74,10 +77,11 @@ class EvaluateSettings(Evaluation):
         "Run folder, model folder, hub id, all-MiniLM-L6-v2 (once installed), or bm25.",
         "MODEL",
         positional=True,
+        used=Used(lambda compare: not compare, "name all models after `--compare`"),
     )
     compare: list[str] = setting([], "Models to show side by side.", "MODEL", many=True)
-    knn: bool = setting(False, "The k nearest neighbours on --labels.", group=DATA)
-    linear: bool = setting(False, "A linear probe on --labels.", group=DATA)
+    knn: bool = setting(False, "The k nearest neighbours on --labels.", group=DATA, used=_of_labels)
+    linear: bool = setting(False, "A linear probe on --labels.", group=DATA, used=_of_labels)
     dimensions: list[int] = setting(
         [], "Numbers of coordinates to compare: 384 256 128 (text).", "N", many=True
     )
@@ -92,11 +96,6 @@ class EvaluateSettings(Evaluation):
 def evaluate(settings: EvaluateSettings) -> int:
     """Evaluate, print tables or JSON."""
     models = settings.compare or ([settings.model] if settings.model else [])
-    if settings.compare and settings.model:
-        raise InputError(
-            f"the model {settings.model} is before --compare; name all models after it: "
-            "isotrope evaluate --compare A B --sts DIR"
-        )
     if not models:
         raise SettingError(
             "is missing: the model to score",
@@ -151,26 +150,19 @@ def _write_card(card: Path, result: "Result", settings: EvaluateSettings) -> Non
 
 def _check_data(models: Sequence[str], settings: EvaluateSettings) -> None:
     """Check that there is data to score on: text, labels, or a run's own pictures."""
-    if settings.only and settings.transfer is None:
-        raise SettingError(
-            "chooses among the transfer tasks", setting="only", remedy="also give `--transfer DIR`"
-        )
-    texts = settings.data.keys() - OF_LABELS
-    of_labels = settings.knn or settings.linear or settings.labels_test
+    texts, of_labels = settings.data.keys() - OF_LABELS, settings.knn or settings.linear
     if settings.labels or (texts and not of_labels):
         return
     from isotrope.evaluation.image_tasks import takes_images
 
-    if texts or not all(takes_images(model) for model in models):
-        if of_labels:
-            raise InputError(
-                "--knn, --linear and --labels-test need labelled texts: add --labels FILE"
-            )
+    pictures = not texts and all(takes_images(model) for model in models)
+    settings.check_used(labelled=pictures)
+    if not pictures:
         raise InputError(
             "name the data to evaluate on: --sts DIR, --transfer DIR, --retrieval PATH, --labels "
             "FILE or --corpus FILE"
         )
-    if not settings.knn and not settings.linear:
+    if not of_labels:
         raise InputError(
             f"nothing to evaluate: {models[0]} takes images; add --knn or --linear, on the "
             "run's own images or on yours (--labels FOLDER)"
@@ -226,25 +218,23 @@ def _show(result: "Result", settings: EvaluateSettings) -> None:
 
 def tables(result: "Result") -> str:
     """Return the tables of one model's scores."""
-    tasks = result.details.get("tasks", {})
-    sts = {name: scores for name, scores in tasks.items() if "spearman" in scores}
-    transfer = {name: scores for name, scores in tasks.items() if "accuracy" in scores}
-    parts = []
-    if sts:
-        parts.append(_row(sts, "spearman", result.details.get("average"), 'Spearman x 100, "all"'))
-    dev = {name: scores["dev"] for name, scores in sts.items() if "dev" in scores}
-    if dev:
-        parts.append(_row(dev, "spearman", None, "the same on the dev split"))
-    if "STS-B" in dev:
-        sphere = {k: dev["STS-B"][k] for k in ("alignment", "uniformity")}
-        measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
-        parts.append(f"STS-B dev: {measures}")
-    if transfer:
-        average = result.details.get("transfer_average")
-        title = f"accuracy in percent ({result.details['mode']} mode)"
-        parts.append(_row(transfer, "accuracy", average, title))
-    parts += [_listed(kind, result) for kind in result.kind.split("+") if kind in result.details]
-    return "\n\n".join(parts)
+    details, tasks = result.details, result.details.get("tasks", {})
+    dev = {n: s["dev"] for n, s in tasks.items() if "dev" in s and "spearman" in s}
+    sphere = {k: dev["STS-B"][k] for k in ("alignment", "uniformity")} if "STS-B" in dev else {}
+    measures = ", ".join(f"{k} {v:.4f}" for k, v in sphere.items() if v is not None)
+    parts = [
+        _row('Spearman x 100, "all"', tasks, "spearman", details.get("average")),
+        _row("the same on the dev split", dev, "spearman", None),
+        f"STS-B dev: {measures}" if sphere else "",
+        _row(
+            f"accuracy in percent ({details.get('mode')} mode)",
+            tasks,
+            "accuracy",
+            details.get("transfer_average"),
+        ),
+        *(_listed(kind, result) for kind in result.kind.split("+") if kind in details),
+    ]
+    return "\n\n".join(filter(None, parts))
 
 
 def _listed(kind: str, result: "Result") -> str:
@@ -274,68 +264,60 @@ def _listed(kind: str, result: "Result") -> str:
     return "\n".join(lines)
 
 
-def _row(tasks: Mapping[str, Any], score: str, average: float | None, title: str) -> str:
-    """Return one row of scores under the names of their tasks."""
+def _row(title: str, tasks: Mapping[str, Any], score: str, average: float | None) -> str:
+    """Return a title and one row of scores under the names of their tasks, if there are any."""
     values = {
         f"{name} {scores['split']}" if scores.get("dev") else name: scores[score]
         for name, scores in tasks.items()
+        if score in scores
     }
-    if average is not None:
+    if values and average is not None:
         values["average"] = average
-    return f"{title}\n{table(list(values), [[f'{value:.2f}' for value in values.values()]])}"
+    row = [f"{value:.2f}" for value in values.values()]
+    return f"{title}\n{table(list(values), [row])}" if values else ""
 
 
 def comparison(result: "Result") -> str:
     """Return the models side by side, then every difference to the first with its verdict."""
-    details = result.details
-    columns = details["columns"]
-    measured = {
-        name: "" if name == column["metric"] else column["metric"]
-        for name, column in columns.items()
-    }
+    details, every = result.details, rows(result)
+    columns, models, interval = details["columns"], details["models"], ["difference", "from", "to"]
+    titles = {n: (n, "" if n == c["metric"] else c["metric"]) for n, c in columns.items()}
+    of_models = [every[i :: len(models)] for i in range(len(models))]  # ordered by task
     side_by_side = [
-        [
-            name,
-            *(
-                _number(column["models"][i]["value"], column)
-                + ("*" if column["models"][i]["best"] else " ")
-                for column in columns.values()
-            ),
-        ]
-        for i, name in enumerate(details["models"])
+        [own[0]["model"], *(_number(r, "value", columns, "-") + " *"[r["best"]] for r in own)]
+        for own in of_models
     ]
     differences = [
         [
-            name,
-            f"{task} {measured[task]}".strip(),
-            *(_number(cell[key], column, "+") for key in ("value", "low", "high")),
-            f"{cell['p']:.4f}",
-            cell["verdict"],
+            row["model"],
+            " ".join(titles[row["task"]]).strip(),
+            *(_number(row, key, columns, "+") for key in interval),
+            f"{row['p']:.4f}",
+            row["verdict"],
         ]
-        for i, name in enumerate(details["models"][1:])
-        for task, column in columns.items()
-        for cell in [column["differences"][i]]
+        for own in of_models[1:]
+        for row in own
     ]
-    noise = 1 - details["level"]
-    heads = [f"{name}\n{metric}".strip() for name, metric in measured.items()]
+    heads = ["\n".join(title).strip() for title in titles.values()]
     same = "".join(
-        f"the same weights: {', '.join(details['models'][i] for i in places)}\n"
+        f"the same weights: {', '.join(models[i] for i in places)}\n"
         for places in details["same_weights"]
     )
     return (
         f"{table(['model', *heads], side_by_side)}\n* the best of a column; scores are out of 100\n"
         f"{same}\n"
-        f"differences from {details['models'][0]}\n"
-        f"{table(['model', 'task', 'difference', 'from', 'to', 'p', 'verdict'], differences)}\n\n"
+        f"differences from {models[0]}\n"
+        f"{table(['model', 'task', *interval, 'p', 'verdict'], differences)}\n\n"
         f"from, to: {details['level']:.0%} intervals of a paired bootstrap over the scored items "
         f"({details['resamples']:,} resamples, seed {details['seed']})\n"
-        f"p: corrected by Holm's method for {details['comparisons']} comparisons; "
-        f"noise: p above {noise:.2f}; variation between training seeds is not included"
+        f"p: corrected by Holm's method for {details['comparisons']} comparisons; noise: p above "
+        f"{1 - details['level']:.2f}; variation between training seeds is not included"
     )
 
 
-def _number(value: float, column: Mapping[str, Any], sign: str = "-") -> str:
+def _number(row: Mapping[str, Any], key: str, columns: Mapping[str, Any], sign: str) -> str:
     """Return a score out of 100 with two decimals, how embeddings lie with four."""
+    column, value = columns[row["task"]], row[key]
     scaled = 100 * value if column["share"] else value
     return f"{scaled:{sign}.{2 if column['percent'] or column['share'] else 4}f}"
 
