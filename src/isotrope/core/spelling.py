@@ -37,8 +37,8 @@ def named(setting: str, value: object = None) -> str:
 
 
 def _word(value: object) -> str:
-    value = str(value) if isinstance(value, Path) else value
-    text = value if isinstance(value, str) and len(value) <= _LONGEST else brief(value)
+    short = isinstance(value, Path) or (isinstance(value, str) and len(value) <= _LONGEST)
+    text = str(value) if short else brief(value)
     return text.replace("`", "'")
 
 
