@@ -56,6 +56,7 @@ class Loop:
             drawn negatives of a triplet are copies, and lengths make up for a temperature of dot
             products, as a slope does for one of a sigmoid (accuracies are those of a sound loop).
         judged: Whether it was tried after the first rules were set.
+        pairs: Whether it compares embeddings of the batch with each other.
     """
 
     build: Callable[[Plan], tuple[nn.Module, Callable[[int, int], Tensor]]]
@@ -67,6 +68,7 @@ class Loop:
     backward: Callable[[Tensor], object] = Tensor.backward
     lacks: tuple[str, ...] = ()
     judged: bool = False
+    pairs: bool = True
 
 
 LOOPS: dict[str, Loop] = {}
@@ -286,7 +288,7 @@ def supcon(plan: Plan) -> Any:
     return model, loss
 
 
-@loop(temperature=False)
+@loop(temperature=False, pairs=False)
 def vicreg(plan: Plan) -> Any:
     """Variances and covariances; no pair is pushed."""
     model = network()
@@ -305,7 +307,7 @@ def vicreg(plan: Plan) -> Any:
     return model, loss
 
 
-@loop(temperature=False)
+@loop(temperature=False, pairs=False)
 def byol(plan: Plan) -> Any:
     """A predictor towards a slow encoder."""
     model, slow = network(), network()
@@ -473,7 +475,7 @@ def supcon_two_views(plan: Plan) -> Any:
     return model, loss
 
 
-@loop(judged=True)
+@loop(judged=True, pairs=False)
 def arcface(plan: Plan) -> Any:
     """A classifier of unit rows with a margin of angles."""
     model = network()
@@ -491,7 +493,7 @@ def arcface(plan: Plan) -> Any:
     return model, loss
 
 
-@loop(judged=True, temperature=False)
+@loop(judged=True, temperature=False, pairs=False)
 def barlow_twins(plan: Plan) -> Any:
     """The correlations of the dimensions."""
     model = network()
@@ -505,7 +507,7 @@ def barlow_twins(plan: Plan) -> Any:
     return model, loss
 
 
-@loop(judged=True, temperature=False)
+@loop(judged=True, temperature=False, pairs=False)
 def distilled(plan: Plan) -> Any:
     """Embeddings of a teacher, by their squared difference."""
     model, teacher = network(), network()
@@ -601,6 +603,7 @@ def main() -> None:
     add("--cell", action="append", choices=list(RIGHT), help="cell [all]")
     options = parser.parse_args()
     counts = dict.fromkeys(("right", "not-examined", "another fault", "false alarm", "missed"), 0)
+    of_pairs: list[str] = []
     for name, how in LOOPS.items():
         if options.part and how.judged != (options.part == "judged"):
             continue
@@ -622,12 +625,15 @@ def main() -> None:
             elif sound:
                 mark = "missed"
             counts[mark] += 1
+            of_pairs += [mark] if how.pairs else []
             off = " OFF" if doctor.off else ""
             kind = next(iter(doctor.losses.values()), {}).get("family")
             print(
                 f"{name:22} {cell:21} {mark:13} {' '.join(found.verdict)} [{kind}]{off}", flush=True
             )
     print("; ".join(f"{mark} {count}" for mark, count in counts.items()))
+    unknown = of_pairs.count("not-examined")
+    print(f"not-examined where the loss compares pairs: {unknown} of {len(of_pairs)} cells")
 
 
 if __name__ == "__main__":

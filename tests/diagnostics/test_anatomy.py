@@ -551,3 +551,13 @@ def test_a_loss_that_picks_fewer_pairs_is_still_measured() -> None:
     for step, pairs in enumerate((16, 3)):
         observed(doctor, picked(*batch(16), pairs), step)
     assert [row["negatives"] for row in doctor.rows] == [1, 1]
+
+
+def test_a_scaled_gradient_beyond_half_precision_is_not_measured() -> None:
+    """A GradScaler skips the step and lowers its scale: no embedding is NaN."""
+    doctor = Doctor(every=1)
+    given = [x.detach().half().requires_grad_() for x in batch(16, 64, dtype=torch.float32)]
+    for step, scale in enumerate((2.0**24, 1.0)):
+        observed(doctor, scale * users_loss(*given).float(), step)
+    assert [row["step"] for row in doctor.rows] == [1]
+    assert "diverging" not in doctor.diagnose(batch_size=16).verdict

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
+from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
@@ -140,9 +141,13 @@ class Anatomy:
             if reading.error is not None:
                 raise reading.error
         some = [r for r in every if r.compared or r.known]
-        nothing = self._most and not any(r.loss for r in every)
-        rows = max((r.rows for r in some), default=0 if nothing else self._most)
-        if not every or 2 * rows < self._most:
+        losses = [r.loss for r in every]
+        rows = max((r.rows for r in some), default=self._most if any(losses) else 0)
+        # GradScaler skips a step whose gradient exceeds the range of half precision
+        beyond = any(
+            t.rounded and not t.gradient.isfinite().all() for r in some for t in r.compared
+        )
+        if not every or 2 * rows < self._most or (beyond and all(map(isfinite, losses))):
             return None
         self._most = max(self._most, rows)
         factor = 1 / accumulated if any(accumulated in r.divisors for r in some or every) else 1.0
