@@ -98,7 +98,7 @@ def test_bad_pictures_are_refused_and_nothing_is_written(run, tmp_path: Path) ->
     refused = {
         ("--objective", "barlowtwins"): "compares coordinates",
         ("--method", "dino"): "no components",
-        ("--encoder", MINILM): "image encoders that can be read",
+        ("--encoder", MINILM): "readable image encoders",
         ("--suspect", "0"): "--suspect 0",
     }
     for flags, message in refused.items():

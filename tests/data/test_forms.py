@@ -448,7 +448,7 @@ def test_pairs_that_may_not_belong_together_are_refused_and_the_advice_works(
 def test_classes_of_entailment_are_no_scores() -> None:
     """0 is entailment, so that the nearest pairs would have the lowest score."""
     rows = [{"premise": f"a{i}", "hypothesis": f"b{i}", "label": i % 3} for i in N]
-    with pytest.raises(InputError, match="its labels are classes: keep the rows of entailment"):
+    with pytest.raises(InputError, match="keep the rows of entailment, without the labels"):
         list(read(rows, scored=True))
 
 

@@ -36,7 +36,7 @@ def test_a_page_has_what_the_help_has() -> None:
     assert "| `--batch-size N` | Sentences or pairs per step, on all devices [64]. |" in train
     assert "```console\nisotrope train wiki.txt.gz --dev" in train
     assert "with any number of hard negatives" in train
-    assert "| `--pooling NAME` | mean, cls, max, ...;" in train
+    assert "| `--pooling NAME` | Pooling: mean, cls, max, ..." in train
     evaluate = command_page("evaluate")
     assert "```text\nisotrope evaluate MODEL ...\nisotrope evaluate --compare" in evaluate
     assert "## Data to score on, in any combination" in evaluate

@@ -196,7 +196,7 @@ class TestForward:
         frozen = {name for name, p in encoder.named_parameters() if not p.requires_grad}
         place = "model.embeddings.patch_embeddings.projection."
         assert frozen == {place + "weight", place + "bias"}
-        with pytest.raises(InputError, match="only a vision transformer has a patch projection"):
+        with pytest.raises(InputError, match="only vision transformers have a patch projection"):
             freeze_patches(resnet)
 
 

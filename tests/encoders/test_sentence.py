@@ -442,16 +442,16 @@ class TestModelsThatDoNotFit:
         monkeypatch.setattr(tiny.model[1], "include_prompt", False)
         bare = SentenceEncoder(tiny.model, "x")
         bare.check_prompts("", "")
-        with pytest.raises(InputError, match="x does not pool the tokens of prompts"):
+        with pytest.raises(InputError, match="include_prompt to true in the pooling of x"):
             bare.check_prompts("", "passage: ")
         monkeypatch.setattr(tiny.model, "prompts", {"query": "find: "})
         asked = SentenceEncoder(tiny.model, "x")
         data = from_pairs([("one", "two"), ("three", "four")])
         assert retrieval(asked, data, prompts=("", "")).metrics
-        with pytest.raises(InputError, match="x does not pool the tokens of prompts"):
+        with pytest.raises(InputError, match="include_prompt to true in the pooling of x"):
             retrieval(asked, data)  # which puts the prompt of queries there
         monkeypatch.setattr(tiny.model, "default_prompt_name", "query")
-        with pytest.raises(InputError, match="x does not pool the tokens of prompts"):
+        with pytest.raises(InputError, match="include_prompt to true in the pooling of x"):
             SentenceEncoder(tiny.model, "x")
 
 

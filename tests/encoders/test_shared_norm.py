@@ -109,5 +109,5 @@ def test_what_has_no_features():
 
 
 def test_a_single_value():
-    with pytest.raises(ValueError, match=r"learns from at least 2 values; found \(1, 3\)"):
+    with pytest.raises(ValueError, match=r"needs at least 2 values to train; found \(1, 3\)"):
         _Norm.apply(torch.randn(1, 3), None, None, 1e-5)

@@ -204,7 +204,7 @@ def test_stored_embeddings_are_used_and_recognised(
     with pytest.raises(InputError, match=r"have shape \(17, 128\) but .* for each of 18 texts"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
     stored.write_text("nothing")
-    with pytest.raises(InputError, match="is not a matrix that numpy has saved"):
+    with pytest.raises(InputError, match="is not a matrix saved by numpy"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
 
 
@@ -240,11 +240,11 @@ def test_stored_embeddings_in_no_file_of_one_array(
     zipped, header = stored.read_bytes(), {"descr": "<f4", "fortran_order": False}
     for content in (zipped, zipped[:300], b"\x93NUMPY\x01\x00\x08\x00{'a': (\n"):
         stored.write_bytes(content)
-        with pytest.raises(InputError, match=r"out\.npy is not a matrix that numpy has saved"):
+        with pytest.raises(InputError, match=r"out\.npy is not a matrix saved by numpy"):
             files.search(model, corpus, "x", device="cpu", embeddings=stored)
     with stored.open("wb") as file:
         np.lib.format.write_array_header_1_0(file, {**header, "shape": (10**30, 128)})
-    with pytest.raises(InputError, match=r"out\.npy is not a matrix that numpy has saved"):
+    with pytest.raises(InputError, match=r"out\.npy is not a matrix saved by numpy"):
         files.search(model, corpus, "x", device="cpu", embeddings=stored)
 
 

@@ -52,7 +52,7 @@ def test_a_score_near_zero_shows_nothing() -> None:
 
     found = uncover_records(Noise(), RECORDS, "pairs")
     assert found.kind == "unknown"
-    assert "too low either way" in found.sentence
+    assert "too low to show anything" in found.sentence
 
 
 def test_single_texts_are_not_scored() -> None:
@@ -86,4 +86,4 @@ def test_an_encoder_of_one_point_is_not_measured() -> None:
             return np.ones((len(texts), 3), np.float32)
 
     found = uncover_records(Point(), RECORDS[:90], "pairs")
-    assert "embeds 120 different texts alike" in found.sentence
+    assert "gives 120 different texts the same embedding" in found.sentence

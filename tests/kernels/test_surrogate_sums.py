@@ -167,7 +167,7 @@ def test_scaled_weights_do_what_a_scaled_matrix_does() -> None:
 def test_weights_without_a_matrix_say_so() -> None:
     views = Views(*batch("random", 9, 4)).unit()
     acting = part(Weight, "uniform")(_lean(views))
-    with pytest.raises(Unfused, match="the weights are asked for argmax"):
+    with pytest.raises(Unfused, match="the weights have no argmax"):
         acting.argmax(dim=1)
     with pytest.raises(Unfused, match="the weights are given to a function of torch"):
         torch.sqrt(acting)

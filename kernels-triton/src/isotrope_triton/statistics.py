@@ -162,7 +162,7 @@ class _Summed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: this will be differentiated again
-            raise NeedsEager("the triton backend has no second derivatives; use backend='eager'")
+            raise NeedsEager("use backend='eager': the triton backend has no second derivatives")
         question: _Question = ctx.question
         parts, direction, tau = question.parts, question.direction, question.temperature
         matrices = [parts.view_rows[direction], parts.view_rows[1 - direction], parts.negatives]

@@ -10,7 +10,7 @@ MARK = "isotrope"
 """The key of a node's metadata under which a loss stores its inputs."""
 
 Context: TypeAlias = Any
-"""Context from ``forward`` to ``backward``, which takes any attribute."""
+"""Context from ``forward`` to ``backward``; it can hold any attribute."""
 
 Outputs = TypeVar("Outputs")
 
@@ -34,7 +34,7 @@ def marked(value: Tensor, content: object) -> Tensor:
 def softplus(x: Tensor) -> Tensor:
     """Return log(1 + e^x) elementwise, twice differentiable; the value at -inf is 0.
 
-    ``torch.nn.functional.softplus`` returns x above 20, with a first derivative of exactly 1 and a
+    Above 20, ``torch.nn.functional.softplus`` returns x with a first derivative of exactly 1 and a
     second of 0. Here this happens only if e^x would not be finite.
     """
     return F.softplus(x, threshold=700.0 if x.dtype == torch.float64 else 80.0)

@@ -1,4 +1,4 @@
-"""Gathers and reduces over the processes of a training; no other file knows ranks.
+"""Gathers and reduces over the processes of a training. No other file uses ranks.
 
 Without an initialised process group there is one process, and everything here is the identity.
 Backends: gloo on CPUs, NCCL on GPUs; torchrun, or :mod:`isotrope.training.launch`, sets the
@@ -94,7 +94,7 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 
 def rows_of(n: int) -> slice:
-    """Return the rows of a batch of ``n`` that are this process's: consecutive, as even as can be.
+    """Return this process's rows of a batch of ``n``: consecutive, and evenly divided.
 
     >>> rows_of(8)
     slice(0, 8, None)
@@ -110,7 +110,7 @@ class GlobalBatch(NamedTuple):
     Attributes:
         views: Anchors, positives and additional negatives of all processes, in the order of ranks.
         rows: The rows of this process among the anchors.
-        fewest: The number of anchors of the process that has fewest.
+        fewest: Smallest number of anchors of a process.
     """
 
     views: Views
@@ -123,8 +123,8 @@ def all_gather_views(views: Views) -> GlobalBatch:
 
     Any process may have any number of rows and additional negatives. The gather is differentiable:
     a row receives the sum of its gradients from the losses of all processes. Half-precision rows
-    become float32, as they would inside an objective, so that the sum is in float32. ``groups``
-    must mean the same everywhere (isotrope.data.text.batches derives them from the whole batch).
+    become float32, as inside an objective, so that the sum is in float32. ``groups`` must have the
+    same meaning in all processes.
     """
     n = len(views.anchors)
     if len(views.positives) != n:

@@ -1,7 +1,7 @@
 """Checks and reads small text, JSON and YAML files that may come from others.
 
-Pipes, devices, files of gigabytes, deep nesting, YAML aliases that multiply and repeated keys are
-refused with an :class:`InputError` of one line that names the file. Nothing in it is ever executed.
+Pipes, devices, files of gigabytes, deep nesting, multiplying YAML aliases and repeated keys are
+refused with an :class:`InputError` that names the file. Nothing in a file is ever executed.
 """
 
 import json
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.lib.npyio import NpzFile
 
 LARGEST = 1 << 28
-"""Largest file that is read whole, in bytes; the largest tokenizers have a tenth of it."""
+"""Largest file that is read at once, in bytes; the largest tokenizers have a tenth of it."""
 LARGEST_SETTINGS = 1 << 20
 """Largest file of settings, in bytes."""
 _MOST_VALUES = 100_000  # of settings, with all aliases written out
@@ -31,7 +31,7 @@ def check_file(path: Path, within: Path | None = None) -> None:
 
     Args:
         path: The file.
-        within: An untrusted folder; a link must not lead out of it.
+        within: An untrusted folder, out of which no link may lead.
     """
     try:
         mode = path.stat().st_mode

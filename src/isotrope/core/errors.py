@@ -1,4 +1,4 @@
-"""The errors that a user can cause: each says in one line what was wrong and what to do."""
+"""Errors that a user can cause. Each names the problem and the remedy in one line."""
 
 import contextlib
 import difflib
@@ -16,7 +16,7 @@ _VERBS = {
 
 
 class InputError(ValueError):
-    """Something the user gave is wrong. The command line prints it on one line and exits with 2.
+    """An input of the user is wrong. The command line prints one line and exits with 2.
 
     Args:
         problem: What is wrong; a setting is named in backticks, `` `--head none` ``.
@@ -171,7 +171,7 @@ def needs_extra(extra: str, *packages: str) -> Iterator[None]:
 
 
 class NeedsEager(RuntimeError):
-    """A second derivative was requested from a backend that has none."""
+    """A second derivative was requested from a backend that does not support it."""
 
 
 class NoPerAnchor(TypeError):
@@ -188,7 +188,7 @@ class NoTerms(TypeError):
 
     def __init__(self, objective: str, space: str) -> None:
         why = (
-            "it is a part of an objective; use the components of the whole"
+            "it is a part of an objective; use the components of the whole objective"
             if space == "sphere"
             else "they are defined on the unit sphere, but the input of this objective is "
             f"{space!r}; use its formula, or decompose it numerically"
@@ -201,7 +201,7 @@ class Overflow(InputError, OverflowError):
 
 
 class WrongCoupling(InputError):
-    """An objective declares another coupling of its anchors than its formula has."""
+    """An objective declares a coupling of its anchors that its formula does not have."""
 
 
 def nearest(word: str, words: Iterable[str], *, alike: float = 0.5) -> str:

@@ -1,8 +1,8 @@
 """Writes files and folders atomically, and only in the requested place.
 
-A reader sees the old content or the new, never a part (:func:`atomic_replace`). Files that belong
-together appear together (:func:`replace_together`). A file that is written in place is never opened
-through a link (:func:`open_own`).
+A reader sees the old or the new content, never a mixture (:func:`atomic_replace`). Files that
+belong together appear together (:func:`replace_together`). A file that is written in place is never
+opened through a link (:func:`open_own`).
 """
 
 import errno
@@ -21,7 +21,7 @@ from isotrope.core.errors import InputError
 
 _NAMED = 60  # characters of a name that are in that of its room, which has ten more
 _ROOM = re.compile(r"\.(.+)\.[a-z0-9_]{8}")  # as tempfile names it
-_LINK = "is a link or a device; remove it, because nothing is written through one"
+_LINK = "is a link or a device; remove it, because isotrope does not write through links or devices"
 
 
 def file_digest(path: Path, size: int = 8) -> str:
@@ -80,7 +80,7 @@ def os_errors_as_input_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _room(path: Path) -> Iterator[Path]:
-    """Yield a folder in which something is written before it gets its name."""
+    """Yield a folder for content that is renamed when it is complete."""
     with os_errors_as_input_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         room = Path(tempfile.mkdtemp(prefix=f".{path.name[:_NAMED]}.", dir=path.parent))
@@ -199,7 +199,7 @@ def stale_temporary_folders(folder: Path) -> list[Path]:
 
 
 def _own(room: Path) -> list[str]:
-    """Return the names in a room of what is to be written."""
+    """Return the names of new content in a temporary folder."""
     return [path.name for path in room.iterdir() if path.name not in ("previous", "before")]
 
 

@@ -1,4 +1,4 @@
-"""Looks names up on the hub, within a few seconds."""
+"""Looks up names on the hub, within a few seconds."""
 
 import threading
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ ONLINE_WITHIN = 5.0
 def known_to_hub(
     candidates: Sequence[str], kind: Literal["model", "dataset"]
 ) -> tuple[str | None, str]:
-    """Return the first candidate that the hub knows, or the reason if there is none."""
+    """Return the first candidate that exists on the hub, or the reason why none was found."""
     if (closed := why_closed()) is not None:
         return None, closed
     from huggingface_hub import HfApi

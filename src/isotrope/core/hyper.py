@@ -18,7 +18,7 @@ class Hyper:
     """One hyperparameter of an objective or part.
 
     Attributes:
-        symbol: Its letter in the papers (docs/notation.md).
+        symbol: Letter in the papers (docs/notation.md).
         help: One sentence on its meaning.
         above: Exclusive lower bound.
         at_least: Inclusive lower bound.
@@ -144,14 +144,14 @@ def value_of(hyper: Hyper, setting: object) -> float | str:
 def check(instance: object, *, constant: bool = False) -> None:
     """Check the hyperparameters of a dataclass instance against their declared bounds.
 
-    A 0-dim tensor (a learnt temperature) is taken at its present value.
+    For a 0-dim tensor (a learnt temperature), the current value is checked.
     """
     for name, hyper in hypers(type(instance)).items():
         value = getattr(instance, name)
         if (constant or hyper.constant) and getattr(value, "requires_grad", False):
             raise ValueError(
-                f"{name} of {type(instance).__name__} cannot be learnt, because no gradient "
-                "reaches it; give a number, or a tensor without requires_grad"
+                f"use a number, or a tensor without requires_grad, for {name} of "
+                f"{type(instance).__name__}: it cannot be learnt, because no gradient reaches it"
             )
         plain = value.detach() if hasattr(value, "detach") else value
         if hyper.choices:

@@ -1,9 +1,9 @@
 """Locks a folder for one process; when that process dies, the next one can take it.
 
 The lock is a POSIX record lock on the file ``.lock`` in the folder. It belongs to the process, not
-to the open file, so workers that outlive a killed process do not hold it (they would hold flock).
-With ``--devices``, the starting process holds one half of the lock and the writing process the
-other, so the folder stays locked until both have ended.
+to the open file. Workers that outlive a killed process therefore do not hold it, as they would with
+flock. With ``--devices``, the starting process holds one half of the lock and the writing process
+the other, so the folder stays locked until both have ended.
 """
 
 import errno
@@ -54,7 +54,7 @@ def exclusive_lock(
         folder: The folder; created if missing, and then removed at the end if it is empty.
         doing: The work of this process there, for the message to others.
         hint: An addition to the message.
-        role: ``"starter"`` lets one process in, whose role is ``"started"``.
+        role: ``"starter"`` also admits one process with the role ``"started"``.
     """
     folder = _absolute(folder)
     made = [place for place in (folder, *folder.parents) if not place.exists()]
@@ -121,7 +121,7 @@ def _is_ours(folder: Path, handle: IO[str]) -> bool:
 
 
 class _Busy(Exception):
-    """Somebody else has the folder."""
+    """Another process has locked the folder."""
 
 
 def _acquire(folder: Path, role: Role) -> IO[str]:
@@ -161,13 +161,13 @@ def _lock(handle: IO[str], folder: Path, role: Role) -> None:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             handle.seek(0)
             who = ", ".join(handle.read(300).splitlines())
-            raise _Busy(who or "which does not say who it is") from None
+            raise _Busy(who or "which did not leave its name") from None
         if error.errno not in _NO_LOCKS:
             raise
         if role != "started":
             print(
-                f"isotrope: warning: {folder}: no locks here ({error.strerror}); see to it that "
-                "no other process writes into it",
+                f"isotrope: warning: {folder}: make sure that no other process writes into this "
+                f"folder, which cannot be locked ({error.strerror})",
                 file=sys.stderr,
             )
     if role != "started":

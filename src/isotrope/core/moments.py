@@ -1,7 +1,7 @@
 """Computes the second moments of two views, the statistics of decorrelating objectives.
 
-Each is one node of autograd: the gradient by a d x d matrix of moments C, of which only the
-diagonal and the sum of squares are used, is 2 g C with a diagonal added, and is formed once.
+Each is one node of autograd. Only the diagonal and the sum of squares of the d x d matrix of
+moments C are used, so its gradient is 2 g C plus a diagonal, and is formed once.
 """
 
 import torch

@@ -1,11 +1,11 @@
 """Decodes a picture of any kind, size and orientation into the pixels that an encoder takes.
 
-Training, evaluation and use all read pictures here. The content of a file decides its format, not
-its name. The camera's orientation is applied, grey is repeated in three channels, transparent
-pixels become white, and CMYK is converted. Grey levels of 10, 12, 14 or 16 bits, as few as the
-picture needs, are cut to their upper 8 bits. The shorter side is resized to ``side`` by Pillow's
-bilinear filter, which averages when it shrinks, and the centre is cut out. The saved image
-processor of transformers gives the same bytes.
+Training, evaluation and search all read pictures here. The content of a file decides its format,
+not its name. The camera's orientation is applied, grey is repeated in three channels, transparent
+pixels become white, and CMYK is converted. Grey levels of up to 10, 12, 14 or 16 bits are cut to
+their upper 8 bits. The shorter side is resized to ``side`` by Pillow's bilinear filter, which
+averages when it shrinks, and the centre is cut out. The saved image processor of transformers gives
+the same bytes.
 """
 
 import os
@@ -80,7 +80,7 @@ def pixels(file: Path | BinaryIO) -> NDArray[np.uint8]:
 
 
 def grey_levels(file: Path | BinaryIO) -> tuple[int, int]:
-    """Return how many grey values a picture of 16 bits has, and how many are read; else 0, 0."""
+    """Return how many grey values a 16-bit picture has, and how many are read; otherwise 0, 0."""
     with _opened(file) as image:
         if not image.mode.startswith("I"):
             return 0, 0
@@ -160,7 +160,7 @@ def _channels_first(array: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _upright(image: "Image.Image") -> "Image.Image":
-    """Return a picture turned as its EXIF entry says."""
+    """Return a picture turned by its EXIF orientation."""
     from PIL import ImageOps
 
     image.load()  # what is damaged fails here
@@ -194,8 +194,8 @@ def _cut(image: "Image.Image", side: int) -> NDArray[np.uint8]:
     size = (int(side * width / short), int(side * height / short))
     if size[0] * size[1] > MOST_PIXELS:
         raise InputError(
-            f"cut this picture of {width} x {height} pixels first: it is so long and narrow "
-            f"that, with a shorter side of {side}, it would take gigabytes"
+            f"crop this picture of {width} x {height} pixels first: it is so narrow that, with a "
+            f"shorter side of {side}, it would take gigabytes"
         )
     if size != image.size:
         image = image.resize(size, _pillow().Resampling.BILINEAR)

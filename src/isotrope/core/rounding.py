@@ -1,8 +1,8 @@
 """Tolerances for rounding: they decide on rank, span and equality.
 
 A sum of k products has an error of about k units in the last place, relative to the lengths of its
-factors. A solution, or a length computed from its square, keeps half of these digits. So comparing
-squared lengths with :func:`rounding` compares lengths with its square root.
+factors. A solution, or a length computed from its square, keeps half of these digits. Comparing
+squared lengths with :func:`rounding` therefore compares lengths with its square root.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The files of a run folder, and of the folder in which the Doctor records another trainer."""
+"""The files of a run folder, and of the folder in which the Doctor records a training."""
 
 import hmac
 import os
@@ -67,8 +67,8 @@ class RunFolder:
             folder = not path.suffix
             if path.is_symlink():
                 raise InputError(
-                    f"{path} is a link, and runs are not read or written through links; remove "
-                    "it or choose another folder"
+                    f"remove {path} or choose another folder: it is a link, and runs are not read "
+                    "or written through links"
                 )
             if path.exists() and path.is_dir() != folder:
                 kinds = ("file", "folder") if folder else ("folder", "file")

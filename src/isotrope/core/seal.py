@@ -1,7 +1,7 @@
 """Signs the settings of a run with a key that only this user has.
 
-A run folder may come from others: what its settings name (plugins, models, data) is opened unasked
-only if this user's isotrope signed them on this machine.
+A run folder may come from others. The plugins, models and data that its settings name are opened
+without confirmation only if this user's isotrope signed them on this machine.
 """
 
 import functools
@@ -15,7 +15,7 @@ from pathlib import Path
 
 @functools.cache
 def key() -> bytes:
-    """Return the user's key; where none can be kept, one for this process."""
+    """Return the user's key, or one for this process if none can be stored."""
     key = secrets.token_bytes(32)
     with suppress(OSError, RuntimeError, AttributeError):  # no home, a read-only one, no getuid
         home = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

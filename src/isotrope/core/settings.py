@@ -55,14 +55,13 @@ def setting(
 
     Args:
         default: Default value; ``...`` for a setting that is required.
-        description: Noun phrase that stands alone, with the condition as a second sentence.
+        description: A noun phrase; conditions follow as a second sentence.
         metavar: Word for the value; by default derived from the type.
-        more: ``positional``, whether the value is given without a flag; ``many``, whether one flag
-            takes several words; ``short``, a short flag; ``name``, the flag, where it differs from
-            the field; ``shown``, the default as the help shows it, if it is computed; ``group``,
-            the title under which the help lists it; ``python``, the type in Python, if it is wider
-            than in a file; ``used``, the conditions under which it is used; and bounds as in
-            ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
+        more: ``positional``: the value has no flag. ``many``: one flag takes several words.
+            ``short``: a short flag. ``name``: the flag, if it differs from the field. ``shown``:
+            text for a computed default. ``group``: title in the help. ``python``: type in Python,
+            if it is wider than in a file. ``used``: conditions under which the setting is used.
+            Bounds as in ``pydantic.Field``: ``ge``, ``gt``, ``le``, ``lt``.
     """
     known = {name: more.pop(name) for name in _PROPERTIES if name in more}
     if metavar:
@@ -80,10 +79,9 @@ class Settings(BaseModel):
     """Settings of a verb.
 
     Attributes:
-        dotted: Prefixes of settings of something that is chosen by name; ``objective.x`` is stored
-            in the field ``objective_settings``.
-        from_file: Whether settings may come from a file, so that every switch needs a flag to turn
-            it off.
+        dotted: Prefixes of settings of a choice by name; ``objective.x`` is stored in the field
+            ``objective_settings``.
+        from_file: Whether settings may come from a file, so that every switch needs an off flag.
         places: Fields that hold files and folders as text.
     """
 

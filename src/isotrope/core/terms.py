@@ -23,24 +23,23 @@ AGAINST: dict[By, Against] = {
 class Terms:
     """Gradient dissipation, weight and ratio of every anchor of a batch.
 
-    The gradient of anchor i's loss with respect to the *normalised* anchor, all else held
-    constant, is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li
-    et al., 2024, section 2.3, without the last two), where x_j are the columns named by
-    ``against``.
+    The gradient of anchor i's loss with respect to the *normalised* anchor, all else held constant,
+    is ``dissipation_i * (sum_j weight_ij x_j - pull_i h'_i + extra_i) + residual_i`` (Li et al.,
+    2024, section 2.3, without the last two), and ``against`` names the columns x_j.
 
     Attributes:
         dissipation: n, GD.
         weight: n x c, W, with 0 for excluded entries (the anchor itself, its positive, groups).
-        pull: n, or n x d if it acts on each coordinate separately: sum_j W_ij R_ij.
+        pull: sum_j W_ij R_ij: n, or n x d if it acts on each coordinate separately.
         against: Meaning of the columns of ``weight``: ``cross`` the other view (m columns),
             ``within`` the same view (n), ``both`` [positives; anchors]; followed by the q
             additional negatives, if the views have any.
         scale: ``scale * assemble(terms)`` is the gradient of the objective's scalar.
-        residual: n x d, in closed form, the part that does not fit the paradigm: radial parts, and
-            the gradient that an anchor receives from the losses of others; None if all fits.
+        residual: n x d, the part of the gradient outside this form, computed in closed form: radial
+            parts, and the gradient of other anchors' losses. None if there is no such part.
             ``modify`` leaves it out, because it holds everything but the anchor constant.
-        extra: n x d, an additional push of an anchor's own loss (the deviations of VICReg), kept
-            when other components are exchanged; None without one.
+        extra: n x d, an additional push of an anchor's own loss (the standard deviations of
+            VICReg), which remains when other components are exchanged; None without one.
     """
 
     dissipation: Tensor

@@ -1,7 +1,7 @@
 """Decides which named models and data may be opened.
 
-Within :func:`named_by`, names come from a folder that may be untrusted. Then the network is not
-used, and the models and data are opened only if this user made the run on this machine.
+Within :func:`named_by`, names come from a folder that may be untrusted. The network is then not
+used, and models and data are opened only if this user made the run on this machine.
 """
 
 import os
@@ -20,7 +20,7 @@ _source: ContextVar[tuple[Path | None, str]] = ContextVar("_source", default=(US
 
 @contextmanager
 def named_by(folder: Path | None, command: str = "") -> Iterator[None]:
-    """Stay offline, because names come from a folder, or online again (:data:`USER`)."""
+    """Stay offline, because names come from a folder, or go online again (:data:`USER`)."""
     from huggingface_hub import constants
 
     token, offline = _source.set((folder, command)), constants.HF_HUB_OFFLINE
@@ -46,8 +46,8 @@ def check_named(name: Path | str, *, model: bool = False) -> None:
         return
     remedy = "diagnose it by its name" if model else f"use `{command}{shlex.quote(str(name))}`"
     raise InputError(
-        f"{place(name)} is not opened, because only {place(folder)} names it, which you did not "
-        f"make here; to open it, {remedy}"
+        f"{place(name)} to open {place(name)}, {remedy}; it is not opened, because only "
+        f"{place(folder)} names it, which you did not make here"
     )
 
 

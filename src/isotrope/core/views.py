@@ -31,7 +31,7 @@ def lengths(x: Tensor, eps: float = 1e-12) -> Tensor:
 
 
 def across_unit(gradient: Tensor, unit: Tensor, norm: Tensor) -> Tensor:
-    """Return the gradient by x from that by ``unit``, which is x over its ``norm``."""
+    """Return the gradient by x from the gradient by ``unit``, which is x over its ``norm``."""
     along = (gradient * unit).sum(dim=-1, keepdim=True)
     return torch.addcmul(gradient, unit, along, value=-1).div_(norm)
 
@@ -111,9 +111,9 @@ class Views:
             several processes were gathered.
         negatives: q x d additional negatives of all anchors (hard negatives, a queue), or None.
         offset: Row of ``positives`` that belongs to anchor 0.
-        groups: m integers or None. Two rows with the same group are known not to be negatives of
-            each other (near-identical text): they are excluded, never pushed apart.
-        in_batch: False pushes against ``negatives`` only (MoCo), not against rows of the batch.
+        groups: m integers or None. Two rows of the same group (near-identical texts) are not
+            negatives of each other and are never pushed apart.
+        in_batch: Whether rows of the batch are negatives; False uses only ``negatives`` (MoCo).
     """
 
     anchors: Tensor
@@ -127,8 +127,8 @@ class Views:
         """Check the shapes; groups in a list or an array become a tensor.
 
         Raises:
-            InputError: views that are no tensors.
-            ValueError: shapes or dtypes that do not fit each other.
+            InputError: A view is not a tensor.
+            ValueError: Shapes or dtypes do not fit each other.
         """
         a, p = self.anchors, self.positives
         try:

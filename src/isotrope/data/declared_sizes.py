@@ -1,4 +1,4 @@
-"""Sums what the pages of a parquet file, or the buffers of an Arrow file, unpack to.
+"""Sums the unpacked sizes of the pages of a parquet file, or of the buffers of an Arrow file.
 
 A decoder allocates what the header of a page or a buffer says and unpacks no more than that. The
 index of the file is not used, because it may state a smaller size.

@@ -59,7 +59,7 @@ def is_folder(path: "Path | os.DirEntry[str]") -> bool:
 
 
 def most_unpacked(packed: int) -> int:
-    """Return how many bytes so many may unpack to."""
+    """Return the largest number of bytes to which a packed file of this size may unpack."""
     return max(RATIO * packed, _SMALL)
 
 
@@ -67,8 +67,8 @@ def refuse_bomb(path: Path, size: int, packed: int) -> None:
     """Refuse a small file that unpacks to gigabytes."""
     if size > most_unpacked(packed):
         raise InputError(
-            f"{place(path)}: unpacks to more than {RATIO} times its size, far more than text "
-            "does; unpack it yourself if that is right"
+            f"{place(path)}: unpack the file yourself if it is in order: it unpacks to more "
+            f"than {RATIO} times its size, far more than text does"
         )
 
 
@@ -124,9 +124,9 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
     r"""Yield the lines of a UTF-8 file with their numbers, starting at 1.
 
     Only a byte-order mark and the line ends (``\n`` or ``\r\n``) are removed. No other character
-    ends a line: not U+2028, U+0085, a form feed or a single carriage return. (A single line with
-    carriage returns inside is refused, because it has the line ends of old Macs.) A line of more
-    than ``limit`` characters is an error, found without reading all of it.
+    ends a line, such as U+2028, U+0085, a form feed or a single carriage return. A file of one line
+    with carriage returns inside is refused, because it has the line ends of old Macs. A line of
+    more than ``limit`` characters is an error, which is found without reading the whole line.
     """
     most = 4 * limit + 8  # bytes: four for a character, byte-order mark and line end
     number, blank = 0, True
@@ -137,8 +137,8 @@ def lines(path: Path, limit: int = MAX_CHARACTERS) -> Iterator[tuple[int, str]]:
                 raise _no_utf8(raw, path, number, "holds NUL bytes")
             if number == 1 and b"\r" in raw.rstrip(b"\r\n") and not raw.endswith(b"\n"):
                 raise InputError(
-                    f"{place(path)}: has the line ends of old Macs (CR alone), so it would be one "
-                    "line; convert it (tr '\\r' '\\n')"
+                    f"{place(path)}: convert the line ends of old Macs (CR alone), with which "
+                    "the file would be one line (tr '\\r' '\\n')"
                 )
             # an incomplete character at the cut of an over-long line must not hide its length
             too_long = len(raw) == most and not raw.endswith(b"\n")
@@ -195,8 +195,9 @@ def _no_utf8(raw: bytes, path: Path, number: int, what: str) -> InputError:
         return InputError(f"{place(path, number)}: {what}, so it is binary; give UTF-8 text")
     reads = quoted(raw.decode(encoding, "replace").strip("\ufeff\r\n\0\ufffd"), 30)
     return InputError(
-        f"{place(path, number)}: {what}; as {encoding} it reads {reads}: if that is right, convert "
-        f"the file, otherwise from the encoding it was written in (iconv -f {encoding} -t UTF-8)"
+        f"{place(path, number)}: {what}; as {encoding} it reads {reads}: if that is right, "
+        "convert the file from it, otherwise from the encoding in which the file was written "
+        f"(iconv -f {encoding} -t UTF-8)"
     )
 
 

@@ -12,7 +12,7 @@ from isotrope.core.errors import InputError, nearest, place
 from isotrope.data.lines import MAX_CHARACTERS, quoted
 
 HEAD = 100
-"""Number of rows by which a table is recognised."""
+"""Number of first rows that decide how a table is read."""
 
 Row = tuple[int, tuple[Any, ...]]
 """Line number of a row (from 1) and its cells; a blank line has no cells."""
@@ -27,7 +27,7 @@ class Table:
         columns: The names of the columns; ``1``, ``2``, ... where the table has no header.
         cells: Function that yields the rows of the given columns; a missing cell is None.
         titled: Whether the table names its columns.
-        how: Recognised format of rows and columns.
+        how: The recognised format of rows and columns, in words.
     """
 
     place: Path

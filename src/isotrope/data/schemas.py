@@ -1,6 +1,6 @@
 """Recognises the rows of a table: single texts, pairs, pairs with negatives, scored or labelled.
 
-The names of the columns decide, or else their number:
+The column names decide. In a table without names, the number of columns decides.
 
 | form | columns |
 |---|---|
@@ -76,9 +76,8 @@ class Record(NamedTuple):
         path: The file.
         line: Line number in it, from 1 (of a parquet file the row).
         opens: Whether it starts a document: the first of a file, or after a blank line.
-        group: The mark of its group or label, or an empty text.
-        scores: The score of a scored pair, or those of the positive and each negative; may be
-            empty.
+        group: Its group or label as text; empty if it has none.
+        scores: Score of a scored pair, or of the positive and each negative; may be empty.
     """
 
     texts: tuple[str, ...]
@@ -120,8 +119,8 @@ def form_of(
         if not table.titled:
             flag = f"`--columns {','.join(columns)}`" if columns else f"`--groups {group}`"
             raise InputError(
-                f"{place(table.place)}: its columns have no names, so {flag} names none; give a "
-                "table with a header"
+                f"{place(table.place)}: give a table with a header: its columns have no "
+                f"names, so {flag} cannot be used"
             )
         table.rows(chosen)
     if columns:
@@ -199,7 +198,7 @@ class Reading:
 
     Attributes:
         sources: Files, names of the hub, or tables.
-        columns: Chosen columns of text; empty for the usual ones.
+        columns: Chosen columns of text; empty to recognise them.
         groups: The column of groups, if one was chosen.
         streaming: Whether to keep no copy of a data set of the hub.
         paired: Whether labelled texts become pairs; otherwise each is a record of one text.
@@ -209,7 +208,7 @@ class Reading:
         rows: Number of rows read.
         records: Number of records made from them.
         negatives: How many records have so many negatives.
-        left: Number of skipped rows by reason, and the first of each.
+        left: Number of skipped rows, and the first skipped row, for each reason.
         other_files: Skipped files in folders.
     """
 
@@ -245,16 +244,17 @@ class Reading:
                 )
             classes = [name.lower() for name in form.columns] == ["premise", "hypothesis", "label"]
             if form.kind == "scored pairs" and (classes or not self.scored):
-                columns = f"; where all belong together, say `--columns {','.join(form.texts)}`"
+                chosen = ",".join(form.texts)
+                columns = f"; if all pairs belong together, use `--columns {chosen}`"
                 remedy = (
-                    "pairs with a low score are not positives: keep only the pairs with a high "
-                    "score, without the column of scores, or take a loss for scores, as in "
-                    "`isotrope train --loss CoSENTLoss`"
+                    "keep only the pairs with a high score, without the column of scores, "
+                    "because pairs with a low score are not positives; or train with a loss "
+                    "for scores, such as `isotrope train --loss CoSENTLoss`"
                 )
                 if classes:  # 0 is entailment: the lowest "score" is the nearest pair
-                    remedy = "its labels are classes: keep the rows of entailment, without labels"
+                    remedy = "keep the rows of entailment, without the labels (they are classes)"
                 raise InputError(
-                    f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}), and "
+                    f"{place(table.place)} holds scored pairs ({', '.join(form.columns)}); "
                     f"{remedy}{columns if self.choose > 1 else ''}"
                 )
             self._forms.setdefault(form, table)

@@ -107,9 +107,9 @@ def named_datasets(data: object) -> Mapping[str, object]:
         return {"": data}
     if HEADER & set(data) and not any(is_frame(value) for value in data.values()):
         raise InputError(
-            f"the key {brief(next(iter(data)))} of the dictionary is the name of a column, but "
-            "keys name data sets: give columns as datasets.Dataset.from_dict(...) or as a list "
-            "of pairs"
+            f"the key {brief(next(iter(data)))} of the dictionary is the name of a column, "
+            "but the keys must name data sets: give columns as "
+            "datasets.Dataset.from_dict(...) or as a list of pairs"
         )
     if wrong := [name for name in data if not (isinstance(name, str) and NAME.fullmatch(name))]:
         raise InputError(
@@ -119,7 +119,7 @@ def named_datasets(data: object) -> Mapping[str, object]:
 
 
 def record_line(texts: Sequence[str], more: Mapping[str, object] | None = None) -> str:
-    """Return one record as a line of JSON, with its line end; ``more`` comes after the texts."""
+    """Return one record as a line of JSON with its line end; ``more`` follows the texts."""
     row: dict[str, object] = {"text": texts[0]}
     if len(texts) > 1:
         row = {"anchor": texts[0], "positive": texts[1]}
@@ -143,7 +143,7 @@ def write_records(
     """
     if groups in {"anchor", "positive", "negative", "text", "scores"}:
         raise InputError(
-            f"groups {groups}: {groups!r} is what a column of text is called; rename it"
+            f"rename the column of groups: {groups!r} is a usual name of a column of text"
         )
     reading = Reading([table_of(data)], [str(c) for c in columns], groups, paired=False)
     lines = _lines(reading, groups)

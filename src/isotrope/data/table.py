@@ -1,9 +1,9 @@
 """Tables from any source: text files, parquet, Arrow, hub data, frames and lists.
 
 A text file is ``.csv`` or ``.tsv`` (the separator is recognised: commas, tabs, semicolons),
-``.jsonl`` or ``.json`` (an object or a list of texts a line, or a list of objects) or ``.txt`` (one
-text a line); each may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``). Errors name the file
-and the line. What the columns mean is decided elsewhere (:mod:`isotrope.data.schemas`).
+``.jsonl`` or ``.json`` (an object or a list of texts on each line, or one list of objects) or
+``.txt`` (one text on each line). Each may be compressed (``.gz``, ``.bz2``, ``.xz``, ``.zst``).
+Errors name the file and the line. :mod:`isotrope.data.schemas` decides the meaning of the columns.
 """
 
 import importlib
@@ -186,8 +186,8 @@ def _saved(folder: Path) -> Table:
 def is_hub_name(path: Path) -> bool:
     """Return whether a path is the name of a data set of the hub, such as ``user/dataset``.
 
-    It is, if neither this path nor a folder ``user`` exists here, and the name does not end in a
-    known suffix.
+    This is the case if neither the path nor a folder ``user`` exists here, and the name does not
+    end in a known suffix.
     """
     name = path.as_posix()
     return bool(
@@ -204,7 +204,9 @@ def check_known(path: Path) -> None:
     if not Path(cache, name.replace("/", "___")).exists():
         known, failure = known_to_hub([name], "dataset")
         if known is None:
-            raise InputError(f"{name}: no such file here; as a data set of the hub: {failure}")
+            raise InputError(
+                f"{name}: no such file, and no data set of this name on the hub: {failure}"
+            )
 
 
 def _hub(path: Path, *, streaming: bool) -> Table:

@@ -1,4 +1,4 @@
-"""Cut-initialization: start training from smaller weights, and so from shorter embeddings."""
+"""Cut-initialization: starts training from smaller weights, and therefore shorter embeddings."""
 
 import math
 from typing import TYPE_CHECKING, Literal
@@ -17,24 +17,22 @@ def cut_initialize(
 ) -> int:
     """Divide the initial weights of ``module`` by ``c``, in place.
 
-    The gradient of a cosine shrinks as embeddings grow, and training makes them grow; smaller
-    initial weights make the first embeddings short, where the gradient is large. In a layer that a
-    normalisation follows, only the effective learning rate changes; the other layers shorten the
-    embeddings.
+    Smaller initial weights make the first embeddings short. The gradient of a cosine is large for
+    short embeddings, and shrinks as training makes them longer. In a layer before a normalisation,
+    only the effective learning rate changes; the other layers shorten the embeddings.
 
     This is experimental: in our trainings it helps at a thirtieth of a recipe's learning rate and
     hurts at the recipe's own (docs/LOG.md). :func:`first_turn` distinguishes the two cases.
 
     Args:
         module: An encoder or its heads, for text or images, before it is copied for momentum.
-        c: the cut-constant, above 0. The paper uses 3 for contrastive and 9 for non-contrastive
-            methods; 1 changes nothing.
-        what: ``weights`` divides each layer's weights, as the paper says: the matrices and kernels
-            of linear, convolutional and embedding layers. ``all`` divides every parameter, as its
-            authors' released code does: biases, the scale and shift of norms, tokens and
-            positions too. Buffers do not change.
+        c: The cut-constant, above 0; 1 changes nothing. The paper uses 3 for contrastive and 9 for
+            non-contrastive methods.
+        what: ``weights`` divides the matrices and kernels of linear, convolutional and embedding
+            layers, as in the paper. ``all`` divides every parameter, as in the authors' code,
+            including biases, norms, tokens and positions. Buffers do not change.
 
-    Returns: Number of divided tensors; a shared one counts, and is divided, once.
+    Returns: Number of divided tensors; a shared tensor is divided and counted once.
 
     Reference:
         Draganov et al., 2024, section 4; c for each method: table 3.
@@ -58,7 +56,7 @@ def first_turn(module: "nn.Module", learning_rate: float) -> float:
     """Return the angle (radians) by which a gradient descent step turns the weights of ``module``.
 
     If a normalisation follows, only the direction of weights matters, and their gradient is
-    orthogonal to them: a step turns them by atan(rate ||gradient|| / ||weights||). Dividing the
+    orthogonal to them, so a step turns them by atan(rate ||gradient|| / ||weights||). Dividing the
     weights by c multiplies the gradient by c, so the angle grows with c squared.
     """
     matrices = [p for p in module.parameters() if p.ndim > 1 and p.grad is not None]

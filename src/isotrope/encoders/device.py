@@ -47,7 +47,6 @@ def find_device(name: str) -> torch.device:
 def pass_overhead(device: torch.device) -> int:
     """Return the overhead of one forward and backward pass, in tokens.
 
-    A batch is cut into chunks of similar length, one pass each; the larger the overhead, the fewer
-    chunks are worth it.
+    A batch is cut into chunks of similar length, one pass each; a larger overhead means fewer.
     """
     return _CPU_OVERHEAD if device.type == "cpu" else _ACCELERATOR_OVERHEAD

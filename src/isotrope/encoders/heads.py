@@ -73,12 +73,12 @@ def projector(
     A linear layer before a batch norm has no bias, because the norm would remove it.
 
     Args:
-        dimension: the dimension of the embeddings that come in.
+        dimension: Dimension of the input.
         hidden: Widths of the hidden layers; empty for a single linear layer.
-        out: the dimension of the output.
-        batch_norm: whether a batch norm follows every hidden linear layer.
-        last_norm: a batch norm after the last layer: ``none``, with (``affine``) or without
-            (``plain``) scale and shift.
+        out: Dimension of the output.
+        batch_norm: Whether a batch norm follows every hidden linear layer.
+        last_norm: Batch norm after the last layer: ``none``, ``affine`` (with scale and shift) or
+            ``plain`` (without).
         bias: Whether the last linear layer has a bias, if no norm follows it.
     """
     widths = [dimension, *hidden, out]
@@ -108,10 +108,10 @@ def predictor(
     """Return the head from one view's projection to the other's: one hidden layer, d to d.
 
     Args:
-        dimension: d, the dimension of the projections.
-        hidden: the width of the hidden layer; d/4, a bottleneck, in SimSiam.
-        batch_norm: whether a batch norm follows the hidden linear layer.
-        last_norm: the same as in :func:`projector`.
+        dimension: Dimension d of the projections.
+        hidden: Width of the hidden layer; SimSiam uses a bottleneck of d/4.
+        batch_norm: Whether a batch norm follows the hidden linear layer.
+        last_norm: See :func:`projector`.
     """
     return projector(dimension, [hidden], dimension, batch_norm=batch_norm, last_norm=last_norm)
 
@@ -125,11 +125,11 @@ class DINOHead(nn.Module):
     zero, and prototypes like torch's linear layers.
 
     Args:
-        dimension: d, of the embeddings.
-        prototypes: k.
-        hidden: width of the two hidden layers.
-        bottleneck: dimension in which the cosine is taken.
-        batch_norm: whether batch norms follow the hidden linear layers; not in the paper's ViTs.
+        dimension: Dimension d of the embeddings.
+        prototypes: Number k of prototypes.
+        hidden: Width of the two hidden layers.
+        bottleneck: Dimension in which the cosine is taken.
+        batch_norm: Whether batch norms follow the hidden linear layers; not in the paper's ViTs.
 
     Attributes:
         prototypes: k x bottleneck, a linear layer without bias.

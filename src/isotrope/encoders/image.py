@@ -38,12 +38,12 @@ class ImageEncoder(nn.Module):
     Use :meth:`build`, :meth:`load` or :meth:`wrap`.
 
     Args:
-        model: the network.
+        model: The network.
         read: Function that returns features from the model and n x 3 x h x w normalised pixels.
         name: The user's name for it.
-        image_size: side S of the pictures that :meth:`encode` prepares.
-        mean: the mean of red, green and blue, subtracted from pixels in [0, 1].
-        std: their standard deviations; the pixels are divided by them afterwards.
+        image_size: Side S of the pictures that :meth:`encode` prepares.
+        mean: Mean of red, green and blue, subtracted from pixels in [0, 1].
+        std: Their standard deviations; the pixels are divided by them afterwards.
 
     Attributes:
         model: The network; its weights are the only state.
@@ -100,14 +100,15 @@ class ImageEncoder(nn.Module):
             name: ``resnet9`` (one block a stage), ``resnet18``, ``resnet34``, ``resnet50``,
                 ``vit-tiny``, ``vit-small`` or ``vit-base``.
             width: Channels of a ResNet's first stage (64 in the papers), or dimension of a vision
-                transformer's tokens (192, 384 and 768). Its patches are of 4 pixels up to 64
-                pixels, else of 16; it has 3, 6 or 12 heads.
-            stem: a ResNet's first layers: ``cifar`` (a 3 x 3 convolution of stride 1), ``imagenet``
-                (7 x 7 of stride 2, then max-pooling), or ``auto``: CIFAR's up to 32 pixels.
-            image_size: side of the pictures. ResNets take crops of any other size too, and vision
+                transformer's tokens (192, 384 and 768). Its patches have 4 pixels for images up to
+                64 pixels, otherwise 16. It has 3, 6 or 12 heads.
+            stem: First layers of a ResNet: ``cifar`` (a 3 x 3 convolution of stride 1),
+                ``imagenet`` (7 x 7 of stride 2, then max-pooling), or ``auto`` (``cifar`` up to 32
+                pixels).
+            image_size: Side of the pictures. ResNets take crops of any other size too, and vision
                 transformers with interpolated positions.
-            mean: the mean of red, green and blue, of pixels in [0, 1].
-            std: the standard deviation of the same.
+            mean: The mean of red, green and blue, of pixels in [0, 1].
+            std: The standard deviation of the same.
             seed: Seed of the initial weights; None uses torch's global generator.
         """
         model: Any = build_net(name, width=width, stem=stem, image_size=image_size, seed=seed)
@@ -118,9 +119,9 @@ class ImageEncoder(nn.Module):
         """Load an encoder in float32 and evaluation mode. Code in the folder is not run.
 
         Args:
-            name: a folder that :meth:`save` wrote, a run folder of ours, a folder of transformers
-                (ResNet, ViT, DINOv2 or ConvNeXt), or an id of the Hugging Face hub.
-            device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
+            name: A folder written by :meth:`save`, a run folder of isotrope, a folder of
+                transformers (ResNet, ViT, DINOv2 or ConvNeXt), or an id of the Hugging Face hub.
+            device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
         """
         where = find_device(device)
         return cls._around(str(name), *image_folder.read(resolve(name))).to(where).eval()
@@ -140,9 +141,9 @@ class ImageEncoder(nn.Module):
         Args:
             module: Any module; only its weights are saved.
             dimension: d.
-            image_size: side of the pictures that :meth:`encode` prepares.
-            mean: the mean of red, green and blue, of pixels in [0, 1].
-            std: the standard deviation of the same.
+            image_size: Side of the pictures that :meth:`encode` prepares.
+            mean: The mean of red, green and blue, of pixels in [0, 1].
+            std: The standard deviation of the same.
         """
         return cls(
             module,
@@ -198,9 +199,9 @@ class ImageEncoder(nn.Module):
             images: n paths, PIL images or arrays of uint8 pixels, of any sizes and mixed; or one
                 array or tensor of uint8, n x 3 x h x w or n x h x w x 3. The shorter side is
                 resized to :attr:`image_size` and the centre cut out.
-            batch_size: pictures a batch.
-            progress: show a bar on stderr.
-            normalize: give unit vectors.
+            batch_size: Pictures in each batch.
+            progress: Show a bar on stderr.
+            normalize: Return unit vectors.
 
         Returns:
             n x d.
@@ -232,8 +233,8 @@ class ImageEncoder(nn.Module):
                 module.training = mode
         if not np.isfinite(out).all():
             raise InputError(
-                f"{self.name} gives embeddings that are not finite (NaN or infinite): its weights "
-                "are broken; train it again with a lower `--learning-rate`"
+                f"train {self.name} again with a lower `--learning-rate`: its weights are broken, "
+                "and its embeddings are not finite (NaN or infinite)"
             )
         return out
 
@@ -249,13 +250,13 @@ class ImageEncoder(nn.Module):
         return fingerprint(repr(self.model), weights, self.image_size, *self._colours())
 
     def save(self, folder: Path, card: str | None = None) -> None:
-        """Write a folder that :meth:`load` reads back, whole or not at all.
+        """Write a folder that :meth:`load` reads, completely or not at all.
 
         For a wrapped module it holds the weights only.
 
         Args:
-            folder: replaced if it exists.
-            card: the model card (README.md); None writes a minimal one.
+            folder: Replaced if it exists.
+            card: The model card (README.md); None writes a minimal one.
         """
         text = self._card() if card is None else card
         image_folder.write(Path(folder), self.model, self.image_size, *self._colours(), text)

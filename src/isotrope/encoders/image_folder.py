@@ -2,8 +2,8 @@
 
 ``model.safetensors`` and ``config.json`` have the format of transformers,
 ``preprocessor_config.json`` that of its CLIP processor, which also resizes the shorter side and
-cuts out the centre. ResNets with CIFAR's stem and the weights of a user's own module have their own
-``model_type``, so that transformers does not read them wrongly.
+cuts out the centre. ResNets with CIFAR's stem, and modules of a user, have their own
+``model_type``, so that transformers does not misread them.
 """
 
 import copy
@@ -52,14 +52,14 @@ def read(folder: Path) -> tuple[nn.Module, int, Any, Any]:
     kind = config.get("model_type")
     if kind == MODULE:
         raise InputError(
-            f"{folder} holds the weights of a module of your own ({config.get('module')}): build "
-            "that module, fill it with safetensors.torch.load_model, and give it to "
-            "ImageEncoder.wrap"
+            f"build the module {config.get('module')}, load its weights with "
+            f"safetensors.torch.load_model, and pass it to ImageEncoder.wrap: {folder} holds only "
+            "the weights"
         )
     if not isinstance(kind, str) or (kind != CIFAR and kind not in READERS):
         raise InputError(
-            f"{folder} holds a model of the type {kind!r}; image encoders that can be read are "
-            f"{', '.join(READERS)} and those saved here"
+            f"{folder} holds a model of the type {kind!r}; readable image encoders are "
+            f"{', '.join(READERS)}, and those that isotrope saved"
         )
     try:
         with quiet_loading() as report:

@@ -2,9 +2,9 @@
 
 Weights are initialised as in the papers. In ResNets, convolutions are normal with He's variance by
 fan-out and batch norms are the identity, as in torchvision. In vision transformers, matrices,
-tokens and positions are N(0, 0.02) and biases zero, as in DeiT and DINO. (lightly's ResNets, which
+tokens and positions are N(0, 0.02) and biases zero, as in DeiT and DINO. lightly's ResNets, which
 Manna et al., 2023 use, keep torch's default for convolutions. With equal numbers of channels it is
-smaller by the square root of 6, which before a batch norm means a larger effective learning rate.)
+smaller by the square root of 6, which before a batch norm means a larger effective learning rate.
 """
 
 from collections.abc import Callable
@@ -73,7 +73,9 @@ def build_net(
         if name in _RESNETS:
             return _resnet(_RESNETS[name], width or 64, _stem(stem, image_size))
         if stem != "auto":
-            raise InputError(f"{name} has no stem to choose; leave it 'auto'")
+            raise InputError(
+                f"leave the stem of {name} 'auto'; only ResNets have a choice of stems"
+            )
         size = _VITS[name]
         return _vit(width or size.width, size.heads, image_size)
 
@@ -150,7 +152,7 @@ def _vit(width: int, heads: int, image_size: int) -> nn.Module:
 
 
 def freeze_patches(module: nn.Module) -> None:
-    """Keep the patch projections in ``module`` as they are: MoCo v3's remedy for instability.
+    """Freeze the patch projections in ``module``, which is MoCo v3's remedy for instability.
 
     Reference:
         Chen, Xie, He 2021 (MoCo v3), section 4.3.
@@ -161,7 +163,7 @@ def freeze_patches(module: nn.Module) -> None:
         if name.endswith("patch_embeddings.projection")
     ]
     if not projections:
-        raise InputError("only a vision transformer has a patch projection that could be frozen")
+        raise InputError("only vision transformers have a patch projection to freeze")
     for projection in projections:
         projection.requires_grad_(False)
 

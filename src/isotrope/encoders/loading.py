@@ -24,14 +24,14 @@ def load(
 
     Args:
         name: A name, see :meth:`SentenceEncoder.load` and :meth:`ImageEncoder.load`.
-        pooling: For text only: replaces the model's own.
+        pooling: For text only: pooling to use instead of the model's own.
         device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
         trust_remote_code: For text only: run code that comes with the model.
         model_kwargs: Keywords for ``from_pretrained`` of transformers, for text only: ``dtype``,
             ``attn_implementation``, ``quantization_config``.
 
     Raises:
-        InputError: The model does not exist or is broken, or there is no such pooling or device.
+        InputError: The model does not exist or is broken, or the pooling or device is unknown.
     """
     of_text: dict[str, Any] = {
         "pooling": pooling,

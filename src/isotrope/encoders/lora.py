@@ -39,12 +39,12 @@ def add_lora(
     """Freeze an encoder and add trainable matrices to the layers of its transformer.
 
     Args:
-        encoder: the encoder, which is changed in place.
-        rank: the rank of ``B A``.
+        encoder: The encoder, which is changed in place.
+        rank: Rank of ``B A``.
         alpha: ``B A`` is multiplied by ``alpha / rank``; None for twice the rank.
-        targets: last names of the layers (``query``, ``value``), or ``all-linear``; empty for
+        targets: Last names of the layers (``query``, ``value``), or ``all-linear``; empty for
             peft's default for this architecture, or all linear layers if it has none.
-        seed: the seed of the initial ``A``.
+        seed: Seed of the initial ``A``.
     """
     with needs_extra("lora", "peft"):
         from peft import LoraConfig, TaskType, inject_adapter_in_model
@@ -109,10 +109,9 @@ def _config(encoder: "SentenceEncoder") -> "LoraConfig | None":
 
 
 def lora_facts(encoder: "SentenceEncoder") -> dict[str, Any] | None:
-    """Return rank, alpha, the layers and how much of the encoder is trained; None without LoRA.
+    """Return rank, alpha, the layers and the trained share of the encoder; None without LoRA.
 
-    ``trainable`` and ``parameters`` count the encoder's parameters, without the head; ``share`` is
-    their quotient.
+    ``trainable`` and ``parameters`` count parameters without the head; ``share`` is their quotient.
     """
     config = _config(encoder)
     if config is None:

@@ -1,4 +1,4 @@
-"""The modules of a sentence-transformers model: opened, checked, and adjusted for training.
+"""Opens, checks and adjusts the modules of a sentence-transformers model for training.
 
 Static embeddings (``StaticEmbedding`` of sentence-transformers, model2vec) have a table of word
 vectors and no layers, no positions, no special tokens and no padding.
@@ -62,8 +62,8 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
         )
     if model.truncate_dim is not None:
         raise InputError(
-            f"{name} cuts its embeddings to {model.truncate_dim} dimensions; remove "
-            "truncate_dim from its config_sentence_transformers.json"
+            f"remove truncate_dim from config_sentence_transformers.json: {name} cuts its "
+            f"embeddings to {model.truncate_dim} dimensions"
         )
     poolings = [module for module in model.children() if isinstance(module, Pooling)]
     if not (static or poolings or first.module_output_name == "sentence_embedding"):
@@ -72,7 +72,7 @@ def check_model(model: "SentenceTransformer", name: str) -> "list[Pooling]":
 
 
 def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
-    """Return the tokenizer as transformers have one, with a token for padding.
+    """Return the tokenizer of transformers, with a token for padding.
 
     The attention mask hides that token; static embeddings have no special tokens.
     """
@@ -99,22 +99,21 @@ def check_tokenizer(
     rows = int(table.num_embeddings)
     if len(tokenizer) > rows:
         raise InputError(
-            f"the tokenizer of {name} knows {len(tokenizer)} tokens but the model only "
-            f"{rows}: they do not belong together"
+            f"the tokenizer of {name} has {len(tokenizer)} tokens but the model only {rows}: they "
+            "do not belong together"
         )
     types = tokenizer("a").get("token_type_ids", [])
     if any(types):
         raise InputError(
-            f"the tokenizer of {name} gives the tokens of one text several types "
-            f"(token_type_ids {types}, as XLNet's); only models whose token_type_ids are all 0 can "
-            "be used"
+            f"the tokenizer of {name} gives the tokens of one text several types (token_type_ids "
+            f"{types}, as XLNet's); only models whose token_type_ids are all 0 can be used"
         )
 
 
 def restore(
     words: "Tokenizer", truncation: dict[str, Any] | None, padding: dict[str, Any] | None
 ) -> None:
-    """Undo how the last call of a tokenizer cut and padded: the tokenizer is saved with it."""
+    """Restore the truncation and padding of a tokenizer, which are saved with it."""
     words.enable_truncation(**truncation) if truncation else words.no_truncation()
     words.enable_padding(**padding) if padding else words.no_padding()
 
@@ -156,7 +155,7 @@ def open_folder(
 def freeze_pooler(model: "SentenceTransformer") -> None:
     """Leave BERT's pooler, which pooled embeddings never pass through, out of the training.
 
-    It stays in the model, so that a saved folder loads elsewhere without a complaint; distributed
+    It stays in the model, so that a saved folder loads elsewhere without a warning. Distributed
     training would wait for its gradient.
     """
     first = model[0]
@@ -174,7 +173,8 @@ def repool(model: "SentenceTransformer", mode: str, name: str) -> None:
             pooling = Pooling(module.embedding_dimension, mode, module.include_prompt)
             if pooling.pooling_output_dimension != module.pooling_output_dimension:
                 raise InputError(
-                    f"{name} joins several poolings; {mode!r} alone does not fit what follows it"
+                    f"{name} joins several poolings, and {mode!r} alone does not fit the modules "
+                    "after them"
                 )
             setattr(model, key, pooling)
             return
@@ -203,7 +203,7 @@ def body_of(model: "SentenceTransformer") -> list[nn.Module]:
 
 
 def positions_of(model: "SentenceTransformer") -> int:
-    """Return how many tokens have a position; a very large number for relative positions."""
+    """Return the number of positions for tokens; a very large number for relative positions."""
     first: Any = model[0]
     if is_static(first):
         return UNLIMITED
@@ -262,7 +262,7 @@ def fingerprint_of(
 
 
 def minimal_card(dimension: int, pooling: str, max_length: int, *, normalizes: bool) -> str:
-    """Return a model card of what an encoder itself shows."""
+    """Return a model card with the properties of the encoder alone."""
     return (
         "---\nlibrary_name: sentence-transformers\npipeline_tag: sentence-similarity\n"
         "tags:\n- sentence-transformers\n- isotrope\n---\n\n"

@@ -17,12 +17,11 @@ class Momentum(nn.Module):
 
     Args:
         module: The module to copy, after any cut-initialization.
-        decay: the decay of the average, in [0, 1]; 0.99 in BYOL on small images, 0.996 rising to 1
-            in DINO.
+        decay: Decay, in [0, 1]; BYOL uses 0.99 on small images, DINO 0.996 rising to 1.
 
     Attributes:
-        module: the copy.
-        decay: the default of :meth:`update`.
+        module: The copy.
+        decay: Default of :meth:`update`.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -56,12 +55,12 @@ class Queue(nn.Module):
     ``state_dict`` holds rows and position.
 
     Args:
-        size: the number of rows.
-        dimension: d, of the embeddings.
+        size: Number of rows.
+        dimension: Dimension d of the embeddings.
         seed: Seed of the initial rows.
 
     Attributes:
-        rows: size x d, in no particular order. ``push`` overwrites this tensor, so run the backward
+        rows: Size x d, in no particular order. ``push`` overwrites this tensor, so run the backward
             pass of a loss that uses it first.
     """
 

@@ -1,9 +1,9 @@
 """Resolves the name of an encoder to a folder on this machine: a path, the cache or the hub.
 
 A name is tried as a path, then as an alias of the weights that are installed as a package, then as
-an id of the Hugging Face hub: first in the local cache, then over the network if it answers within
-a few seconds. The files of the folder (of sentence-transformers, of transformers, or of a run) are
-checked, so that a wrong folder is refused with a clear message instead of failing inside a library.
+an id of the Hugging Face hub. Ids are looked up in the local cache, then over the network if it
+answers within a few seconds. The files of the folder (of sentence-transformers, of transformers, or
+of a run) are checked, so that a wrong folder gives a clear message.
 """
 
 import contextlib
@@ -82,8 +82,8 @@ def model_folder(path: Path) -> Path:
     if not _is_model(path) and (run.result.exists() or run.config.exists()):
         if not _is_model(run.model):
             raise InputError(
-                f"{path} is a run folder without a model in {run.model}; if its training "
-                "is unfinished, continue it with `isotrope train --resume`"
+                "continue the training with `isotrope train --resume`, if it is unfinished: "
+                f"{path} is a run folder without a model in {run.model}"
             )
         path = run.model
     if not _is_model(path):
@@ -103,8 +103,8 @@ def model_folder(path: Path) -> Path:
         if (part / "adapter_config.json").exists():
             base = _settings(part / "adapter_config.json").get("base_model_name_or_path")
             raise InputError(
-                f"{part} holds an adapter of {brief(base)}, and models are read from one "
-                "folder only; merge both with peft's merge_and_unload, and save the result"
+                f"merge both with peft's merge_and_unload, and save the result: {part} holds an "
+                f"adapter of {brief(base)}, and models are read from one folder only"
             )
     if not (parts[0] / "config.json").exists() and not (
         (path / "modules.json").is_file() and is_static(read_json(path / "modules.json")[0]["type"])
@@ -139,7 +139,7 @@ def is_image(folder: Path) -> bool:
 
 
 def _check_kernels(file: Path, settings: object) -> None:
-    """Refuse settings that fetch compiled code of the hub, which transformers runs unasked."""
+    """Refuse settings that fetch compiled code from the hub, which transformers would run."""
     if isinstance(settings, dict):
         for key, value in settings.items():
             if key.endswith("_implementation") and isinstance(value, str) and "/" in value:
@@ -204,13 +204,13 @@ def _check_weights(folder: Path, *, needed: bool) -> None:
     from safetensors import SafetensorError, safe_open
 
     if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file where modules.json names a folder of the model")
+        raise InputError(f"{folder} is a file, but modules.json names it as a folder of the model")
     files = sorted(folder.glob("*.safetensors"))
     pickles = sorted([*folder.glob("*.bin"), *folder.glob("*.pt"), *folder.glob("*.ckpt")])
     if not files and pickles:
         raise InputError(
-            f"{folder} has its weights only as {pickles[0].name}, a pickle, which can run code "
-            "when it is opened; save them as model.safetensors"
+            f"save the weights as model.safetensors: {folder} has only {pickles[0].name}, a "
+            "pickle, which can run code when it is opened"
         )
     if not files and needed:
         raise InputError(f"{folder} has no weights: model.safetensors is missing")
@@ -235,8 +235,8 @@ def _check_layers(file: Path, tensors: int) -> None:
         layers = config.get(name)
         if isinstance(layers, int) and layers > tensors:
             raise InputError(
-                f"{file} says {name} {brief(layers)}, and the weights are {tensors} tensors: it "
-                "does not hold all weights of its own config.json"
+                f"{file} has {name} {brief(layers)}, but there are only {tensors} tensors: the "
+                "folder does not hold all weights of its own config.json"
             )
 
 

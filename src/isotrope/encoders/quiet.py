@@ -47,7 +47,7 @@ class LoadReport(logging.Handler):
 
 @contextmanager
 def quiet_loading() -> Iterator[LoadReport]:
-    """Silence transformers and sentence-transformers, and give them a random state of their own.
+    """Silence transformers and sentence-transformers, and give them a separate random state.
 
     Their draws from torch's CPU generator (a pooler missing from the weights) are the same each
     time, and the generator is restored afterwards.

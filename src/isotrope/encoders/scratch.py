@@ -1,6 +1,6 @@
 """Makes a randomly initialised encoder: a WordPiece vocabulary from the text, and a small BERT.
 
-Tests and offline first steps use it; it is also a starting point for text in an unknown language.
+Use it offline, in tests, or for a language without a pretrained encoder.
 """
 
 import re

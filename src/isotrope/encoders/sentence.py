@@ -72,15 +72,15 @@ class SentenceEncoder(nn.Module):
 
     Attributes:
         name: Name that the user gave.
-        model: the wrapped model; its modules are this module's parameters.
-        tokenizer: the model's own.
+        model: The wrapped model; its modules are this module's parameters.
+        tokenizer: The model's own.
         dimension: d, of the embeddings.
         max_length: Number of tokens, including special ones, at which the model truncates.
         positions: Largest number of tokens, including special ones, for which the model has
             positions.
         pooling: One of ``isotrope.encoders.modules.POOLINGS``, or several joined by ``+``; ``none``
             if the transformer itself returns one vector.
-        normalizes: whether the model ends in a Normalize module.
+        normalizes: Whether the model ends in a Normalize module.
         prompt: Prompt that the model's configuration puts before every text.
     """
 
@@ -125,15 +125,15 @@ class SentenceEncoder(nn.Module):
         trust_remote_code: bool = False,
         model_kwargs: Mapping[str, Any] | None = None,
     ) -> "SentenceEncoder":
-        """Load an encoder, in evaluation mode and, unless ``model_kwargs`` says otherwise, float32.
+        """Load an encoder, in evaluation mode and float32 (unless ``model_kwargs`` changes it).
 
         Args:
-            name: a sentence-transformers folder; a transformers folder (then with mean pooling,
-                or the last token of a causal model); a run folder of ours; ``all-MiniLM-L6-v2``,
-                the installed weights; or an id of the Hugging Face hub.
-            pooling: one of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's own.
-            device: ``auto`` (CUDA, MPS or the CPU, the first there is) or a device of torch.
-            trust_remote_code: run code that comes with the model.
+            name: A folder of sentence-transformers; a folder of transformers (with mean pooling, or
+                the last token of a causal model); a run folder of isotrope; ``all-MiniLM-L6-v2``
+                (the installed weights); or an id of the Hugging Face hub.
+            pooling: One of ``isotrope.encoders.modules.POOLINGS``; None keeps the model's own.
+            device: ``auto`` (the first available of CUDA, MPS and CPU) or a device of torch.
+            trust_remote_code: Whether to run code that comes with the model.
             model_kwargs: Keywords for ``from_pretrained`` of transformers, as those of
                 ``SentenceTransformer``: ``dtype``, ``attn_implementation``,
                 ``quantization_config``.
@@ -166,11 +166,11 @@ class SentenceEncoder(nn.Module):
 
         Args:
             texts: Texts to learn the vocabulary from; the first 200,000 are used.
-            seed: the seed of the initial weights.
+            seed: Seed of the initial weights.
             vocabulary: Largest number of word pieces.
-            layers: the number of layers of the transformer.
+            layers: Number of layers of the transformer.
             width: d, of tokens and embeddings; a multiple of ``heads``.
-            heads: the number of heads of the attention.
+            heads: Number of heads of the attention.
             max_length: Largest number of tokens, including special ones.
         """
         from isotrope.encoders.scratch import scratch_model
@@ -197,7 +197,7 @@ class SentenceEncoder(nn.Module):
         return next(self.parameters()).device
 
     def transformer(self, setting: str) -> "PreTrainedModel":
-        """Return the transformer, which a setting is about."""
+        """Return the transformer that a setting changes."""
         if is_static(self.model[0]):
             raise SettingError(
                 f"{self.name} has static embeddings and no layers",
@@ -232,7 +232,7 @@ class SentenceEncoder(nn.Module):
             raise SettingError(
                 f"{self.name} ({type(transformer).__name__}) does not support it",
                 setting="gradient_checkpointing",
-                remedy="leave it out, and use `--micro-batch` to need less memory",
+                remedy="leave it out; `--micro-batch` also saves memory",
             ) from error
 
     def tokenize(self, texts: Sequence[str], max_length: int) -> tuple[list[list[int]], int]:
@@ -270,7 +270,7 @@ class SentenceEncoder(nn.Module):
 
     @torch.inference_mode()
     def _counts_from_the_text(self) -> bool:
-        """Return whether padding before a text leaves its embedding as it is."""
+        """Return whether padding before a text does not change its embedding."""
         modes = [(module, module.training) for module in self.modules()]
         self.eval()
         row = self.tokenize(["a text"], min(8, self.max_length))[0][0]
@@ -329,17 +329,17 @@ class SentenceEncoder(nn.Module):
         progress: bool = False,
         normalize: bool = False,
     ) -> np.ndarray:
-        """Embed texts as ``SentenceTransformer.encode`` does, to rounding.
+        """Embed texts as ``SentenceTransformer.encode`` does, up to rounding.
 
         Each distinct text is embedded once, the longest first, so that a batch has texts of similar
         length. The modes of all modules are restored.
 
         Args:
             texts: n texts.
-            batch_size: texts a batch.
-            max_length: tokens a text; None is :attr:`max_length`, the model's own.
-            progress: show a bar on stderr.
-            normalize: give unit vectors even if the model does not normalise.
+            batch_size: Texts in each batch.
+            max_length: Tokens to which texts are cut; None is the model's own :attr:`max_length`.
+            progress: Show a bar on stderr.
+            normalize: Return unit vectors even if the model does not normalise.
 
         Returns:
             n x d, float32.
@@ -367,8 +367,8 @@ class SentenceEncoder(nn.Module):
                 out[batch] = h.cpu().numpy()
                 if not np.isfinite(out[batch]).all():
                     raise InputError(
-                        f"{self.name} gives embeddings that are not finite (NaN or infinite): "
-                        "its weights are broken; train it again with a lower `--learning-rate`"
+                        f"train {self.name} again with a lower `--learning-rate`: its weights are "
+                        "broken, and its embeddings are not finite (NaN or infinite)"
                     )
                 done(len(batch))
         return out if len(places) == len(texts) else out[where]
@@ -405,8 +405,8 @@ class SentenceEncoder(nn.Module):
     def fingerprint(self) -> str:
         """Return 16 hexadecimal digits that identify the embeddings.
 
-        They depend on weights, configuration, tokenizer, modules with pooling, prompt and maximal
-        length, but not on the model's name and place.
+        They depend on weights, configuration, tokenizer, modules, pooling, prompt and maximum
+        length, but not on the model's name and folder.
         """
         how = (self.pooling, self.normalizes, self.prompt, self.max_length)
         return fingerprint_of(self.model, self.tokenizer, *how)
@@ -414,12 +414,12 @@ class SentenceEncoder(nn.Module):
     def check_prompts(self, *prompts: str) -> None:
         """Refuse prompts if the model leaves their tokens out of the pooling.
 
-        isotrope treats a prompt as a part of its text, as models do that pool all tokens.
+        isotrope treats a prompt as a part of its text, like models that pool all tokens.
         """
         if any(prompts) and not self._pools_prompts:
             raise InputError(
-                f"{self.name} does not pool the tokens of prompts, which is not supported: leave "
-                "prompts out, or set include_prompt to true in its pooling"
+                f"leave prompts out, or set include_prompt to true in the pooling of {self.name}: "
+                "a pooling without the tokens of prompts is not supported"
             )
 
     def save(self, folder: Path, card: str | None = None) -> None:
@@ -428,8 +428,8 @@ class SentenceEncoder(nn.Module):
         LoRA's matrices are merged into the weights; ``adapter/`` has them separately.
 
         Args:
-            folder: replaced if it exists.
-            card: the model card (README.md); None writes a minimal one.
+            folder: Folder to write; replaced if it exists.
+            card: Model card (README.md); None writes a minimal one.
         """
         from safetensors import SafetensorError
 

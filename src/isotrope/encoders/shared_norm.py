@@ -16,8 +16,8 @@ def share_statistics(module: nn.Module) -> nn.Module:
     """Return ``module`` with every batch norm replaced by a :class:`SharedBatchNorm`.
 
     Parameters and buffers are the same tensors under the same names. The replacement is in place,
-    unless the module is itself a batch norm. Call it in all processes or in none, and let all of
-    them go through the same layers in the same order.
+    unless the module itself is a batch norm. Call it in all processes or in none. All processes
+    must run the same layers in the same order.
     """
     if isinstance(module, _BatchNorm) and not isinstance(module, SharedBatchNorm):
         return SharedBatchNorm(module)
@@ -95,7 +95,9 @@ class _Norm(torch.autograd.Function):
         count = sums[-1]
         # in this order: to read the count is to wait for a GPU
         if x.numel() < 2 * x.shape[1] and count < 2:
-            raise ValueError(f"a batch norm learns from at least 2 values; found {tuple(x.shape)}")
+            raise ValueError(
+                f"a batch norm needs at least 2 values to train; found {tuple(x.shape)}"
+            )
         mean = sums[:-1] / count
         # a second sum, of squares about the mean: the difference of two large sums would cancel
         variance = all_reduce_sum((wide - mean.view(shape)).square_().sum(dims)) / count

@@ -1,4 +1,4 @@
-"""BM25, which ranks by words: what an encoder has to beat."""
+"""BM25, which ranks by words: the baseline that an encoder should beat."""
 
 import importlib
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class BM25:
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Refuse: BM25 compares words."""
-        raise InputError("bm25 has no embeddings; score it with `--retrieval` alone")
+        raise InputError("score bm25 only with `--retrieval`, because it has no embeddings")
 
     def places(self, queries: Sequence[str], corpus: Sequence[str], top: int) -> np.ndarray:
         """Return the best ``top`` places in the corpus for each query, n x k, best first."""

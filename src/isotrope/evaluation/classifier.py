@@ -2,16 +2,15 @@
 
 After every few passes over the training set the weights are scored on the development set, and the
 best are kept. Training ends after 200 passes, or when more than ``tenacity`` scores in total were
-no improvement (an improvement does not reset the count). Every fit starts from the same seed: equal
-dimensions give equal initial weights, and training sets of equal size equal orders. The tests
-compare with ``benchmarks/sequential.py``, the loop of SentEval (Conneau and Kiela 2018).
+no improvement (an improvement does not reset the count). Every fit starts from the same seed, so
+equal dimensions give equal initial weights, and training sets of equal size give equal orders. The
+tests compare with ``benchmarks/sequential.py``, the loop of SentEval (Conneau and Kiela 2018).
 
-Many classifiers are fitted at once, as one tensor program. F training sets of one size draw the
-same orders, so they go through their batches in step. The R fits of one training set, one for each
-regularisation, see the same examples, which are gathered once and multiplied with all R weights. So
-a step is two batched products (F x RC x D by F x D x 64 and back) and a few operations on the
-stacked weights, instead of F x R small steps. Each fit has its own early stopping; a training set
-leaves the stack when its fits have ended.
+Many classifiers are fitted at once, as one tensor program. F training sets of one size have the
+same orders, so they take their steps together. The R fits of one training set, one for each
+regularisation, use the same examples. A step is therefore two batched products (F x RC x D by F x D
+x 64 and back) and a few operations on the stacked weights, instead of F x R small steps. Each fit
+stops early by itself; a training set leaves the stack when its fits have ended.
 """
 
 import math

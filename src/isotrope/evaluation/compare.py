@@ -1,10 +1,10 @@
 """Decides which differences between models are noise, by the paired bootstrap.
 
-Every resample draws as many pairs, examples or queries of a task as it has, with replacement, the
-same for all models, and every number is computed again from them: Spearman's correlation with the
-ranks of the resample, an accuracy as a mean. So the intervals say what another sample of the same
-kind of data would change, but not what another training seed would change. Pairs that share a
-sentence count as independent, which makes the intervals a little too narrow.
+Every resample draws as many pairs, examples or queries as the task has, with replacement, the same
+for all models. Every number is computed again from them: Spearman's correlation with the ranks of
+the resample, an accuracy as a mean. The intervals cover the choice of the examples, but not the
+training seed. Pairs that share a sentence count as independent, so intervals are slightly too
+narrow.
 
 The p-value of a difference is two-sided, twice the share of resamples on the other side of zero;
 Holm's correction makes it hold for all comparisons of a table together.
@@ -57,14 +57,14 @@ def compare(
         scores with their intervals and each difference, ``higher``, ``lower`` or ``noise``.
 
     Raises:
-        InputError: fewer than two models, no data to score on, or an error of the evaluation.
+        InputError: There are fewer than two models or no data, or the evaluation failed.
     """
     results = [model for model in models if isinstance(model, Result)]
     if results and (options or len(results) < len(models)):
-        raise InputError("give models and the data to score them on, or results and nothing else")
+        raise InputError("give either models and data to score them on, or results alone")
     if not results:
         if len(models) < 2:
-            raise InputError(f"a comparison needs two models or more; found {len(models)}")
+            raise InputError(f"a comparison needs at least two models; found {len(models)}")
         results = [evaluate(m, **options) for m in models if not isinstance(m, Result)]
     return compare_results(results)
 
@@ -72,22 +72,22 @@ def compare(
 def compare_results(
     results: Sequence[Result], *, resamples: int | None = None, seed: int = 0
 ) -> Result:
-    """Compare models with the first of them.
+    """Compare all other models with the first.
 
     Args:
         results: The Result of ``isotrope.evaluate`` for each model on the same data.
         resamples: The number of bootstrap resamples; None is 5,000, or 100 for each comparison
             where that is more.
-        seed: The seed of the bootstrap; a task's resamples depend on it and the task's name alone.
+        seed: Seed of the bootstrap; the resamples depend only on it and on the task's name.
 
     Returns:
         A Result of kind ``comparison``. Its ``details["columns"]`` are, for each task and average,
-        ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value", "low",
-        "high", "p", "verdict"}, ...], "metric": ..., "percent": ...,
-        "share": ...}``: the models in the given
-        order, the differences those of the second and later ones, each ``higher``, ``lower`` or
-        ``noise``; the metric; whether the numbers are percents or shares of 1. Its
-        ``details["same_weights"]`` are the groups of models, by place, with equal fingerprints.
+        ``{"models": [{"value", "low", "high", "best"}, ...], "differences": [{"value",
+        "low", "high", "p", "verdict"}, ...], "metric": ..., "percent": ..., "share": ...}``.
+        The models are in the given order. There is a difference for each later model, with the
+        verdict ``higher``, ``lower`` or ``noise``. ``percent`` and ``share`` tell whether the
+        numbers are percents or shares of 1. ``details["same_weights"]`` has the groups of models,
+        by position, with equal fingerprints.
     """
     _check(results)
     resamples = _enough(results) if resamples is None else resamples

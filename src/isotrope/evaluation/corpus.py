@@ -2,9 +2,9 @@
 
 The texts are encoded block by block. Measures that are sums over rows are exact for any number of
 rows (norms, spread of the dimensions, effective rank, mean cosine, alignment of pairs). Measures
-that compare all rows with all rows (uniformity, the distance gaps) use a sample drawn by the seed;
-the result gives its size. Positives are the given pairs. Single texts have positives only with our
-own encoders: two passes with dropout over the same text.
+that compare all rows with each other (uniformity, the distance gaps) use a random sample; the
+result gives its size. Positives are the given pairs. For single texts, only encoders of isotrope
+give positives, from two passes with dropout over the same text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -58,8 +58,8 @@ def corpus(
     """Measure the geometry of an encoder's embeddings of a corpus.
 
     - ``norm_mean``, ``norm_std``, ``norm_min``, ``norm_max`` of the embeddings, as encoded.
-    - ``std_mean``, ``std_min``, ``std_max``: over the dimensions, of the standard deviation of
-      each; a least one near 0 is a dead dimension.
+    - ``std_mean``, ``std_min``, ``std_max`` of the standard deviations of the dimensions; a minimum
+      near 0 is a dead dimension.
     - ``effective_rank`` of the centred embeddings, ``rankme`` of the embeddings as they are.
     - ``mean_cosine`` over all pairs of distinct texts; ``uniformity`` (t = 2) over those of the
       sample. For pairs, the mean of both sides, so that no text is compared with its own positive.
@@ -72,15 +72,15 @@ def corpus(
 
     Args:
         encoder: Any object with ``encode``; positives of single texts need our ``SentenceEncoder``.
-        data: A file or folder that training reads; more texts of a record are left out.
-        sample: Records that are compared all with all, at least 2.
+        data: A file or folder that training reads; only the first two texts of a record are used.
+        sample: Number of records that are all compared with each other, at least 2.
         seed: The seed of the sample and the dropout.
         batch_size: Texts in each batch.
         progress: Show a bar on stderr, if the encoder can.
 
     Returns:
         A Result of kind ``corpus``; ``items`` hold ``alignment``, ``distance_gap`` and
-        ``margin_gap`` of each positive pair they are taken over.
+        ``margin_gap`` of each measured positive pair.
     """
     if sample < 2:
         raise InputError(f"the sample must hold at least 2 records; found {sample}")

@@ -38,7 +38,7 @@ class DevMetric:
         records: Number of held-out records that it is measured on; None for other data.
         trained_on: Number of these records that share a text with a training record; None if
             unknown.
-        queries: Text behind each item of the score, if it is a query.
+        queries: Text of each item of the score, if the items are queries.
     """
 
     name: str

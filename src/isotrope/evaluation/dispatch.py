@@ -36,13 +36,12 @@ def evaluate(
 ) -> Result:
     """Score a model by any of the protocols, or several together.
 
-    An image encoder is scored on labelled pictures: ``labels`` is then a folder, an ``.npz`` file
-    or any other image data that can be trained on. Without it, a run folder is scored on its own
-    training and test part, split as in training. All other data are text.
+    An image encoder is scored on labelled pictures: ``labels`` is a folder, an ``.npz`` file or any
+    other image data that can be trained on. Without ``labels``, a run is scored on its own training
+    and test part, split as in training. All other data are text.
 
-    Every finished task is stored on disk at once, under fingerprints of the model and the data, and
-    reused by the next call. The scores of an encoder without a method ``fingerprint`` (ours has
-    one) are not stored.
+    Every finished task is stored on disk, under fingerprints of the model and the data, and reused
+    by the next call. The scores of an encoder without a method ``fingerprint`` are not stored.
 
     Args:
         model: a name or folder for ``isotrope.load``, ``bm25`` (for retrieval alone), an
@@ -62,7 +61,7 @@ def evaluate(
         hold a value for each pair, example or query, which ``compare`` resamples.
 
     Raises:
-        InputError: there are no data, or the model or the data have an error.
+        InputError: There are no data, or the model or the data cannot be used.
     """
     model = Path(model) if isinstance(model, os.PathLike) else model
     settings = Evaluation.read(options)

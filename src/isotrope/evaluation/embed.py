@@ -1,4 +1,4 @@
-"""Embeds texts by any object with a method ``encode``, the only requirement of an evaluation."""
+"""Embeds texts by any object with a method ``encode``, which is all that an evaluation needs."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ import numpy as np
 from isotrope.core.errors import InputError
 
 Precision = Literal["float32", "int8", "binary"]
-"""How a coordinate of a stored vector is kept."""
+"""Precision of the coordinates of stored vectors."""
 
 
 @runtime_checkable
@@ -74,7 +74,7 @@ def _encoded(encoder: Encoder, texts: list[str], batch_size: int, progress: bool
 class CachedEncoder:
     """An encoder that embeds each text once, even if it occurs in several calls.
 
-    It keeps every vector, so use it for the sentences of a few tasks, not for a corpus.
+    It keeps every vector in memory, so use it for the sentences of a few tasks, not for a corpus.
 
     Args:
         encoder: The encoder that embeds.
@@ -124,7 +124,7 @@ class Truncated:
             ``binary`` (1 bit: the sign).
 
     Attributes:
-        name: Name of the encoder, with what is stored.
+        name: Name of the encoder, with dimension and precision.
     """
 
     def __init__(self, encoder: Encoder, dimension: int, precision: Precision = "float32") -> None:
@@ -169,7 +169,7 @@ class Truncated:
 def stored(
     encoder: Encoder, dimensions: Sequence[int] = (), precisions: Sequence[Precision] = ()
 ) -> list[Encoder]:
-    """Return an encoder whose vectors are stored in every combination, to ``isotrope.compare``.
+    """Return encoders that store vectors in every combination, for ``isotrope.compare``.
 
     Each text is embedded once for all of them. Without dimensions, all are kept; without
     precisions, float32.

@@ -67,13 +67,13 @@ def encode_file(
 ) -> tuple[int, int]:
     """Write the embeddings of the texts of ``file`` to ``output`` (.npy, n x d float32).
 
-    The file is read twice, once to count its texts, so that memory does not grow with it. Finished
-    rows are kept in a hidden folder beside ``output``, so that the same call can continue an
-    interrupted one. For an encoder of images ``file`` is a folder of pictures; see
+    The file is read twice, first to count its texts, so that memory does not grow with the file.
+    Finished rows are kept in a hidden folder beside ``output``, so the same call continues an
+    interrupted one. For an image encoder, ``file`` is a folder of pictures; see
     :func:`isotrope.evaluation.image_files.encode_pictures`.
 
-    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. None uses the
-    model's saved prompt for passages, if it has one, so that :func:`search` can use the rows.
+    ``options`` are those of ``isotrope encode``. ``prompt`` is put before every text. By default it
+    is the model's saved prompt for passages, if any, so that :func:`search` can use the rows.
 
     Returns:
         n and d.
@@ -148,8 +148,8 @@ def _side_by_side(
         yield from parallel(calls)
     except TerminatedWorkerError as error:
         raise InputError(
-            "a process of the encoding was killed, often for lack of memory; try fewer `--jobs`. "
-            "The same command continues"
+            "run the same command with fewer `--jobs` to continue: a process of the encoding was "
+            "killed, often for lack of memory"
         ) from error
 
 
@@ -202,9 +202,9 @@ def search(
 
     Args:
         model: a name or folder for ``isotrope.load``, a finished run, or anything with ``encode``.
-        corpus: File of texts, m texts, or their embeddings (m x d). For an encoder of images: a
-            folder of pictures.
-        query: One or more texts; for an encoder of images the path of a picture.
+        corpus: File of texts, m texts, or their embeddings (m x d); for an image encoder, a folder
+            of pictures.
+        query: One or more texts; for an image encoder, the path of a picture.
         progress: Show a bar on stderr.
         options: Any option of ``isotrope search``: ``top=10``, ``columns="answer"``,
             ``embeddings="rows.npy"``, ``query_prompt``, ``passage_prompt``, ``pooling``,
@@ -224,7 +224,7 @@ def search(
     if isinstance(model, (str, os.PathLike)) and takes_images(os.fspath(model), ask_hub=True):
         settings.check_used(pictures=True)
         if not isinstance(corpus, (str, Path)):
-            raise InputError(f"{model} takes images: give a folder of pictures to search in")
+            raise InputError(f"give a folder of pictures to search in: {model} takes images")
         from isotrope.evaluation.image_files import search_pictures
 
         name, folder, top = os.fspath(model), Path(corpus), settings.top
@@ -286,8 +286,8 @@ def _prompts(encoder: Encoder, query: str | None, passage: str | None) -> tuple[
     if isinstance(encoder, SentenceEncoder):
         if encoder.prompt and (query or passage):
             raise InputError(
-                f"{encoder.name} puts its own prompt before every text ({encoder.prompt!r}); leave "
-                "the prompts out"
+                f"leave the prompts out: {encoder.name} puts its own prompt before every text "
+                f"({encoder.prompt!r})"
             )
         own = own_prompts(encoder)
         query = own[0] if query is None else query
@@ -318,8 +318,8 @@ def _stored(file: Path, encoder: Encoder, texts: Sequence[str]) -> np.ndarray:
         rows = np.lib.format.open_memmap(file, mode="r")  # np.load would open a zip file, too
     except Exception as error:  # a damaged header raises many kinds
         raise InputError(
-            f"{file} is not a matrix that numpy has saved ({quoted(str(error), 80)}); write it "
-            "with `isotrope encode`"
+            f"{file} is not a matrix saved by numpy ({quoted(str(error), 80)}); write it with "
+            "`isotrope encode`"
         ) from error
     if rows.dtype.kind != "f":
         raise InputError(

@@ -2,15 +2,15 @@
 
 The held-out records, which are never trained on, become a search task without labels. In a pair, or
 two adjacent texts, the first is the query and the second the target. A single text of at least
-eight words is cut in the middle, and its first half searches for its second. The score is the
-MRR@10 of each query's own target among all held-out targets.
+eight words is cut in the middle, and its halves are query and target. The score is the MRR@10 of
+each query's own target among all held-out targets.
 
 The score shows whether embeddings keep enough of a text's subject to recognise its continuation
 among a few hundred others, on the user's own kind of text. It falls when training destroys a model,
-and stops rising when training stops helping. It does not measure graded similarity as people see it
-(a paraphrase and a contradiction on the same subject look alike to it), nor other kinds of text.
-Shared words make it easy, so a high value is not a proof of understanding; compare it only with
-itself, on the same records and with the same seed.
+and stops rising when training stops helping. It does not measure graded similarity as people judge
+it (it cannot distinguish a paraphrase from a contradiction on the same subject), nor other kinds of
+text. Shared words make the task easy, so a high value does not prove understanding. Compare scores
+only on the same records, with the same seed.
 """
 
 from collections.abc import Sequence
@@ -35,9 +35,9 @@ def holdout_set(
 ) -> RetrievalSet:
     """Make a search task from held-out records.
 
-    Equal queries or targets count once. Query and target of one record must differ. If there
-    are more than ``limit`` queries, ``limit`` are drawn; the order depends only on the seed.
-    With groups, a query may find the target of any record of its group.
+    Equal queries or targets count once. Query and target of one record must differ. If there are
+    more than ``limit`` queries, ``limit`` are drawn, in an order that depends only on the seed.
+    With groups, the target of any record of the query's group is correct.
 
     Args:
         records: Lists of one text (``dropout``), or of an anchor, its positive and other texts,
@@ -45,8 +45,8 @@ def holdout_set(
         views: ``dropout``, ``adjacent`` or ``pairs``, as in training.
         limit: Largest number of queries.
         seed: The seed of the draw.
-        groups: A number for each record, equal for records that belong together; of equal records
-            the first one's counts.
+        groups: A number for each record, equal for records that belong together; equal records have
+            the group of the first.
     """
     halves = (_halves(record[0]) if views == "dropout" else record[:2] for record in records)
     usable: dict[tuple[str, str], int] = {}
@@ -57,8 +57,8 @@ def holdout_set(
         kind = f"texts of at least {_WORDS} words" if views == "dropout" else "pairs that differ"
         raise InputError(
             f"`--dev auto` needs at least {_LEAST} held-out {kind}; found {len(usable)} among "
-            f"{len(records)} records. Hold out more (`--holdout 0.2`, say; the default is 0.1), or "
-            "give `--dev` an STS file or a retrieval folder"
+            f"{len(records)} records. Hold out more, such as `--holdout 0.2` (the default is "
+            "0.1), or give `--dev` an STS file or a retrieval folder"
         )
     pairs = list(usable)
     order = np.random.default_rng(seed).permutation(len(pairs))[:limit]

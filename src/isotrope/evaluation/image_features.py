@@ -35,10 +35,9 @@ def image_features(
 
     Args:
         encoder: Our encoder, or any object whose ``encode`` returns n vectors of one size for n
-            pictures (uint8, n x 3 x side x side). It must set its own evaluation mode, as ours
-            does.
+            pictures (uint8, n x 3 x side x side). It must set its own evaluation mode.
         part: The pictures.
-        what: Part of the set, as messages name it.
+        what: Name of the part for messages.
         limit: Largest number of pictures, taken evenly from the classes.
         batch_size: Pictures held and encoded at a time.
         progress: Show a bar on stderr.

@@ -78,7 +78,7 @@ def search_pictures(
     device: str = "auto",
     progress: bool = False,
 ) -> list[list[tuple[float, int, str]]]:
-    """Return cosine, number and path of the ``top`` pictures of a folder closest to each other one.
+    """Return cosine, number and path of the ``top`` pictures of a folder closest to each query.
 
     Pictures that cannot be read are skipped, as in :func:`encode_pictures`.
     """

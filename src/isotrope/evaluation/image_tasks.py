@@ -27,7 +27,7 @@ def takes_images(model: object, *, ask_hub: bool = False) -> bool:
     """Return whether a model takes pictures and no text, without loading it.
 
     Args:
-        model: a name or folder, or an encoder: one that has an ``image_size`` takes pictures.
+        model: A name or folder, or an encoder; an encoder with an ``image_size`` takes pictures.
         ask_hub: Look up a name on the hub if it is not a folder here.
     """
     if not isinstance(model, (str, Path)):
@@ -59,8 +59,8 @@ def own_images(run: str | Path) -> "ImageSet":
     check_named(data)
     if data != "digits" and not Path(data).exists():
         raise InputError(
-            f"the pictures of {run} are not at {data}; run this where the training ran, or, if "
-            "they have moved, give the new place with `--labels FOLDER`"
+            "run this where the training ran, or give the new folder with `--labels FOLDER`: the "
+            f"pictures of {run} are not at {data}"
         )
     result = Result.load(RunFolder(run).result)
     data_fingerprint, data_details = result.provenance.get("data"), result.details.get("data")
@@ -75,9 +75,8 @@ def own_images(run: str | Path) -> "ImageSet":
     )
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
-            f"the pictures at {data} are not those that {run} was trained on (fingerprint "
-            f"{image_set.fingerprint}, then {data_fingerprint}); use `--labels {data}` to score "
-            "on them anyway"
+            f"use `--labels {data}` to score on these pictures anyway: {run} was trained on "
+            f"others (fingerprint {image_set.fingerprint}, then {data_fingerprint})"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"
@@ -86,7 +85,7 @@ def own_images(run: str | Path) -> "ImageSet":
 
 
 def labelled_images(labels: Path, test: Path | None, side: int) -> "ImageSet":
-    """Open labelled pictures: both parts, or one, of which a fifth of each class is held out.
+    """Open labelled pictures: both parts, or one part, with a fifth of each class held out.
 
     Classes of two parts are matched by name, or by number if neither part has names.
     """
@@ -112,8 +111,8 @@ def _matched(
     """Return the labels of a test part as the training part, with names ``others``, has them."""
     if (names is None) != (others is None):
         raise InputError(
-            "one part has names of classes and the other only numbers, which may be in another "
-            "order; give both as folders, or both as arrays"
+            "give both parts as folders, or both as arrays: one has names of classes and the "
+            "other only numbers, which may be in another order"
         )
     if not names or not others:
         return numbers

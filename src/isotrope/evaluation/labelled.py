@@ -24,8 +24,7 @@ class Classes:
         train: int64 (n), in [0, C).
         test: int64 (m), in [0, C), or -1 for a class that is not in the training set: any
             prediction for it counts as wrong.
-        repeated: Number of test examples that are also in the training set, whose labels are
-            remembered rather than predicted; None if unknown.
+        repeated: Number of test examples that are also in the training set; None if unknown.
     """
 
     names: np.ndarray

@@ -1,9 +1,9 @@
 """Fits the linear probe: softmax regression on frozen features.
 
-The fit is that of image papers (momentum 0.9, cosine schedule to 0, no weight decay). It starts at
-0, so only the order of the rows depends on the seed. Features are read in blocks, so an array may
-be a memory map larger than the memory. For the minimum of the penalised loss use
-``LogisticRegression`` of scikit-learn.
+The fit follows the image papers (momentum 0.9, cosine schedule to 0, no weight decay). It starts at
+0, so the seed changes only the order of the rows. Features are read in blocks, so an array may be a
+memory map larger than the memory. scikit-learn's ``LogisticRegression`` finds the minimum of the
+penalised loss.
 """
 
 import math

@@ -1,8 +1,8 @@
 """Finds the nearest rows by cosine: an exact search in tiles of any size.
 
 Scores are cosines in float64, rounded to nine decimals; ties go to the lower index in the corpus.
-So the order does not depend on the size of the tiles or the linear algebra library, and duplicate
-rows keep their order.
+Therefore the order does not depend on the size of the tiles or the linear algebra library, and
+duplicate rows keep their order.
 """
 
 import numpy as np

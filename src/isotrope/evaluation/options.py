@@ -45,7 +45,9 @@ class Evaluation(Settings):
         used=_of_transfer,
     )
     pooling: str | None = setting(None, "Pooling to use instead of the model's own.")
-    truncate_dim: int | None = _for_texts(None, "Number of first coordinates to score (text).")
+    truncate_dim: int | None = _for_texts(
+        None, "Number of coordinates to score, from the first (text)."
+    )
     device: str = setting("auto", "Device to compute on.", "auto|cpu|cuda|mps")
     batch_size: int = setting(128, "Texts or pictures in each batch.")
     results: str | None = setting("auto", "Folder where finished tasks are kept.", "DIR")

@@ -1,10 +1,10 @@
 """Stores the scores of finished tasks on disk, so that no task is scored twice.
 
-A task is one file of JSON, written whole as soon as the task is finished, so a killed run
-loses only the current task. Its name holds a fingerprint of everything that decides the numbers:
-the model, the data, the settings and the version of the protocol. The items for resampling are
-beside it, in a file of arrays named by its own content, which is written first: two runs on one
-folder may finish the same task at the same time, and each record still finds its own arrays.
+A task is one file of JSON, written whole as soon as the task is finished, so a killed run loses
+only the current task. Its name holds a fingerprint of everything that decides the numbers: the
+model, the data, the settings and the version of the protocol. The items for resampling are in a
+file of arrays beside it, which is written first and named by its content, so that two runs may
+finish the same task at the same time.
 """
 
 import os
@@ -29,9 +29,8 @@ def store_folder(model: object) -> Path:
     """Return the default folder for the finished tasks of a model.
 
     Args:
-        model: The user's name for it. A run folder has ``evaluations``; any other model, and a run
-            that is read-only, has ``isotrope/evaluations`` in the user's cache (XDG_CACHE_HOME,
-            ~/.cache).
+        model: Name given by the user. A run has ``evaluations`` in its folder. Other models, and
+            read-only runs, use ``isotrope/evaluations`` in the cache (XDG_CACHE_HOME, ~/.cache).
     """
     if isinstance(model, (str, Path)):
         run = Path(model).expanduser()
@@ -95,5 +94,5 @@ class Store:
 
 
 def _archive(path: Path, items: Mapping[str, np.ndarray]) -> str:
-    """Return what the file of arrays beside the record ``path`` is called."""
+    """Return the name of the file of arrays beside the record ``path``."""
     return f"{path.stem}-{fingerprint(items)}.npz"

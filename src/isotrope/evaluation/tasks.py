@@ -15,7 +15,7 @@ from isotrope.data.text.labelled import Features
 from isotrope.evaluation.embed import CachedEncoder, Encoder, encoder_name
 
 PROTOCOLS = {"sts": 2, "transfer": 1, "retrieval": 2, "knn": 1, "linear": 1, "corpus": 1}
-"""Versions: raised when the same model and data would give another number, or more numbers."""
+"""Versions, raised when the same model and data would give other or additional numbers."""
 
 # of the tasks of a kind: what their average is called, the score that it is of, and all of them
 _AVERAGES = {
@@ -209,8 +209,8 @@ def join(results: Sequence[Result]) -> Result:
 def with_average(results: Sequence[Result]) -> Result:
     """Join the Results of single tasks of one kind, STS or transfer.
 
-    If all seven are there, ``average`` (for transfer: ``transfer_average``) is the mean of their
-    rounded scores.
+    With all seven, ``average`` (transfer: ``transfer_average``) is the mean of their rounded
+    scores.
     """
     average, score, seven = _AVERAGES[results[0].kind]
     tasks = {name: scores for result in results for name, scores in result.details["tasks"].items()}

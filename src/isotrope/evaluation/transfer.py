@@ -3,9 +3,9 @@
 A linear classifier is trained on frozen embeddings; the score is its accuracy in percent. MR, CR,
 SUBJ and MPQA have no split: in each of ten outer folds, an inner cross-validation chooses the
 strength of the regularisation. TREC and MRPC choose it by cross-validation on their training set,
-SST2 on its development set. Folds are drawn on the texts sorted by number of words and label, with
-seed 1111. Each score is rounded to two decimals, and the average is the mean of the seven rounded
-ones. Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
+SST2 on its development set. Folds are drawn with seed 1111 from the texts sorted by number of words
+and label. Each score is rounded to two decimals, and the average is the mean of the seven rounded
+scores. Sources: SentEval (Conneau and Kiela 2018), settings of SimCSE (Gao et al. 2021).
 """
 
 from collections.abc import Callable, Sequence
@@ -106,7 +106,7 @@ def transfer_task(
 
 
 def check_task(task: TransferTask, mode: str) -> None:
-    """Refuse a task that cannot be scored, before minutes are spent on embeddings."""
+    """Refuse a task that cannot be scored, before its texts are embedded."""
     examples = next(iter(task.splits.values()))
     rarest = int(np.bincount(examples.labels, minlength=len(task.labels)).min())
     # of 13 of each class a twentieth of what is left beside a fold is one: to stop early by

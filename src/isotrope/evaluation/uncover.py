@@ -1,14 +1,14 @@
 """Measures the gain from whitening an encoder: its whitened score minus its raw score.
 
-No training is involved: if the score rises when the embeddings get mean 0 and covariance 1, the
-encoder already knew it, hidden under directions that carry no information. The gain distinguishes
-three kinds of encoder:
+Whitening gives the embeddings mean 0 and covariance 1, without training. If it raises the score,
+the encoder already had this information, hidden under directions that carry none. The gain
+distinguishes three kinds of encoder:
 
-- *raw*, never trained on pairs: whitening more than doubles the score; the weight, dissipation and
-  ratio of an objective decide much;
-- *disturbed*: whitening gains less than that, which is typical of a sentence encoder that was later
-  trained on something else; a training that gains less than whitening has learnt nothing new;
-- *trained*: whitening gains nothing; look for gains in the data.
+- *raw*, never trained on pairs: whitening more than doubles the score, and the components of the
+  objective matter much;
+- *disturbed*, typical of a sentence encoder that was later trained on something else: whitening
+  gains less than that, and a training that gains less than whitening has learnt nothing new;
+- *trained*: whitening gains nothing, so look for gains in the data.
 
 The mean cosine of different texts does not distinguish the first two: it is 0.85 for a disturbed
 encoder, and 0.76 or 0.92 for a raw one, depending on its pooling (docs/LOG.md).
@@ -82,7 +82,7 @@ def uncover(
 ) -> Uncovered:
     """Score an encoder with and without whitening, on the same examples.
 
-    None of the texts, which give mean and covariance, may be scored.
+    The texts give mean and covariance, and none of them may be scored.
     """
     cached = CachedEncoder(encoder)
     different = list(dict.fromkeys(texts))
@@ -97,7 +97,9 @@ def uncover(
             f"scored ones, and there are {len(rows):,}",
         )
     if not bool((rows != rows[0]).any()):
-        return Uncovered("unknown", f"the encoder embeds {len(rows):,} different texts alike")
+        return Uncovered(
+            "unknown", f"the encoder gives {len(rows):,} different texts the same embedding"
+        )
     history = DevHistory(name, saved="last")
     history.add(0, score(cached))
     history.add(1, score(WhitenedEncoder(cached, different)))
@@ -132,8 +134,8 @@ def uncover_records(
 ) -> Uncovered:
     """Score whitening on a part of the records, by searching for their positives.
 
-    Single texts are not scored: the halves of a text share its rare words, so whitening makes a
-    disturbed encoder worse at this search, though better at similarity (docs/LOG.md).
+    Single texts are not scored, because the halves of a text share its rare words, so whitening
+    makes a disturbed encoder worse at this search, though better at similarity (docs/LOG.md).
 
     Args:
         encoder: The encoder to start training from.
@@ -156,7 +158,7 @@ def uncover_records(
             groups=None if groups is None else groups[order[:scored]],
         )
     except InputError:
-        return Uncovered("unknown", f"{len(records):,} rows are too few to score an encoder by")
+        return Uncovered("unknown", f"{len(records):,} rows are too few to score an encoder")
     queries = [prompts[0] + text for text in data.queries]
     corpus = [prompts[1] + text for text in data.corpus]
     data = replace(data, queries=queries, corpus=corpus)
@@ -182,11 +184,11 @@ _MEANINGS = {
     "learnt nothing new.",
     "trained": "whitening gains nothing measurable, which is typical of an encoder trained on "
     "pairs. Work on data and settings first; the objective matters least.",
-    "unknown": "the score is too low either way to show anything: score it on an STS file or a "
-    "retrieval set (isotrope audit --dev).",
+    "unknown": "the score is too low to show anything, with and without whitening. Score the "
+    "encoder on an STS file or a retrieval set (isotrope audit --dev).",
 }
 
 _UNPAIRED = (
-    "single texts cannot show it; score it on an STS file or a retrieval set "
-    "(isotrope audit --dev), or give pairs"
+    "score the encoder on an STS file or a retrieval set (isotrope audit --dev), or give pairs: "
+    "single texts cannot show the effect of whitening"
 )

@@ -1,6 +1,6 @@
 """Whitening: an encoder's scores after its embeddings get mean 0 and identity covariance.
 
-No training is involved, so it shows how much of a gain is only the removal of directions that all
+Whitening needs no training, so it shows the part of a gain that only removes directions that all
 embeddings share (Su et al. 2021, "Whitening sentence representations", algorithm 1).
 """
 
@@ -17,7 +17,7 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the mean m and the matrix W such that (rows - m) W has covariance 1.
 
     Directions with less than a millionth of the largest variance are left out, because dividing by
-    their deviation would give rounding errors the weight of everything else.
+    their standard deviation would amplify rounding errors.
 
     Args:
         rows: n x d, n >= 2.
@@ -45,7 +45,7 @@ def whitening(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     # of rows alike rounding is left, in the mean and in whatever computed the rows
     unit = 8 * np.finfo(given.dtype if given.dtype.kind == "f" else np.float64).eps
     if not variances.max() > (unit * np.abs(rows).max()) ** 2:
-        raise ValueError(f"whitening needs rows that differ; found {len(rows)} alike")
+        raise ValueError(f"whitening needs rows that differ; all {len(rows)} are equal")
     return mean, directions[:, used] / np.sqrt(variances[used])
 
 

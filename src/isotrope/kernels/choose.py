@@ -2,18 +2,18 @@
 
 From about 180 rows, value and gradients together (``kernels.fused``) are fastest in blocks. In
 smaller batches the number of calls dominates, and one matrix with autograd needs fewer of them
-(benchmarks/peers.py). A formula that cannot be fused asks for statistics one by one; they are
-fastest from one matrix, as long as it fits into memory.
+(benchmarks/peers.py). A formula that cannot be fused needs its statistics one by one, which are
+fastest from one matrix if it fits into memory.
 
-``bfloat16`` is the row blocks with rounded factors in their matrix products, accumulated in
-float32. It is about twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids,
-GPUs). A similarity is rounded to eight bits, so an exponential has a random relative error of up to
-1/(256 tau); gradients and values have errors of up to 0.8% (docs/results/bfloat16.csv). It is used
-only on request, and nothing is rounded for a formula that uses the hardest negative.
+``bfloat16`` is ``rowblock`` with rounded factors in the matrix products, accumulated in float32. It
+is about twice as fast on processors that multiply bfloat16 (Zen 4, Sapphire Rapids, GPUs). A
+similarity is rounded to eight bits, so an exponential has a random relative error of up to 1/(256
+tau); gradients and values have errors of up to 0.8% (docs/results/bfloat16.csv). It is used only on
+request, and nothing is rounded for a formula that uses the hardest negative.
 
 ``triton`` is a separate package (``kernels-triton/``), found by :func:`extension`. Its tiles of
-similarities never reach an NVIDIA GPU's memory. It has not been run on a GPU yet, so it too is used
-only on request.
+similarities never reach an NVIDIA GPU's memory. It has not been run on a GPU yet, so it is used
+only on request as well.
 """
 
 import functools
@@ -80,9 +80,8 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     """Return the name of a backend for these views and the reason in words.
 
     Raises:
-        ValueError: an unknown backend, or a backend that does not support these numbers or is not
-            installed.
-        NeedsEager: another backend than ``eager`` under a transform of torch.func.
+        ValueError: The backend is unknown, not installed, or does not support this dtype.
+        NeedsEager: A backend other than ``eager`` under a transform of torch.func.
     """
     transformed: bool = torch._C._are_functorch_transforms_active()
     if backend == "auto":
@@ -96,11 +95,11 @@ def choose(views: Views, backend: str = "auto") -> tuple[str, str]:
     if backend not in BACKENDS:
         raise ValueError(unknown("unknown backend", backend, ["auto", *BACKENDS]))
     if backend != "eager" and transformed:
-        raise NeedsEager(f"torch.func cannot go through the {backend} backend; use 'eager'")
+        raise NeedsEager(f"use backend='eager': the {backend} backend does not support torch.func")
     if backend == "bfloat16" and views.anchors.dtype == torch.float64:
         raise ValueError(
-            "the bfloat16 backend rounds to 8 bits; found float64 embeddings: give float32 ones, "
-            "or use backend='rowblock'"
+            "use float32 embeddings or backend='rowblock': the bfloat16 backend rounds to 8 "
+            "bits, and these are float64"
         )
     if backend == "triton" and (refusal := extension("triton").refusal(views.anchors)) is not None:
         raise refusal
@@ -115,7 +114,7 @@ def pairs(
     Args:
         views: Views in that space.
         backend: See :func:`choose`.
-        held: Bytes of similarities up to which ``"auto"`` holds them all.
+        held: Largest size of the similarities, in bytes, that ``"auto"`` holds in memory.
         raw: Views before normalisation, if they are in bfloat16: ``"triton"`` multiplies them and
             divides by their norms.
     """

@@ -1,9 +1,8 @@
 """Declares how the anchors of a batch depend on each other, and checks the declaration.
 
-The declaration chooses how value and gradients are computed (``kernels.fused``). Each pass checks
-it at the end with two numbers for each anchor: the derivative that the gradients were computed
-with, and the derivative of the formula with all statistics known. If they differ, the gradients are
-not returned.
+The declaration chooses how value and gradients are computed (``kernels.fused``). At the end, each
+pass compares two derivatives for each anchor: the one that the gradients were computed with, and
+the one of the formula on all statistics. If they differ, the gradients are not returned.
 """
 
 from typing import Literal
@@ -25,10 +24,10 @@ def agree(assumed: Tensor, true: Tensor, reason: str) -> None:
     """Compare assumed values or derivatives of the anchors with the true ones.
 
     Raises:
-        WrongCoupling: more than one in eight differs.
-        Unfused: fewer differ, or some are not finite. At the corner of a hinge a rounding decides
-            between two derivatives, and the declaration may be correct. The statistics are then
-            computed in a way that needs no declaration.
+        WrongCoupling: More than one value in eight differs.
+        Unfused: Fewer differ, or some are not finite. The declaration may still be correct, because
+            at the corner of a hinge a rounding decides between two derivatives. The statistics are
+            then computed in a way that needs no declaration.
     """
     most = _ROUNDINGS * torch.finfo(true.dtype).eps
     slack = most * true.abs().mean()

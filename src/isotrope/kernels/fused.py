@@ -1,21 +1,22 @@
 """Computes an objective's value and gradients in one or two passes over blocks of similarities.
 
-A formula sees only vectors of length n. It can therefore be called on the statistics of a block as
-soon as they are known and differentiated there by autograd (d value / d log-sum-exp is the gradient
-dissipation). The rest of the gradient is two matrix products with the block:
+A formula sees only vectors of length n, so it can be evaluated and differentiated by autograd as
+soon as the statistics of a block are known (d value / d log-sum-exp is the gradient dissipation).
+The rest of the gradient is two matrix products with the block:
 
 - *one pass* (6 n c d floating-point operations, the minimum), if the objective declares how rows
   are coupled: not at all (InfoNCE, DCL, triplets, mixed negatives), by numbers known beforehand
   (DCLW), or by one common factor (uniformity across the views). The declaration is checked at the
   end;
 - *two passes*, if rows may be coupled in any way or both views are anchors (the mean of both
-  directions, NT-Xent, uniformity within a view). ``kernels.two_passes`` has their cost;
+  directions, NT-Xent, uniformity within a view); see ``kernels.two_passes`` for the cost;
 - *one pass for each direction*, if two passes do not support the mean of both: triplets, mixed and
   additional negatives, and temperatures so low that each row needs its own maximum.
 
-Embeddings are passed raw. Columns of up to 32 MB are copied once with unit length; for larger ones
-the norms are folded into the block instead. The gradients are computed together with the value, and
-the backward pass scales them in place. There are no second derivatives (see ``NeedsEager``).
+Embeddings are not normalised beforehand. Columns of up to 32 MB are copied once with unit length.
+For larger columns, the block is divided by the norms instead. The gradients are computed together
+with the value, and the backward pass scales them in place. There are no second derivatives (see
+``NeedsEager``).
 """
 
 import functools
@@ -60,8 +61,8 @@ def fused(
         backend: ``rowblock``, ``bfloat16`` (with rounded products) or ``triton``.
 
     Raises:
-        Unfused: this formula or this input must be computed in another way.
-        WrongCoupling: the formula contradicts the declaration.
+        Unfused: This formula or this input must be computed in another way.
+        WrongCoupling: The formula contradicts the declaration.
     """
     dtype = torch.promote_types(views.anchors.dtype, torch.float32)
     questions = record(formula, dtype, lambda: learnt)
@@ -127,7 +128,7 @@ class _Ready(torch.autograd.Function):
     def backward(ctx: Context, gradient: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():  # create_graph: a second derivative will be taken
             raise NeedsEager(
-                f"the {ctx.backend} backend has no second derivatives; use backend='eager'"
+                f"use backend='eager': the {ctx.backend} backend has no second derivatives"
             )
         if ctx.gradients is None:  # a second backward: the first gave the gradients away
             _, ctx.gradients = ctx.run()

@@ -54,7 +54,7 @@ class Job:
         """The temperature of all exponentials.
 
         Raises:
-            Unfused: there are two temperatures.
+            Unfused: There are two temperatures.
         """
         temperatures = {
             t for (kind, _), t in self.questions.temperatures.items() if kind != "hardest"
@@ -93,7 +93,7 @@ class Job:
             the formula depends on it.
 
         Raises:
-            Unfused: there are no derivatives, or the formula uses other statistics than before.
+            Unfused: There are no derivatives, or the formula uses other statistics than before.
         """
         leaves = [x.detach().requires_grad_() for x in (positive, *values.values())]
         statistics = dict(zip(values, leaves[1:], strict=True))

@@ -1,8 +1,8 @@
 """Mixes two embeddings into a synthetic negative for each anchor, which is held constant.
 
 A column is an embedding that the anchors are compared with (a column of the similarity matrix).
-``Mixing`` defines which two columns are mixed, and in which shares; ``Mixture`` holds the vectors
-for some anchors. Backends differ only in how they find the nearest columns.
+``Mixing`` defines the two columns and their shares; ``Mixture`` holds the vectors for some anchors.
+Backends differ only in how they find the nearest columns.
 """
 
 from collections.abc import Callable
@@ -41,8 +41,8 @@ class Mixing:
         Args:
             views: Views of the whole batch.
             rows: Slice of B anchors.
-            nearest: Function that returns the columns of their k hardest negatives, like
-                ``Pairs.nearest``.
+            nearest: Function from k to the columns of their k hardest negatives
+                (``Pairs.nearest``).
         """
         if self.of == "second and hardest":
             columns = nearest(2).flip(1)

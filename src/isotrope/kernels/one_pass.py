@@ -1,15 +1,15 @@
 """Computes value and gradients in one pass over blocks of rows, each differentiated when formed.
 
-A block of rows is compared with all columns and reduced; the formula is called on it and
-differentiated; two matrix products turn the block into gradients. This takes 6 n c d floating-point
-operations. The declared coupling of the objective (``Coupling``) makes this possible:
+A block of rows is compared with all columns and reduced to statistics. The formula is evaluated on
+these and differentiated. Two matrix products turn the block into gradients. This takes 6 n c d
+floating-point operations. It is possible for these declared couplings (``Coupling``):
 
 - ``none``: the loss of a row needs only its own statistics;
-- ``positives``, ``linear``: the derivatives by its own statistics also need the positives, which
-  are known beforehand; the values used for the other rows do not matter;
+- ``positives``, ``linear``: the derivatives by its own statistics also need all positives, which
+  are known beforehand, but not the statistics of other rows;
 - ``total``: the derivatives by the sums of e^{s/tau} are one number, which multiplies everything at
   the end;
-- ``batch``: any dependence, so one block must hold all rows.
+- ``batch``: any dependence is possible, so one block must hold all rows.
 
 At the end all statistics are known, and the assumed derivatives are compared with the true ones.
 """

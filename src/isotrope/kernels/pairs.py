@@ -1,10 +1,10 @@
 """The Pairs interface: the statistics of the similarities of two views, available to an objective.
 
-An objective's formula sees only vectors of length n: the positive similarity, the log-sum-exp
-over the negatives, the hardest negative, their number, and the similarity with a mixture of two
-columns. The backend decides whether they come from an n x m matrix or from row blocks in linear
-memory. The gradient components may ask for the matrix itself (``similarity``), because they are
-only inspected; no gradient flows through them.
+An objective's formula sees only vectors of length n: the positive similarity, the log-sum-exp over
+the negatives, the hardest negative, their number, and the similarity with a mixture of two columns.
+The backend computes them from an n x m matrix, or from row blocks in linear memory. The gradient
+components may use the matrix itself (``similarity``), because they are only inspected and no
+gradient flows through them.
 
 ``isotrope.kernels.mask`` defines the negatives of an anchor.
 """
@@ -24,8 +24,8 @@ def check_temperature(temperature: float | Tensor) -> None:
     """Refuse one temperature per anchor, which would divide columns instead of rows."""
     if isinstance(temperature, Tensor) and temperature.numel() != 1:
         raise ValueError(
-            "the temperature must be one number; found a tensor with several: to give each "
-            "anchor its own, divide pairs.similarity() by a column"
+            "the temperature must be one number; found a tensor with several. To give each "
+            "anchor its own temperature, divide pairs.similarity() by a column"
         )
 
 

@@ -2,8 +2,8 @@
 
 A block of B anchors is compared with all its columns in one B x c matrix of similarities, which is
 reduced to B numbers and discarded. The backward pass forms each block again
-(``torch.utils.checkpoint``). A statistic takes 8 n c d floating-point operations, instead of 6 if
-the matrix is kept. The hardest negative is found in blocks and then compared alone.
+(``torch.utils.checkpoint``). A statistic takes 8 n c d floating-point operations, instead of 6 n c
+d if the matrix is kept. The hardest negative is found in blocks, and its similarity computed again.
 """
 
 from collections.abc import Callable

@@ -1,14 +1,13 @@
 """Computes the log-sum-exps of a small batch as one node of autograd.
 
-For batches of up to a few hundred rows, the sixty operations that autograd needs cost more than the
-arithmetic. Here they are one operation from raw embeddings to the similarity of each pair and its
-log-sum-exps (or only the gaps between them), with a gradient of three matrix products. Autograd
-handles the rest of the formula. The exponentials are held (n x n), so memory is quadratic, as in
+For batches of up to a few hundred rows, the overhead of autograd's sixty operations exceeds the
+arithmetic. Here one operation computes from raw embeddings the similarity of each pair and its
+log-sum-exps (or only the gaps between them). Its gradient takes three matrix products. Autograd
+handles the rest of the formula. The n x n exponentials are stored, so memory is quadratic, as in
 the eager backend.
 
-It serves formulas with one log-sum-exp, across the views or over both, if every row except the own
-is a negative. Other formulas are computed in another way.
-Second derivatives go through the eager backend.
+It supports formulas with one log-sum-exp, across the views or over both, if all other rows of the
+batch are negatives. Second derivatives use the eager backend.
 """
 
 import torch
@@ -26,7 +25,7 @@ _UNSHIFTED = {torch.float32: 60.0, torch.float64: 500.0}
 
 
 def takes(views: Views) -> bool:
-    """Return whether the batch is small and every row except the own is a negative."""
+    """Return whether the batch is small and all other rows are negatives of each anchor."""
     n = views.anchors.shape[0]  # len(tensor) takes four times as long
     return (
         n == views.positives.shape[0]
@@ -50,7 +49,7 @@ def directions(views: Views, questions: Questions, *, both: bool) -> list[Pairs]
         both: Whether there is a second direction, with positives as anchors.
 
     Raises:
-        Unfused: the formula uses other statistics, or the temperature is too low.
+        Unfused: The formula uses other statistics, or the temperature is too low.
     """
     if len(questions.temperatures) != 1 or not questions.lasting:
         raise Unfused("not one constant temperature")

@@ -1,9 +1,9 @@
 """Records the row statistics that a formula uses, and later supplies their computed values.
 
-``record`` calls a formula on four invented rows and records which statistics the formula uses; its
-values are ignored. ``Known`` supplies the computed statistics of the batch. If the formula then
-asks for anything else (the matrix, the embeddings, or another temperature after a branch on the
-numbers), ``Unfused`` is raised and the caller computes the formula in another way.
+``record`` calls a formula on four invented rows, ignores its values, and records the statistics
+that it uses. ``Known`` supplies the computed statistics of the batch. If the formula then uses
+anything else (the matrix, the embeddings, or another temperature after a branch on the numbers),
+``Unfused`` is raised, and the caller computes the formula in another way.
 """
 
 from collections.abc import Callable
@@ -35,10 +35,10 @@ class Questions:
 
     Attributes:
         temperatures: Temperatures of each question.
-        counts: Comparisons whose number of negatives is used.
+        counts: Kinds of columns whose number of negatives is used.
         mixing: Mixture whose similarity is used, or None.
         learnt: Tensor that is the temperature of all questions and requires a gradient, or None.
-        lasting: Whether the questions stay the same: no temperature is a tensor that may change.
+        lasting: Whether the questions cannot change later, because no temperature is a tensor.
         several: Whether the formula returns one value for each anchor, not one for the batch.
         gaps: Whether the formula uses positives and log-sum-exps only through their gaps.
     """
@@ -226,11 +226,11 @@ def check_values(values: Tensor, rows: int) -> Tensor:
     """Return the values of a formula if they are one number, or one for each anchor."""
     if not isinstance(values, Tensor) or not values.is_floating_point():
         found = f"{values.dtype} numbers" if isinstance(values, Tensor) else type(values).__name__
-        raise ValueError(f"a formula returns a tensor of floating-point numbers; found {found}")
+        raise ValueError(f"a formula must return a tensor of floating-point numbers; found {found}")
     if values.shape not in ((), (rows,)):
         raise ValueError(
-            "a formula returns one number, or one for each anchor; for "
-            f"{rows} anchors it returned shape {tuple(values.shape)}"
+            f"a formula must return one number, or one for each anchor; for {rows} anchors it "
+            f"returned shape {tuple(values.shape)}"
         )
     return values
 
@@ -248,12 +248,11 @@ def record(
     Args:
         formula: Formula of one direction.
         dtype: Dtype of the statistics.
-        learnt_of: Function that returns the tensor, besides the embeddings, that requires a
-            gradient.
+        learnt_of: Function that returns the other tensor that requires a gradient.
 
     Raises:
-        Unfused: the formula needs more than statistics, or a gradient of another tensor.
-        ValueError: the formula returns no values.
+        Unfused: The formula needs more than statistics, or a gradient of another tensor.
+        ValueError: The formula returns neither one number nor one for each anchor.
     """
     if (remembered := _REMEMBERED.get((formula, dtype))) is not None:
         if isinstance(remembered, str):

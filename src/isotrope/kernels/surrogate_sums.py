@@ -1,14 +1,14 @@
 """Computes the negatives' weighted sums for both directions in one sweep over blocks.
 
 If only the anchors have gradients, the weights are needed only for their product with the columns
-and for the sums of their rows. A block of e^{s/tau} then serves both directions: its product with
+and for the sums of their rows. A block of e^{s/tau} then serves both directions. Its product with
 the positives pushes the anchors, and the product of its transpose with the anchors pushes the
-positives. The normalisers are known at the end of the sweep, which is early enough. Both
-directions, including their hardest negatives, take 6 n^2 d floating-point operations. A view
-against itself is symmetric, so only the upper triangle is formed, 3 n^2 d.
+positives. The normalisers are needed only at the end of the sweep. Both directions, including their
+hardest negatives, take 6 n^2 d floating-point operations. A view against itself is symmetric, so
+only the upper triangle is formed, in 3 n^2 d.
 
-If e^{s/tau} exceeds float32, or keys were gathered, each direction takes a separate sweep, in which
-each row has its own maximum: 4 n c d for a direction.
+If e^{s/tau} exceeds float32, or keys were gathered, each direction takes a separate sweep of 4 n c
+d, in which each row has its own maximum.
 """
 
 import math
@@ -98,7 +98,7 @@ class LazyWeights:
         return self  # the vectors have no history
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise Unfused(f"the weights are asked for {name}")
+        raise Unfused(f"the weights have no {name}")
 
     @classmethod
     def __torch_function__(cls, *asked: object) -> NoReturn:

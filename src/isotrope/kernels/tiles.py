@@ -35,7 +35,7 @@ def height(columns: int, dtype: torch.dtype, most: int | None = None) -> int:
     Args:
         columns: Number of columns of the block.
         dtype: Dtype of its entries.
-        most: Limit on the rows below ``MOST``, if smaller blocks are better.
+        most: Largest number of rows, if smaller blocks than ``MOST`` are better.
     """
     limit, room = MOST, TILE_BYTES
     if dtype == torch.bfloat16:  # larger blocks need fewer sums in float32, which are slow
@@ -168,8 +168,7 @@ class Tiles:
             columns: Sources of the columns, one after the other.
             mask: Mask that sets all entries except negatives to -inf; None if all are negatives.
             scaled: Function applied to unit rows before the product.
-            triangle: Whether the rows are the only columns and each block begins at its own first
-                row.
+            triangle: Whether rows are the only columns, and each block begins at its first row.
         """
         width = sum(len(x) for x in columns)
         data = columns[0].data
@@ -203,11 +202,10 @@ def similarity_tiles(mask: Mask, temperature: float = 1.0) -> Iterator[tuple[sli
 def chunked_topk(tile: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k largest entries of every row, in order, and their columns; both B x k.
 
-    Torch computes the maximum of a row some twenty times as fast as its position. A row is
-    therefore cut into chunks: only their maxima are searched, and then the chunk with the largest.
-    Ties go to the lower column. A row with fewer entries above -inf is filled with -inf at column
-    -1. During the search the entries found so far are -inf in ``tile``; they are restored at the
-    end.
+    Torch computes the maximum of a row about twenty times as fast as its position. A row is
+    therefore cut into chunks, whose maxima select the chunk to search. Ties go to the lower column.
+    A row with fewer entries above -inf is filled with -inf at column -1. During the search, entries
+    of ``tile`` are overwritten; they are restored at the end.
     """
     columns, device = tile.shape[1], tile.device
     tops, within = _chunk_maxima(tile), torch.arange(min(_CHUNK, columns), device=device)

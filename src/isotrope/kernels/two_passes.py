@@ -1,9 +1,9 @@
 """Computes value and gradients in two passes over blocks of rows, for coupled anchors.
 
 The first pass sums e^{s/tau} or log(1 + e^{s/tau}) over the negatives of every row. Then the
-formula is called and differentiated. The second pass forms the blocks again to apply the
+formula is evaluated and differentiated. The second pass forms the blocks again to apply the
 derivatives. This takes 8 n^2 d floating-point operations across the views, and 4 n^2 d within a
-view, of which only the upper triangle is formed.
+view, where only the upper triangle is formed.
 
 If the loss is linear in the sums (MIO), its derivatives are known before the sums, and one pass is
 enough: 6 n^2 d across the views, 3 n^2 d within a view.
@@ -63,7 +63,7 @@ class _TwoPasses:
         foretold: The same factors, predicted before there are sums.
         by_positive: Derivatives by the similarities of the positives.
         learnt: Derivative of the formula by the temperature; None if it is not needed.
-        along: sum_ij W_ij s_ij, for the gradient of the temperature.
+        along: Sum_ij W_ij s_ij, for the gradient of the temperature.
     """
 
     def __init__(self, job: Job, directions: int) -> None:

@@ -1,7 +1,7 @@
 """The paired bootstrap: how far a score would vary with other examples.
 
-Every resample draws as many examples as were scored, with replacement, and the same ones for all
-models. All scores are computed again on the resample; Spearman's correlation uses its ranks.
+Every resample draws as many examples as were scored, with replacement, the same for all models. All
+scores are computed again on it; Spearman's correlation uses the ranks within it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,7 +15,7 @@ _HELD = 100_000  # counts held at a time: a few copies of them fit into the cach
 
 
 def resampled(rng: np.random.Generator, size: int, resamples: int) -> Iterator[np.ndarray]:
-    """Yield how often each resample holds each of ``size`` examples, block by block (size x b)."""
+    """Yield the count of each of ``size`` examples in each resample, in blocks of size x b."""
     most = max(1, _HELD // size)
     for start in range(0, resamples, most):
         rows = min(most, resamples - start)
@@ -29,8 +29,8 @@ def bootstrap_spearman(
 ) -> np.ndarray:
     """Return Spearman's correlation of every model in every resample.
 
-    A resample is given by the count of each pair; equal values share their mean rank, so a pair
-    drawn twice ties with itself. The values are sorted once, not in every resample.
+    ``counts`` gives the number of times that each pair is in a resample. Equal values share their
+    mean rank, so a pair that is drawn twice ties with itself. The values are sorted only once.
 
     Args:
         predicted: The scores of n pairs by each of m models.
@@ -78,13 +78,13 @@ def holm(values: Sequence[float]) -> list[float]:
 
 
 def interval(draws: np.ndarray) -> dict[str, float]:
-    """Return ``low`` and ``high``, between which a share LEVEL of the draws (b) lies."""
+    """Return the bounds ``low`` and ``high`` that contain a share LEVEL of the b draws."""
     low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return {"low": round(float(low), 6), "high": round(float(high), 6)}
 
 
 def p_value(differences: np.ndarray, changed: int) -> float:
-    """Return the two-sided p-value that the differences are on one side of zero by chance.
+    """Return the two-sided p-value of a difference, from its values in all resamples.
 
     If only a few examples differ, all resamples may lie on one side of zero by chance. So the
     p-value is at least that of a sign test in which all ``changed`` examples moved to the same

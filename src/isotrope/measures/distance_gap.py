@@ -9,8 +9,8 @@ from isotrope.core.views import unit
 def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i (mean_{j!=i} ||h_i - h'_j|| - ||h_i - h'_i||) of the normalised rows.
 
-    This is d_ij in the caption of Nie et al., 2023, figure 3, which its figures show. It lies in
-    [-2, 2]; below 0, negatives are nearer than positives.
+    This is d_ij in the caption of figure 3 of Nie et al., 2023, and in its figures. It lies in [-2,
+    2]. Below 0, negatives are nearer than positives.
 
     Args:
         anchors: n x d, n >= 2, any length.
@@ -27,9 +27,9 @@ def distance_gap(anchors: Tensor, positives: Tensor) -> Tensor:
 def margin_gap(anchors: Tensor, positives: Tensor) -> Tensor:
     """Return mean_i |rho(h_i, h'_i) - min_{j!=i} rho(h_i, h'_j)|, rho the Euclidean distance.
 
-    This is d_ij of Nie et al., 2023, section 4.3, for the distance of its figures: the range in
-    which an objective with a margin pushes. As printed, it has no sign: a negative that is nearer
-    than the positive counts like one that is farther by as much. More negatives make it smaller.
+    This is d_ij of Nie et al., 2023, section 4.3, with the distance of its figures. An objective
+    with a margin pushes in this range. As in the paper it has no sign: a negative that is nearer
+    than the positive counts like one that is equally much farther. More negatives make it smaller.
 
     Args:
         anchors: n x d, n >= 2, any length.

@@ -1,8 +1,8 @@
 """Judges whether training helped, in a sentence that trainer, doctor and report share.
 
 It compares the scores of single examples of the dev set (a pair's cosine, a query's reciprocal
-rank, whether a picture was classified right). A run keeps them in ``dev.npz`` for the model before
-training, the best step and the last step, so a stopped run can be judged as well.
+rank, whether a picture was classified right). A run, also a stopped one, has them in ``dev.npz``
+for the model before training, the best step and the last step.
 """
 
 import zipfile
@@ -56,10 +56,11 @@ class DevHistory:
     """The stored evaluations of a run: the first, the best and the newest.
 
     Attributes:
-        saved: Step whose model is saved: ``best``; ``trained``, the last one instead of the first
-            unless it is worse by more than a standard error; or ``last``.
-        scores: the scores of all evaluations, by step.
-        evaluations: The three evaluations, by step; the others keep no scores of examples.
+        saved: Step whose model is saved. ``best``: the step with the best score. ``trained``: the
+            last step, or the first if the last is worse by more than a standard error. ``last``:
+            the last step.
+        scores: Scores of all evaluations, by step.
+        evaluations: The three evaluations, by step. Only these keep the scores of single examples.
     """
 
     name: str
@@ -131,12 +132,13 @@ class Judgement:
     """Whether training helped.
 
     Attributes:
-        outcome: ``improved``: the saved model is better than the one before training, by more than
-            noise. ``worse``: it is not, and the last step is worse than the start, by more than
-            noise. ``within noise``: neither. ``not known``: not measured.
+        outcome: ``improved``: the saved model is better than the one before training by more than
+            noise. ``worse``: the saved model is not better, and the last step is worse than the
+            start by more than noise. ``within noise``: neither holds. ``not known``: nothing was
+            measured.
         sentence: The judgement with its numbers, as a sentence.
-        numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``; the latter two
-            with ``difference`` to the start, its interval ``low`` to ``high``, and ``p``.
+        numbers: ``start``, ``saved`` and ``last``, each with ``step`` and ``score``. The last two
+            also have the ``difference`` to the start, its interval ``low`` to ``high``, and ``p``.
     """
 
     outcome: Outcome
@@ -163,9 +165,9 @@ def judge(history: DevHistory) -> Judgement:
     The saved model and the last step are compared with the model before training. A difference is
     more than noise if its p-value, corrected by Holm's method if there are two, is below 0.05.
 
-    The best step was chosen on the same dev set, so its score is slightly too good: the interval
-    covers the choice of examples, but not the choice of the step or the seed. Compare on other data
-    with ``isotrope evaluate --compare``.
+    The best step was chosen on the same dev set, so its score is slightly too good. The interval
+    covers the choice of examples, but not the choice of the step or the seed. To compare on other
+    data, use ``isotrope evaluate --compare``.
     """
     steps = sorted(history.evaluations)
     start, last = steps[0], steps[-1]
@@ -187,8 +189,8 @@ def judgement_of(folder: Path, details: Mapping[str, Any] | None) -> Judgement |
 
     Args:
         folder: The folder of the run.
-        details: The details of its result, with the judgement; None for a run without a result,
-            which is judged by the evaluations stored so far.
+        details: Details of the run's result; None without a result, to judge by the evaluations
+            stored so far.
     """
     if details is not None and details.get("judgement") is not None:
         try:

@@ -1,4 +1,4 @@
-"""Mean cosine: the degree to which all embeddings point the same way."""
+"""Mean cosine: the degree to which all embeddings point in the same direction."""
 
 from torch import Tensor
 
@@ -8,9 +8,9 @@ from isotrope.core.views import unit
 def mean_cosine(embeddings: Tensor) -> Tensor:
     """Return the mean cosine over all pairs of distinct rows, exactly, in O(n d).
 
-    0 for a cloud around the origin, 1 when all rows point one way: the anisotropy of Ethayarajh
-    2019. The squared length of the sum of the unit rows contains each cosine twice, and each row's
-    cosine with itself once.
+    It is 0 for a cloud around the origin, and 1 if all rows point in one direction. Ethayarajh 2019
+    calls it anisotropy. It is computed from the squared length of the sum of the unit rows, which
+    contains each cosine twice, and each row's cosine with itself once.
 
     Args:
         embeddings: n x d, n >= 2, any length; a zero row has cosine 0.

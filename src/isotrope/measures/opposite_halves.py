@@ -1,7 +1,7 @@
 """Opposite halves: the share of inputs whose two views lie on opposite sides of the sphere.
 
-There the gradient of the cosine shrinks as the loss grows (Draganov et al., 2024, Prop. 3.1): it is
-proportional to the sine of the angle.
+For such inputs the gradient of the cosine shrinks as the loss grows, because it is proportional to
+the sine of the angle (Draganov et al., 2024, Prop. 3.1).
 """
 
 import math
@@ -16,14 +16,14 @@ from isotrope.core.views import unit
 def opposite_halves(anchors: Tensor, positives: Tensor, angle: float = math.pi / 2) -> Tensor:
     """Return the share of pairs (h_i, h'_i) that are more than ``angle`` apart, in [0, 1].
 
-    Two independent directions in many dimensions are so at pi/2 half of the time, and at 7 pi/8
-    hardly ever (Draganov et al., 2024, table 2 and C.1). NaN where a row is not finite; a zero row
-    has no angle and counts as orthogonal.
+    Independent directions in many dimensions are more than pi/2 apart half of the time, and hardly
+    ever more than 7 pi/8 (Draganov et al., 2024, table 2 and C.1). The result is NaN if a row is
+    not finite. A zero row has no angle and counts as orthogonal.
 
     Args:
         anchors: n x d, any length, n >= 1.
         positives: n x d, any length.
-        angle: An angle in radians, between 0 and pi.
+        angle: Angle in radians, between 0 and pi.
 
     Returns:
         A scalar, at least float32; it has no gradient.

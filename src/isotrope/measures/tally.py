@@ -18,7 +18,7 @@ class Tally:
     Attributes:
         count: n.
         mean: The mean of the rows, d.
-        scatter: sum_i (x_i - mean)(x_i - mean)^T, d x d.
+        scatter: Sum_i (x_i - mean)(x_i - mean)^T, d x d.
         total: Sum of the rows after normalisation to length 1, d.
         squares: Sum of the squared norms of the normalised rows: n minus the number of zero rows.
         norm_mean: The mean of the Euclidean norms.

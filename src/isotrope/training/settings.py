@@ -81,8 +81,8 @@ class RunSettings(Settings, ABC):
     )
     objective_settings: dict[str, float | str] = setting(
         {},
-        "Hyperparameters (--objective.temperature 0.05; on text also auto, the value that "
-        "`isotrope audit` recommends) and exchanged components (--objective.dissipation "
+        "Hyperparameters (--objective.temperature 0.05; for text also auto, which is the value "
+        "that `isotrope audit` recommends) and exchanged components (--objective.dissipation "
         "margin:0.3).",
         python="Mapping[str, float | str]",
         used=no_loss,
@@ -92,16 +92,16 @@ class RunSettings(Settings, ABC):
     )
     micro_batch: int | None = in_steps(
         None,
-        "Number of inputs to encode at a time, to save memory. The gradient is still that of the "
-        "whole batch. Costs one more forward pass.",
+        "Number of inputs to encode at a time, to save memory. The gradient remains that of the "
+        "whole batch, at the cost of one more forward pass.",
         ge=1,
         used=no_loss,
     )
     backend: Literal["auto", "eager", "rowblock", "bfloat16", "triton"] = of_objective(
         "auto",
-        "How to compute the loss. eager stores all similarities of a batch, rowblock stores a "
-        "block of rows at a time, bfloat16 is rowblock with rounded products, triton stores none "
-        "in the GPU's memory; auto chooses by size.",
+        "How to compute the loss. auto chooses by size. eager stores all similarities of a "
+        "batch. rowblock stores a block of rows at a time. bfloat16 is rowblock with rounded "
+        "products. triton stores no similarities in the GPU's memory.",
     )
     cut: float = in_model(
         1.0,
@@ -155,11 +155,12 @@ class RunSettings(Settings, ABC):
     log_every: int = in_watch(10, "Steps between rows of metrics.csv.", ge=1)
     logger: list[Literal["tensorboard", "trackio", "wandb", "mlflow"]] = in_watch(
         ["tensorboard"],
-        "Loggers in addition to metrics.csv; without a name, none. Install trackio, wandb or "
-        "mlflow first; they read project, mode and server from their own environment variables.",
+        "Loggers in addition to metrics.csv; none if no name follows. trackio, wandb and mlflow "
+        "must be installed. They read project, mode and server from their own environment "
+        "variables.",
         python="str | list[str]",
     )
-    progress: bool = in_watch(True, "Show a progress bar, or lines without a terminal.")
+    progress: bool = in_watch(True, "Show a progress bar (lines without a terminal).")
 
     @field_validator("precision", mode="before")
     @classmethod
@@ -224,9 +225,9 @@ class TrainSettings(RunSettings):
     )
     loss: str | None = in_objective(
         None,
-        "Loss of sentence-transformers to train with instead of an objective, with arguments such "
-        "as --loss.guide all-MiniLM-L6-v2: GISTEmbedLoss. It takes pairs or, like CoSENTLoss and "
-        "MarginMSELoss, scored pairs; GD, W and R are not logged.",
+        "Loss of sentence-transformers to train with instead of an objective, such as "
+        "GISTEmbedLoss (with --loss.guide all-MiniLM-L6-v2) for pairs, or CoSENTLoss or "
+        "MarginMSELoss for scored pairs. GD, W and R are not logged.",
     )
     loss_settings: dict[str, float | str] = setting(
         {},
@@ -243,9 +244,9 @@ class TrainSettings(RunSettings):
     )
     recipe: Literal["auto", "papers"] = in_steps(
         "auto",
-        "How to choose settings that you leave out. auto: by the data and the encoder, unless you "
-        "name an objective or the encoder is built from scratch. papers: the defaults listed "
-        "here, which are SimCSE's.",
+        "How to choose the settings that you leave out. auto: by the data and the encoder, "
+        "unless you name an objective or build the encoder from scratch. papers: the defaults "
+        "listed here, which are SimCSE's.",
     )
     columns: Names = in_data(
         [],
@@ -259,8 +260,8 @@ class TrainSettings(RunSettings):
     )
     groups: str | None = in_data(
         None,
-        "Column of a table. Rows with equal values in it are not pushed apart. For grouped.jsonl "
-        "of `isotrope audit`: --groups label.",
+        "Column of groups: rows with equal values in it are not pushed apart. For grouped.jsonl "
+        "of `isotrope audit`, use --groups label.",
         coerce_numbers_to_str=True,
         python="str | int | None",
         used=[
@@ -298,7 +299,7 @@ class TrainSettings(RunSettings):
     )
     dev_metric: Literal["mrr@10", "ndcg@10"] = in_watch(
         "mrr@10",
-        "Dev score of a ranking (scored pairs: Spearman's correlation).",
+        "Dev score for rankings. Scored pairs always use Spearman's correlation.",
         used=[
             with_dev,
             Used(lambda ranked: ranked, "the score of scored pairs is Spearman's correlation"),
@@ -329,8 +330,8 @@ class TrainSettings(RunSettings):
     epochs: float = in_steps(1.0, "Passes over the data (or --max-steps).", gt=0)
     minutes: float | None = in_steps(
         None,
-        "Minutes to plan for. --recipe auto measures a step, and skips the second training or "
-        "trains for fewer epochs if necessary.",
+        "Number of minutes that the training may take. --recipe auto measures a step, and skips "
+        "the second training or trains for fewer epochs if necessary.",
         gt=0,
         used=Used(
             lambda planned: planned,
@@ -356,8 +357,8 @@ class TrainSettings(RunSettings):
     learning_rate: float = in_steps(3e-5, "Highest learning rate.", gt=0)
     warmup: float = in_steps(
         0.0,
-        "Number of steps in which the learning rate rises to --learning-rate; below 1, a share of "
-        "all steps.",
+        "Number of steps in which the learning rate rises to --learning-rate. A value below 1 is "
+        "a share of all steps.",
         ge=0,
     )
     scheduler: Scheduler = in_steps("linear", "Learning-rate schedule after the warm-up.")
@@ -390,7 +391,7 @@ class TrainSettings(RunSettings):
     max_length: int = in_data(32, "Tokens to which texts are cut in training.", ge=3)
     pooling: str | None = in_model(
         None,
-        "mean, cls, max, ...; default: the model's own (mean if it has none).",
+        "Pooling: mean, cls, max, ... Default: the model's own, otherwise mean.",
         used=Used(
             lambda encoder, pooling: encoder != "scratch" or pooling == "mean",
             "an encoder from scratch pools by mean",
@@ -398,8 +399,8 @@ class TrainSettings(RunSettings):
     )
     head: Literal["mlp", "linear", "none"] = in_model(
         "mlp",
-        "Network on top of the encoder in training only; it is not saved. mlp is a linear layer "
-        "and a tanh (Gao et al. 2021), linear is the layer alone (Li et al. 2024).",
+        "Network on top of the encoder for training only; it is not saved. mlp is a linear layer "
+        "and a tanh (Gao et al. 2021), linear is only the layer (Li et al. 2024).",
     )
     freeze: Literal["none", "embeddings"] = in_model(
         "none",
@@ -411,12 +412,12 @@ class TrainSettings(RunSettings):
         ],
     )
     dropout: float | None = in_model(
-        None, "Dropout rate of the encoder; default: the rate in its configuration.", ge=0, lt=1
+        None, "Dropout rate of the encoder. Default: the rate in its configuration.", ge=0, lt=1
     )
     matryoshka: list[int] = in_model(
         [],
-        "Lengths of shorter embeddings to train: the first coordinates of the whole embedding. "
-        "The loss is the mean over all lengths. Needs --head none.",
+        "Lengths of shorter embeddings to train, which are the first coordinates of the whole "
+        "embedding. The loss is the mean over all lengths. Needs --head none.",
         used=[
             no_loss,
             Used(
@@ -442,12 +443,15 @@ class TrainSettings(RunSettings):
         used=of_trained,
     )
     lora_alpha: int | None = in_model(
-        None, "LoRA's matrices are scaled by alpha / rank; default: 2 x rank.", ge=1, used=with_lora
+        None,
+        "LoRA's matrices are multiplied by alpha / rank. Default: 2 x rank.",
+        ge=1,
+        used=with_lora,
     )
     lora_targets: Names = in_model(
         [],
-        "Layers to adapt: query,value or all-linear; default: peft's choice for the architecture, "
-        "or all-linear if it has none.",
+        "Layers to adapt, such as query,value or all-linear. Default: peft's choice for the "
+        "architecture, or all-linear if it has none.",
         used=with_lora,
         python="str | list[str]",
     )

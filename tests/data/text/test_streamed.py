@@ -160,6 +160,6 @@ def test_adjacent_texts_across_the_border_of_a_buffer_stay_held_out(tmp_path: Pa
 
 @pytest.mark.parametrize("wanted", [12, SIZE])
 def test_data_that_need_no_streaming(tmp_path: Path, wanted: int) -> None:
-    message = rf"have {wanted} records, and a buffer of streaming=30 holds"
+    message = rf"one buffer of streaming=30 holds all {wanted} records"
     with pytest.raises(InputError, match=message):
         streamed(tmp_path, Source(wanted=wanted))

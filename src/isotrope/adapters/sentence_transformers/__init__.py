@@ -2,7 +2,7 @@
 
 ``ObjectiveLoss`` and ``CachedObjectiveLoss`` make a loss of any objective, and
 ``ProtocolEvaluator`` scores as ``isotrope evaluate`` does. :class:`isotrope.Doctor` measures these
-losses as at any other::
+losses like any other::
 
     from isotrope.adapters.sentence_transformers import ObjectiveLoss, ProtocolEvaluator
 

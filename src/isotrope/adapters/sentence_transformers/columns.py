@@ -1,8 +1,8 @@
 """Embeds the columns of a batch together, in chunks of texts of similar length.
 
-A forward pass over a column pads every text to the longest one. Here all columns become one list of
-texts, sorted by length and cut where that saves most padding (``isotrope.data.text.batches.cut``).
-The chunks do not change which rows are negatives of each other.
+A forward pass over a column would pad every text to the longest one. Here all columns become one
+list of texts, sorted by length and cut where that saves most padding
+(``isotrope.data.text.batches.cut``). The chunks do not change the negatives of any row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ def embed_sorted(model: nn.Module, columns: Sequence[dict[str, Any]]) -> list[Te
     """Return the embeddings of each column, n x d.
 
     Columns that cannot be joined have a forward pass each: images whose patches are not rows,
-    inputs without padding, different routes, and wrappers that read what the model left in a column
-    (``AdaptiveLayerLoss``). Every process makes the same number of forward passes, which DDP, FSDP
-    and ZeRO-3 require.
+    inputs without padding, different routes, and columns whose other model outputs a wrapper reads
+    (``AdaptiveLayerLoss``). Every process makes the same number of forward passes, as DDP, FSDP and
+    ZeRO-3 require.
     """
     merged, places = _merged(columns)
     if merged is None:

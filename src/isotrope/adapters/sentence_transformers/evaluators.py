@@ -4,7 +4,7 @@
 
     SentenceTransformerTrainer(..., evaluator=ProtocolEvaluator(sts="data/sts", corpus="dev.tsv"))
 
-It scores as ``isotrope evaluate`` does and gives the same numbers.
+It gives the same scores as ``isotrope evaluate``.
 """
 
 import csv
@@ -30,10 +30,10 @@ class ProtocolEvaluator(BaseEvaluator):
             the first.
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
-        write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` below the trainer's
-            output; ``..._results-2.csv`` and so on if that file has columns of other metrics.
-        protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. Transfer
-            tasks are in the mode ``prototyping``, unless another is given.
+        write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` in the trainer's
+            output. If that file has other metrics, ``..._results-2.csv`` and so on is used.
+        protocols: Arguments of ``isotrope.evaluate``: ``sts``, ``retrieval`` and so on. The mode of
+            transfer tasks is ``prototyping`` by default.
 
     Raises:
         TypeError: ``isotrope.evaluate`` has no such argument.
@@ -71,7 +71,7 @@ class ProtocolEvaluator(BaseEvaluator):
         numbers = evaluate(cast("Encoder", model), **self._options).metrics
         metrics = {key: float(value) for key, value in numbers.items() if value is not None}
         if self._primary is not None and self._primary not in metrics:
-            raise InputError(f"no metric {self._primary!r}; there are {', '.join(metrics)}")
+            raise InputError(f"no metric {self._primary!r}; choose one of {', '.join(metrics)}")
         self.primary_metric = self._primary or next(iter(metrics))
         if output_path is not None and self.write_csv:
             self._write(Path(output_path), {"epoch": epoch, "steps": steps, **numbers})

@@ -1,15 +1,15 @@
 """Wraps any objective as a loss for the sentence-transformers trainer.
 
 Columns of the data are anchors, positives and then any number of hard negatives, as for its
-``MultipleNegativesRankingLoss``; with a single column each text is its own positive, and dropout
-makes the difference (SimCSE)::
+``MultipleNegativesRankingLoss``. With a single column, each text is its own positive with another
+dropout mask (SimCSE)::
 
     loss = ObjectiveLoss(model, "met")  # or an objective with its hyperparameters
     loss = ObjectiveLoss(model, InfoNCE(temperature=0.05).modify(dissipation="margin:0.3"))
     loss = CachedObjectiveLoss(model, "infonce", mini_batch_size=64)  # batches of any size
 
-``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which takes
-less padding than a pass per column (``columns.py``); value and gradient are the same. The objective
+``ObjectiveLoss`` sorts the texts of all columns by length and embeds them in chunks, which needs
+less padding than a pass per column (``columns.py``). Value and gradient are the same. The objective
 receives the model's embeddings of all rows of a batch, in float32 even under autocast. The trainer,
 gradient cache, samplers (``BatchSamplers.NO_DUPLICATES`` keeps duplicates from being pushed apart)
 and wrappers (``MatryoshkaLoss``) of sentence-transformers work with it.
@@ -39,11 +39,11 @@ class ObjectiveLoss(nn.Module):
     Args:
         model: The model to train.
         objective: An objective, or the name of a registered one. A hyperparameter that is an
-            ``nn.Parameter`` (a temperature, say) is trained too. Checkpoints of the
+            ``nn.Parameter`` (such as a temperature) is trained too. Checkpoints of the
             sentence-transformers trainer hold only the model's parameters, so a resumed training
             starts such a hyperparameter from the value given here.
-        gather_across_devices: Compute one loss over the rows of all processes, as one process
-            with the whole batch would. By default each process has a batch of its own.
+        gather_across_devices: Compute one loss over the rows of all processes, as one process with
+            the whole batch would. By default each process compares only its own rows.
         groups: Do not push apart rows with the same integer in the column ``label`` (or
             ``score``), as in ``grouped.jsonl`` of ``isotrope audit``.
         backend: How the loss of a batch is computed, as for ``Objective.loss``.
@@ -57,8 +57,8 @@ class ObjectiveLoss(nn.Module):
             processes if they are gathered), or None.
 
     Raises:
-        InputError: the objective or one of its settings is unknown, or a hyperparameter requires a
-            gradient but is not an ``nn.Parameter``, so no optimiser would find it.
+        InputError: The objective or one of its settings is unknown, or a hyperparameter requires a
+        gradient but is not an ``nn.Parameter``, so no optimiser would train it.
     """
 
     def __init__(
@@ -77,14 +77,15 @@ class ObjectiveLoss(nn.Module):
             learnt = [k for k, v in settings.items() if isinstance(v, Tensor) and v.requires_grad]
             if learnt:
                 raise InputError(
-                    f"{learnt[0]} cannot be learnt if the objective is given by name: pass the "
-                    f"objective, InfoNCE({learnt[0]}=nn.Parameter(torch.tensor(0.05))), say"
+                    "pass an objective, such as "
+                    f"InfoNCE({learnt[0]}=nn.Parameter(torch.tensor(0.05))): {learnt[0]} cannot "
+                    "be learnt if the objective is given by name"
                 )
             objective = registry.build(objective, settings)
         elif settings:
             raise InputError(
-                f"{', '.join(settings)}: hyperparameters go with the name of an objective; set "
-                f"them in {type(objective).__name__}(...) instead"
+                f"{', '.join(settings)}: set hyperparameters in {type(objective).__name__}(...); "
+                "as keywords they need the name of an objective"
             )
         self.model = model
         self.objective = objective
@@ -93,8 +94,8 @@ class ObjectiveLoss(nn.Module):
                 self.register_parameter(f"objective_{key}", value)
             elif isinstance(value, Tensor) and value.requires_grad:
                 raise InputError(
-                    f"{key} requires a gradient but is not an nn.Parameter, so it would not be "
-                    f"trained: use {key}=nn.Parameter(torch.tensor(...)), or no requires_grad"
+                    f"use {key}=nn.Parameter(torch.tensor(...)), or no requires_grad: {key} "
+                    "requires a gradient but is not an nn.Parameter, so it would not be trained"
                 )
         self.gather_across_devices = gather_across_devices
         self.groups = groups
@@ -122,16 +123,16 @@ class ObjectiveLoss(nn.Module):
             The loss; 0 for a single row at the end of an epoch, if the objective compares rows.
 
         Raises:
-            InputError: a single column, hard negatives for an objective that takes none,
-                or no labels where the loss takes groups.
+            InputError: There is a single column, the objective takes no hard negatives, or the loss
+            takes groups and there are no labels.
         """
         if len(embeddings) < 2:
             raise InputError(f"a loss needs anchors and positives; found {len(embeddings)} column")
         anchors, positives, *hard = embeddings
         if hard and not self.objective.takes_negatives:
             raise InputError(
-                f"{self.objective.name} takes no hard negatives; found {len(embeddings)} "
-                "columns: keep anchors and positives only"
+                f"keep only the columns of anchors and positives: {self.objective.name} takes no "
+                f"hard negatives; found {len(embeddings)} columns"
             )
         groups = _groups(labels) if self.groups else None
         views = Views(anchors, positives, torch.cat(hard) if hard else None, groups=groups)
@@ -188,7 +189,7 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
             ``backend``, ``prefixes``, and hyperparameters.
 
     Raises:
-        InputError: see :class:`ObjectiveLoss`; or the model's batches cannot be split.
+        InputError: See :class:`ObjectiveLoss`; or the model's batches cannot be split.
     """
 
     def __init__(
@@ -234,8 +235,8 @@ class CachedObjectiveLoss(CachedLossMixin, nn.Module):
         """
         if self._learnt and "calculate_loss" in vars(self):
             raise InputError(
-                "MatryoshkaLoss does not train the hyperparameters of a cached loss: use "
-                "ObjectiveLoss, or a number instead of a parameter"
+                "use ObjectiveLoss, or a number instead of a parameter: MatryoshkaLoss does not "
+                "train the hyperparameters of a cached loss"
             )
         loss: Tensor = self.forward_cached(_columns(sentence_features), labels)
         if loss.requires_grad:  # so that their gradient has every factor that the loss will get
@@ -287,8 +288,8 @@ def _first(views: Views, d: int) -> Views:
 def _groups(labels: Tensor | None) -> Tensor:
     """Return the groups of the rows."""
     if labels is None:
-        raise InputError("groups=True takes a column 'label' of integers; the data has none")
+        raise InputError("groups=True needs a column 'label' of integers, which the data lack")
     groups = labels.long().flatten()
     if labels.is_floating_point() and bool((groups != labels.flatten()).any()):
-        raise InputError("groups=True takes a column 'label' of integers; found fractions")
+        raise InputError("groups=True needs a column 'label' of integers; found fractions")
     return groups

@@ -155,15 +155,15 @@ class _Archive:
 def _part(
     arrays: _Archive, images: str, labels: str | None, names: tuple[str, ...] | None
 ) -> tuple[ImagePart, tuple[str, ...] | None]:
-    """Return a split, and the names of the classes as far as they are known."""
+    """Return a split, and the names of its classes if they are known."""
     rows = ArrayImages(_channels_first(arrays[images], arrays.path, images))
     if labels is None:
         return ImagePart(rows, None), names
     label_array = arrays[labels]
     if label_array.shape not in {(len(rows),), (len(rows), 1)}:
         raise InputError(
-            f"{place(arrays.path)}: {len(rows)} pictures in {images!r}, but {labels!r} has the "
-            f"shape {label_array.shape}; give one label for each picture"
+            f"{place(arrays.path)}: give one label for each picture; {images!r} holds "
+            f"{len(rows)} pictures, but {labels!r} has the shape {label_array.shape}"
         )
     label_array = label_array.ravel()
     if label_array.dtype.kind == "U":
@@ -293,8 +293,8 @@ def load_digits(share: float, seed: int) -> ImageSet:
     """Open scikit-learn's 1,797 handwritten digits, 8 x 8, grey from 0 to 16, as RGB.
 
     Args:
-        share: Share of every class to test on, drawn by the seed; 0 means a fifth.
-        seed: the seed of the draw.
+        share: Share of every class to test on, drawn at random; 0 means a fifth.
+        seed: Seed of the draw.
     """
     with needs_extra("image", "sklearn"):
         from sklearn.datasets import load_digits as bundled

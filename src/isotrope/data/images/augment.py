@@ -1,9 +1,8 @@
 """Augments batches of images: random crops, colours and blur, drawn and applied for all at once.
 
-Drawing (:meth:`Augment.draw`) and applying (:meth:`Augment.apply`) are separate: the numbers of the
-whole batch are drawn on the CPU, and every process applies those of its own rows on its own device.
-Each view of a method has one :class:`Augment`; :func:`two_views` returns those of a published
-recipe.
+:meth:`Augment.draw` draws the random numbers of the whole batch on the CPU. :meth:`Augment.apply`
+applies the numbers of its own rows, in every process on its own device. Each view of a method has
+one :class:`Augment`; :func:`two_views` returns those of a published recipe.
 
 Order, ranges and distributions are torchvision's: crop and flip, colour jitter, grey, blur,
 solarisation; a factor of brightness, contrast or saturation is uniform in
@@ -34,13 +33,13 @@ class AugmentDraws(NamedTuple):
         areas: n x 10: candidate areas of the crop, as shares of the image.
         ratios: n x 10: width over height of each candidate.
         places: n x 2 in [0, 1): position of the crop from top to bottom and from left to right.
-        flip: bool n: mirrored.
+        flip: bool n: mirrored horizontally.
         order: int64 n x 4: order of the colour changes, as columns of ``factors``.
         factors: n x 4: factors of brightness, contrast and saturation (1 changes nothing) and the
             turn of the hue (0 changes nothing).
-        grey: bool n: without colour.
+        grey: bool n: converted to grey.
         sigma: n: width of the blur in pixels, 0 for none.
-        solarize: bool n: bright values inverted.
+        solarize: bool n: with bright values inverted.
     """
 
     areas: Tensor
@@ -63,18 +62,18 @@ class Augment:
     """One random view of every image of a batch.
 
     Attributes:
-        size: height and width of the view, in pixels.
-        scale: smallest and largest share of the image's area in the crop.
-        ratio: smallest and largest width over height of the crop; the logarithm is uniform.
+        size: Height and width of the view, in pixels.
+        scale: Smallest and largest area of the crop, as a share of the image's area.
+        ratio: Smallest and largest width over height of the crop; its logarithm is drawn uniformly.
         bicubic: Resize with PIL's cubic filter instead of linearly. Both antialias.
-        flip: probability of mirroring.
-        jitter: strengths of brightness, contrast, saturation and hue (at most 1/2).
-        jitter_probability: the probability of the jitter.
+        flip: Probability of mirroring.
+        jitter: Strengths of brightness, contrast, saturation and hue (at most 1/2).
+        jitter_probability: Probability of the jitter.
         jitter_together: Apply all four in random order, or none (torchvision's
             ``RandomApply([ColorJitter])``). Otherwise each is applied with that probability, in the
             order above (the released code of Draganov et al., 2024).
-        grey: probability of losing the colours.
-        blur: probability of a Gaussian blur.
+        grey: Probability of converting to grey.
+        blur: Probability of a Gaussian blur.
         blur_sigma: Smallest and largest width of the blur, in pixels.
         solarize: Probability of inverting values of one half or more.
     """
@@ -126,8 +125,8 @@ class Augment:
     def boxes(self, draws: AugmentDraws, height: int, width: int) -> Tensor:
         """Return the crops for images of one size.
 
-        A crop is the first candidate that fits, or else the largest central part that the ratios
-        allow.
+        A crop is the first candidate that fits, or else the largest central one of an allowed
+        ratio.
 
         Returns:
             Tensor: int64 n x 4: top, left, height and width.
@@ -154,8 +153,7 @@ class Augment:
 
         Args:
             images: n x 3 x height x width on any device: uint8, or float in [0, 1].
-            draws: The draws of these images. Keep them on the CPU, so that a GPU need not wait for
-                them.
+            draws: The draws of these images, on the CPU, so that a GPU need not wait for them.
 
         Returns:
             Tensor: float32 n x 3 x size x size in [0, 1], on the images' device, channels last.

@@ -48,9 +48,8 @@ class ImageBatches:
         """Return the batch of a step counted from the start of training.
 
         Args:
-            step: the step, from 0.
-            part: Rows to read; None for all. ``core.distributed.rows_of(size)`` returns those of
-                this process.
+            step: Number of the step, from 0.
+            part: Rows to read; None for all. For this process: ``core.distributed.rows_of(size)``.
         """
         rows = self._batches.at(step)[part or slice(None)]
         return ImageBatch(torch.from_numpy(self.images.read(rows)), step, self.size)
@@ -60,7 +59,7 @@ class ImageSteps(IterableDataset[ImageBatch]):
     """The batches of the steps ``start`` to ``stop`` of a run, in order.
 
     For ``DataLoader(..., batch_size=None, num_workers=k)``: worker w yields the steps start + w,
-    start + w + k and so on, which the loader puts in order again, so that any k gives the same.
+    start + w + k and so on. The loader restores the order, so the batches do not depend on k.
     """
 
     def __init__(

@@ -1,10 +1,10 @@
 """Reads pictures from a folder, flat or with one folder per class; each is decoded when read.
 
-A folder ``train/`` or ``training/`` inside (in any case) is the training part; the first of
-``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` with folders of classes is the
-test part. A class is a folder with everything below it. Hidden files are ignored; links are
+A subfolder ``train/`` or ``training/`` (in upper or lower case) is the training part. The test part
+is the first of ``test/``, ``testing/``, ``validation/``, ``valid/`` and ``val/`` that has folders
+of classes. A class is a folder with everything below it. Hidden files are ignored. Links are
 followed, but not into a folder that contains them. If a folder contains nothing but one folder,
-that one is read. Names are read in sorted order.
+that folder is read. Names are read in sorted order.
 """
 
 import os
@@ -31,9 +31,9 @@ _TEST = ("test", "testing", "validation", "valid", "val")
 class EncodedImages:
     """Pictures that are decoded when they are read.
 
-    A picture that cannot be decoded is replaced by the next one of the same label (of any label, if
-    none of that label can be decoded), always by the same one in every process. Shared memory
-    records the broken ones, so that the main process knows what workers found.
+    A picture that cannot be decoded is replaced by the next one of the same label, or of any label
+    if none of that label can be decoded. The replacement is the same in every process. Broken
+    pictures are recorded in shared memory, so that workers can report them to the main process.
 
     Attributes:
         keys: Key by which each picture is opened: the path of a file, or the number of a row.
@@ -41,7 +41,7 @@ class EncodedImages:
         facts_of: int64, n x 4: width, height, length in bytes and a checksum of the file's ends.
         labels: int64 (n), or None.
         broken: bool (n), shared by all processes.
-        side: the side of the pictures that are read, in pixels.
+        side: Side of the pictures that are read, in pixels.
     """
 
     keys: tuple[str | int, ...]

@@ -1,14 +1,14 @@
 """Reads local copies of known image sets (CIFAR, STL-10, ...), recognised by their files.
 
 - CIFAR-10 and CIFAR-100, python version (``data_batch_1`` ..., or ``train``, ``test``, ``meta``):
-  pickles, of which only texts and numbers are read, so nothing is executed;
+  pickles, from which only texts and numbers are read, so nothing is executed;
 - STL-10, binary version: the 5,000 labelled training and 8,000 test pictures, not the unlabelled;
 - Tiny-ImageNet: ``train/`` with 200 classes; ``val/`` with ``val_annotations.txt`` is the test
   part;
-- Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; its train and validation parts are the
-  training part.
+- Flowers102: ``jpg/``, ``imagelabels.mat``, ``setid.mat``; train and validation are the training
+  part.
 
-The folder itself may be named, or the one that it was unpacked into.
+The path may be the folder itself, or the folder into which it was unpacked.
 """
 
 import pickletools
@@ -158,8 +158,8 @@ def _stl_part(folder: Path, split: str) -> ImagePart:
     labels = np.fromfile(numbers, np.uint8).astype(np.int64) - 1
     if rest or not n or len(labels) != n or labels.min() < 0:
         raise InputError(
-            f"{place(pictures)}: {n * length + rest} bytes and {len(labels)} labels do not fit "
-            f"together: each picture needs {length} bytes and one label, numbered from 1"
+            f"{place(pictures)}: {n * length + rest} bytes do not match {len(labels)} labels: "
+            f"each picture needs {length} bytes and one label, numbered from 1"
         )
     rows = np.memmap(pictures, np.uint8, "r", shape=(n, 3, _STL_SIDE, _STL_SIDE))
     return ImagePart(ArrayImages(np.ascontiguousarray(rows.transpose(0, 1, 3, 2))), labels)

@@ -18,16 +18,16 @@ def resized_crops(
     """Cut a box out of every image, mirror some of them, and resize to one size.
 
     Resampling is linear in rows and columns, so a crop is two matrix products, and mirroring
-    reverses the columns. The filter widens if a crop is larger than ``size`` and ignores pixels
-    outside the box, like PIL's ``crop`` followed by ``resize``, but without rounding to whole
-    numbers.
+    reverses the columns. As in PIL's ``crop`` followed by ``resize``, the filter widens if a crop
+    is larger than ``size``, and ignores pixels outside the box. Unlike PIL, it does not round to
+    whole numbers.
 
     Args:
         images: n x 3 x height x width, of any dtype and range.
         boxes: int64 n x 4: top, left, height, width.
         mirrored: bool n: images to mirror.
-        size: height and width of the result.
-        bicubic: the cubic filter of PIL (a = -1/2), which may overshoot; otherwise the triangle.
+        size: Height and width of the result.
+        bicubic: Use PIL's cubic filter (a = -1/2), which may overshoot, not the triangle.
 
     Returns:
         Tensor: float32 n x 3 x size x size, in the range of the images.
@@ -83,7 +83,7 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
         images: n x 3 x height x width, changed.
         factor: n factors; 1 changes nothing.
         contrast: bool n: images whose contrast is changed.
-        saturation: bool n: images whose saturation is changed; for all others the brightness is.
+        saturation: bool n: images whose saturation is changed; all others change in brightness.
     """
     factor, of_mean, of_grey = (
         x.to(images.dtype)[:, None, None] for x in (factor, contrast, saturation)
@@ -96,7 +96,7 @@ def blend(images: Tensor, factor: Tensor, contrast: Tensor, saturation: Tensor) 
 
 
 def turn_hue(images: Tensor, turns: Tensor) -> Tensor:
-    """Return the images with turned hues; value and chroma stay the same.
+    """Return the images with hues turned around the colour wheel; value and chroma stay the same.
 
     In the hexagonal HSV model, with the hue h in [0, 6) and every bracket cut off at 0 and 1, red
     is ``max - chroma [2 - |h - 3|]``, green ``max - chroma [|h - 2| - 1]`` and blue

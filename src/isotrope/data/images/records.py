@@ -11,7 +11,7 @@ from isotrope.core.errors import InputError
 
 
 class Pictures(Protocol):
-    """Pictures that are read by number and resized; files are decoded when they are read."""
+    """Pictures that are read by their number and resized. Files are decoded when they are read."""
 
     def __len__(self) -> int: ...
 
@@ -79,15 +79,14 @@ class ImageSet:
     """Pictures to train on, and to score on.
 
     Attributes:
-        name: the name in tables: the folder's, the file's, or that of a known data set.
-        train: the training part, at least two pictures.
-        test: the test part, or None.
-        class_names: names by label, or None.
+        name: Name in tables: that of the folder, the file, or a known data set.
+        train: Training part, at least two pictures.
+        test: Test part, or None.
+        class_names: Names by label, or None.
         skipped: Names of skipped files, which are not readable pictures.
-        side: pixels of a side of every picture; 0 as long as they have the sizes of their files.
-        fingerprint: the fingerprint of parts and side. Pictures from arrays enter with their
-            pixels; files with name, length in bytes, width and height, so that no folder is decoded
-            for it.
+        side: Side of every picture in pixels; 0 if pictures keep the sizes of their files.
+        fingerprint: Fingerprint of parts and side. It covers the pixels of arrays. For files it
+            covers name, length in bytes, width and height, so that nothing needs to be decoded.
         in_memory: Whether the pictures are in memory, so that worker processes would not help.
     """
 
@@ -108,7 +107,7 @@ class ImageSet:
 
 
 def balanced_prefix(labels: NDArray[np.int64] | None, n: int, total: int) -> NDArray[np.int64]:
-    """Return the places of the first ``n`` pictures when the classes take turns.
+    """Return the positions of ``n`` pictures that are taken from the classes in turn.
 
     In every class the pictures keep their stored order. Without labels, these are the first ``n``
     pictures; a larger ``n`` selects all.

@@ -46,14 +46,14 @@ def load_images(
     """Open a set of pictures in any known form; files are decoded only when they are read.
 
     Args:
-        path: a folder, an ``.npz`` file, or ``"digits"``.
-        side: pixels of a side: the shorter side is resized to it and the middle is cut out. None:
-            that of the pictures if they are all alike, square and at most 96; otherwise the
-            largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
+        path: Folder, ``.npz`` file, or ``"digits"``.
+        side: Side in pixels, to which the shorter side is resized before the centre is cut out.
+            None keeps that of the pictures if all are square, equal and at most 96. Otherwise it is
+            the largest of 32, 64, 96, 128 and 256 that the shorter side of half of them reaches.
         holdout: Share of the training pictures of every class to test on, if the set has no test
             part.
-        seed: the seed of that draw.
-        limit: Largest number of training pictures; the classes take turns.
+        seed: Seed of the choice of these pictures.
+        limit: Largest number of training pictures, taken from the classes in turn.
         classes: Classes to use: names, or a file with one name on each line.
     """
     check_named(path)
@@ -90,7 +90,7 @@ def load_images(
 
 
 def _class_list(classes: Sequence[str] | Path | None) -> tuple[str, ...] | None:
-    """Return the names, also of a file with one a line."""
+    """Return the names of the classes, given as names or as a file with one name on each line."""
     if classes is None:
         return None
     if isinstance(classes, str | Path):

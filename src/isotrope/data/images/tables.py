@@ -1,8 +1,8 @@
 """Reads pictures from a Hugging Face dataset folder: ``save_to_disk``, or parquet files.
 
-The pictures are the first column of that kind (or ``image``, ``img``), the labels the first of
-class labels (or ``label``, ``labels``). The names of parquet files give the split (``train-...``,
-``test-...``), as in ``datasets``, which keeps a converted copy in its own cache.
+The pictures are the first column of type Image (or ``image``, ``img``). The labels are the first
+column of type ClassLabel (or ``label``, ``labels``). The names of parquet files give the split
+(``train-...``, ``test-...``), as in ``datasets``, which keeps a converted copy in its own cache.
 """
 
 import functools

@@ -1,7 +1,7 @@
 """Chooses the records of a training step and pads the texts of each column.
 
-``cut`` finds the chunks in which texts, sorted by length, need least padding; the loss embeds the
-columns in these chunks. They do not change which rows are negatives of each other.
+``cut`` divides texts, sorted by length, into the chunks that need least padding. The loss embeds
+the columns in these chunks, which do not change the negatives of any row.
 """
 
 from collections.abc import Sequence, Sized
@@ -73,8 +73,8 @@ class Batch:
             texts and the records' groups, so that all processes agree.
         dataset: Name of the data set, if there are several.
         number: Number of the batch within its data set; None if it equals the number of the step.
-        scores: Scores of the pairs, if the loss uses them. No hard negative is left out then: the
-            k-th hard negatives of all records form one column of n texts.
+        scores: Scores of the pairs, if the loss uses them. In this case no hard negative is left
+            out, and the k-th hard negatives of all records form one column of n texts.
     """
 
     columns: list[Column]
@@ -100,7 +100,7 @@ def collate(
     Args:
         store: The tokens.
         indices: Numbers of the n records.
-        pad_id: token id of padding.
+        pad_id: Token id of padding.
         part: Records that this process embeds. Groups and repeated hard negatives are determined
             for the whole batch.
     """
@@ -128,7 +128,7 @@ def collate(
 
 
 def unseen(marks: NDArray[np.uint64], others: Sequence[NDArray[np.uint64]]) -> NDArray[np.bool_]:
-    """Return which marks occur for the first time in this and the other columns."""
+    """Return whether each mark occurs for the first time, over this and the other columns."""
     new = np.zeros(len(marks), bool)
     new[np.unique(marks, return_index=True)[1]] = True
     return new & ~np.isin(marks, np.concatenate(others))
@@ -183,9 +183,9 @@ def fewer(bounds: Sequence[int], lengths: NDArray[np.integer[Any]], most: int) -
     [0, 3, 5]
 
     Args:
-        bounds: the first row of each chunk, and the number of rows, as :func:`cut` returns them.
-        lengths: ascending, in tokens.
-        most: the largest number of chunks.
+        bounds: The first row of each chunk, and the number of rows, as returned by :func:`cut`.
+        lengths: Ascending lengths in tokens.
+        most: Largest number of chunks.
     """
     bounds = list(bounds)
     while len(bounds) - 1 > most:

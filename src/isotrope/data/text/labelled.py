@@ -1,7 +1,7 @@
 """Reads texts with one label each, in a training and a test set.
 
 A file is a table with the columns label and text (or sentence, as in GLUE), or two tab-separated
-columns without a header, of which the one with fewer different cells has the labels. A folder holds
+columns without a header, where the column with fewer different cells has the labels. A folder holds
 two such files, called train and test.
 """
 
@@ -27,7 +27,7 @@ class LabelledText:
     """Texts and their labels.
 
     Attributes:
-        texts: single spaces between words.
+        texts: Single spaces between words.
         labels: Class name of each text.
     """
 
@@ -63,9 +63,9 @@ class Features:
 def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledSplit:
     """Load labelled texts that are split into files, or split those of one file.
 
-    A single file is split by class: four fifths of the texts of each, rounded up and drawn, are
-    for training. A class with two or more texts keeps at least one to test on.
-    A repeated text can be in both parts; the scores report their number.
+    A single file is split by class: a random four fifths of the texts of each class, rounded up,
+    are for training. A class with two or more texts keeps at least one to test on. A repeated text
+    can be in both parts; the scores report their number.
     """
     path = Path(path)
     if test is None and is_folder(path):
@@ -74,9 +74,10 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
         split = LabelledSplit(_load(path), _load(Path(test), classes=1))
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
-                f"{place(Path(test))}: none of its labels ({quoted(split.test.labels[0])} ...) is "
-                f"among those of {place(path)} ({quoted(split.train.labels[0])} ...); give two "
-                "parts of one set, each label<TAB>text or with a header"
+                f"{place(Path(test))}: give two parts of one set: none of its labels "
+                f"({quoted(split.test.labels[0])} ...) is among those of {place(path)} "
+                f"({quoted(split.train.labels[0])} ...); give two parts of one set, each "
+                "label<TAB>text or with a header"
             )
         return split
     return _split(_load(path), path)

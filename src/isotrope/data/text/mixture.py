@@ -19,9 +19,9 @@ class Drawn(NamedTuple):
     """The records of a step.
 
     Attributes:
-        dataset: the name of their data set.
+        dataset: Name of their data set.
         number: Number of the batch within that data set, from 0, for the intervals of the log.
-        indices: int64, the numbers of the records.
+        indices: Numbers of the records, int64.
     """
 
     dataset: str
@@ -32,9 +32,9 @@ class Drawn(NamedTuple):
 class DatasetMixture:
     """The data set and the records of every step, computed from (seed, step).
 
-    ``proportional``: an epoch has every full batch of every data set once, in random order, so a
-    data set is drawn as often as its size says. ``round-robin``: one batch of each data set in
-    turn; an epoch ends with the smallest, and the next epoch continues the others.
+    ``proportional``: an epoch has every full batch of every data set once, in random order, so
+    large data sets are drawn more often. ``round-robin``: the data sets give one batch each in
+    turn. An epoch ends with the smallest data set, and the next epoch continues the others.
     """
 
     def __init__(

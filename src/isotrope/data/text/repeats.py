@@ -85,7 +85,7 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
     the anchor of one record may be the positive of another), directly or through other rows.
 
     Args:
-        marks: hashes, n x k.
+        marks: Hashes, n x k.
 
     Returns:
         int64 (n): the smallest mark of each connected set, its bits read as a signed number.
@@ -104,7 +104,7 @@ def joined_groups(marks: NDArray[np.uint64]) -> NDArray[np.int64]:
 
 
 def new_groups(grouped: Path, repeated: Path) -> int:
-    """Return how many repeated records come with a group for the first time.
+    """Return the number of repeated records whose group occurs for the first time.
 
     Args:
         grouped: File of the hash of each record with its group; 0 without a group.

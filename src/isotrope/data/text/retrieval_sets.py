@@ -3,9 +3,9 @@
 A folder holds ``corpus.jsonl`` (``_id``, ``text``, optional ``title``), ``queries.jsonl`` (``_id``,
 ``text``) and ``qrels.tsv`` or ``qrels/test.tsv`` (query-id<TAB>corpus-id<TAB>score, a header is
 allowed); each may end in ``.gz`` (layout: Thakur et al. 2021). A document with the id of a query is
-that query, as in ArguAna, and no answer unless it is judged to be one. In a file of pairs each
-anchor is a query and each positive its document; all other texts are documents without a query. A
-text that is both a query and a document does not count as its own answer either.
+that query, as in ArguAna, and an answer only if judged to be one. In a file of pairs each anchor is
+a query and each positive its document; all other texts are documents without a query. A text that
+is both a query and a document does not count as its own answer either.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,13 +24,12 @@ class RetrievalSet:
     """A retrieval task.
 
     Attributes:
-        queries: texts.
-        corpus: the documents' texts, title first.
+        queries: The texts of the queries.
+        corpus: The texts of the documents, title first.
         relevant: For each query, the scores (above 0) of its relevant documents by position in
             ``corpus``; at least one.
         left_out: Queries without a relevant document in this split, which are not in ``queries``.
-        itself: For queries that are also documents, their position in ``corpus``, which the search
-            must skip.
+        itself: Position in ``corpus`` of each query that is a document, which a search must skip.
     """
 
     queries: list[str]
@@ -138,11 +137,12 @@ def _texts(path: Path) -> tuple[dict[str, int], list[str]]:
         if not cells:
             continue
         if cells[0] is None:
-            raise InputError(f"{place(path, line)}: no _id; give each text its own")
+            raise InputError(f"{place(path, line)}: no _id; give each text a different _id")
         name = str(cells[0])
         if name in places:
             raise InputError(
-                f"{place(path, line)}: the id {name!r} is already taken; give each text its own"
+                f"{place(path, line)}: the id {name!r} is already taken; give each text a "
+                "different _id"
             )
         places[name] = len(texts)
         parts = (cell_text(cell, path, line, "text") for cell in (*cells[2:], cells[1]))

@@ -1,12 +1,12 @@
 """Batches of data that do not fit on the disk: read while training, one buffer at a time.
 
-A buffer is the next ``size`` records of the data, which start again when they end. It is a token
-store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share is held out, and the
-rest is shuffled by the seed and the number of the buffer. The disk holds the current buffer, the
-next one while it is built, and the first, whose held-out records score the training. For all other
-buffers only the number of steps is stored. So the records of a step depend only on (data, seed,
-step), and resuming is exact. If the buffer of a step is no longer on the disk, the data before it
-are read and skipped.
+A buffer holds the next ``size`` records. After the last record, reading starts again at the first.
+It is a token store (:mod:`isotrope.data.text.tokens`): duplicates in it are dropped, a share is
+held out, and the rest is shuffled by the seed and the number of the buffer. The disk holds the
+current buffer, the next one while it is built, and the first, whose held-out records score the
+training. For all other buffers, only the number of steps is stored. The records of a step depend
+only on (data, seed, step), so resuming is exact. If the buffer of a step is no longer on the disk,
+the data before it are read again and skipped.
 
 Epochs, a shuffle of all records, and duplicates in different buffers would need all of the data, so
 they are not available. A record is held out by a hash of its text, so the same text is also held
@@ -38,10 +38,10 @@ class StreamedBatches:
         build: Function that opens the token store of a folder, or builds it from records.
         size: Number of records in a buffer.
         batch_size: Number of records in a batch; an incomplete last batch of a buffer is skipped.
-        seed: the seed of the run.
+        seed: Seed of the run.
 
     Attributes:
-        stores: the store of the present buffer, under the name of its data set, ``""``.
+        stores: Token store of the current buffer, under the name of its data set, ``""``.
         steps_per_epoch: None, because the length of the data is unknown.
     """
 
@@ -99,10 +99,10 @@ class StreamedBatches:
             report = error.report
         if number == 0 and report.kept < self.batch_size:
             raise InputError(
-                f"the first {self.size:,} records leave {report.kept} to train on, fewer than a "
-                f"batch of {self.batch_size} ({report.duplicates_dropped} are repeated, "
-                f"{report.held_out} held out, {report.empty_skipped} empty): give a larger buffer, "
-                f"as `--streaming {10 * self.size}`, or a smaller `--batch-size`"
+                f"give a larger buffer, such as `--streaming {10 * self.size}`, or a smaller "
+                f"`--batch-size`: the first {self.size:,} records leave {report.kept} to train on, "
+                f"fewer than a batch of {self.batch_size} ({report.duplicates_dropped} are "
+                f"repeated, {report.held_out} held out, {report.empty_skipped} empty)"
             )
         kept = self.folder / f"{number}.json"
         if not kept.is_file():
@@ -110,9 +110,9 @@ class StreamedBatches:
                 temporary.write_text(json.dumps(asdict(report)), encoding="utf-8")
         elif not read_json(kept).items() <= asdict(report).items():
             raise CannotResume(
-                f"records {number * self.size + 1:,} to {(number + 1) * self.size:,} of the data "
-                "have changed since this run first read them: restore the data, or choose another "
-                "output folder"
+                "restore the data, or choose another output folder: records "
+                f"{number * self.size + 1:,} to {(number + 1) * self.size:,} have changed "
+                "since this run first read them"
             )
         return store
 
@@ -143,6 +143,6 @@ class StreamedBatches:
                 yield record
             if count <= self.size:
                 raise InputError(
-                    f"the data have {count:,} records, and a buffer of `--streaming {self.size}` "
-                    "holds them all: leave `--streaming` out"
+                    f"leave `--streaming` out: one buffer of `--streaming {self.size}` holds "
+                    f"all {count:,} records"
                 )

@@ -1,10 +1,10 @@
 """Reads sentence pairs with human similarity scores: the seven STS tasks, or one file.
 
-The seven tasks lie in a folder in one of two layouts:
+The folder of the seven tasks has one of two layouts:
 
 - ``sts12/MSRpar.tsv`` ... ``stsb/{dev,test}.tsv``, ``sickr/{dev,test}.tsv`` (each may end in
   ``.gz``), lines score<TAB>sentence1<TAB>sentence2 without header or quoting;
-- SentEval's, its folder ``downstream`` or the folder ``STS`` below it:
+- that of SentEval, from its folder ``downstream`` or the folder ``STS`` in it:
   ``STS/STS12-en-test/STS.input.MSRpar.txt`` with ``STS.gs.MSRpar.txt``,
   ``STS/STSBenchmark/sts-test.csv``, ``SICK/SICK_test_annotated.txt``. A pair with a blank score was
   never scored and is skipped.
@@ -81,11 +81,11 @@ class Subset:
 
     Attributes:
         task: ``"STS12"`` ... ``"SICK-R"``, or the name of the file.
-        name: the name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
+        name: Name of the subset, e.g. ``"headlines"``; for STS-B and SICK-R the split.
         split: ``"train"``, ``"dev"``, ``"test"``, or ``"all"`` if unknown.
-        scores: float64 (pairs), in the set's own unit (0 to 5, SICK-R 1 to 5).
-        first: the first sentence of each pair, single spaces between words.
-        second: the second sentence of each pair.
+        scores: One score per pair, float64, in the set's own unit (0 to 5, SICK-R 1 to 5).
+        first: First sentence of each pair, with single spaces between words.
+        second: Second sentence of each pair.
     """
 
     task: str
@@ -225,8 +225,8 @@ def _rows(path: Path) -> Rows:
     for record in reading:
         if reading.kind != "scored pairs" or not record.scores:
             raise InputError(
-                f"{place(path, record.line)}: no scored pair; a row is a score and two sentences, "
-                "or has columns score, sentence1 and sentence2"
+                f"{place(path, record.line)}: not a scored pair; a row needs a score and two "
+                "sentences, or the columns score, sentence1 and sentence2"
             )
         yield record.line, record.scores[0], *record.texts
     if reading.left:
@@ -240,8 +240,8 @@ def _year_rows(path: Path) -> Rows:
         if pair is None or score is None:
             longer, line, shorter = (path, pair[0], gold) if pair else (gold, score[0], path)
             raise InputError(
-                f"{place(longer, line)}: {shorter.name} ends before this line; the two belong "
-                "together line by line"
+                f"{place(longer, line)}: {shorter.name} ends before this line; both files "
+                "need the same number of lines"
             )
         if score[1].strip():
             yield pair[0], score[1], *pair[1]

@@ -9,9 +9,9 @@ folder:
 - ``groups.bin``: uint64 for each text, equal for near-identical texts (see
   :func:`isotrope.data.text.repeats.near_identical`);
 - ``rows.bin``: int64 (records x columns), the texts of each training record in file order: one
-  text, two, or two with the first hard negative and the number of hard negatives. An adjacent text
-  of two records is stored once. More columns have the bits of scores, if these are kept, and a
-  hash of the group, if records have groups;
+  text, two, or two with the first hard negative and the number of hard negatives. A text that two
+  adjacent records share is stored once. If scores are kept or records have groups, more columns
+  hold the bits of the scores and a hash of the group;
 - ``holdout.jsonl``: the records never trained on, each a list of texts;
 - ``holdout-groups.bin``: int64 for each of them, the hash of its group, if records have groups;
 - ``manifest.json``: a description and a digest of each file, written last.
@@ -74,8 +74,8 @@ class StoreSettings:
         views: Source of the positive. ``"dropout"``: the text itself; ``"adjacent"``: the next text
             of the same document; ``"pairs"``: the record; ``"auto"``: pairs if the first record is
             a pair, otherwise dropout.
-        grouped: whether the records have groups.
-        scored: Whether to keep scores; all records then have as many texts and scores.
+        grouped: Whether the records have groups.
+        scored: Whether to keep scores; all records then need equally many texts and scores.
     """
 
     vocabulary: int
@@ -94,12 +94,12 @@ class StoreReport:
 
     Attributes:
         views: ``"dropout"``, ``"adjacent"`` or ``"pairs"``.
-        columns: columns of a record: 1 (dropout), 2, or 3 (with any number of hard negatives).
+        columns: Columns of a record: 1 (dropout), 2, or 3 (with any number of hard negatives).
         kept: Number of training records.
         records: Number of records, including duplicates and held-out ones.
         duplicates_dropped: Number of exact repetitions of an earlier record.
         empty_skipped: Number of records skipped because a text is empty or has no token.
-        held_out: records in ``holdout.jsonl``.
+        held_out: Number of records in ``holdout.jsonl``.
         neighbours_dropped: Number of adjacent pairs skipped because they share a text with a
             held-out one.
         texts: Number of tokenised texts.
@@ -107,10 +107,10 @@ class StoreReport:
         truncated_share: Share of the texts cut at ``max_length``.
         max_length: Largest number of tokens in a text.
         fingerprint: 16 hexadecimal digits that depend on all records and their order.
-        grouped: whether records have groups of their own.
+        grouped: Whether records have groups of their own.
         groups_dropped: Number of dropped repetitions whose group differs from that of the first.
         understood: One line that summarises what was read.
-        scored: Number of scores that are kept of a record.
+        scored: Number of scores kept for each record.
     """
 
     views: str
@@ -147,7 +147,7 @@ class TokenStore:
         folder: Folder of the store.
         columns: Number of columns, 1 to 3; the third holds any number
             of hard negatives.
-        report: The findings of the first pass.
+        report: The counts of the first pass.
     """
 
     def __init__(self, folder: Path, report: StoreReport, dtype: str) -> None:
@@ -220,10 +220,10 @@ class TokenStore:
         return np.asarray(np.ascontiguousarray(bits).view(np.float64))
 
     def linked(self, indices: Indices) -> list[NDArray[np.uint64]]:
-        """Return one mark per pair, equal for pairs that share a text; none for other records.
+        """Return one mark per pair, equal for pairs that share a text; None without pairs.
 
-        They share it directly or through other pairs, which need not be in the batch. Chains of
-        more than a twentieth of the records are ignored, because they would leave few negatives.
+        Pairs may share a text through other pairs, which need not be in the batch. Chains of more
+        than a twentieth of the records are ignored, because they would leave few negatives.
         """
         return [] if self._links is None else [self._links[indices]]
 
@@ -249,7 +249,7 @@ class TokenStore:
                 yield tuple(json.loads(line))
 
     def trained_on(self, records: Sequence[Sequence[str]]) -> NDArray[np.bool_]:
-        """Return which of these records have an anchor or a positive that is also in this store.
+        """Return whether each record has an anchor or a positive that is also in this store.
 
         Texts are compared up to case and punctuation.
         """
@@ -290,10 +290,10 @@ def build(
 
     Args:
         folder: Folder of the store; it appears when it is complete.
-        records: records from :func:`isotrope.data.schemas.read`.
-        tokenize: (texts, max_length) to (ids with special tokens, number of texts cut).
+        records: Records from :func:`isotrope.data.schemas.read`.
+        tokenize: From (texts, max_length) to (ids with special tokens, number of texts cut).
         settings: How they become tokens.
-        held: Held-out records, instead of a choice by their anchors.
+        held: Whether each record is held out; by default a hash of its anchor decides.
         progress: Function called with the number of records read since the last call.
     """
     if not 0 <= settings.holdout < 1:
@@ -381,8 +381,8 @@ class _Writer:
         if self.shape[1]:
             if (shape := (len(record.texts), len(record.scores))) != self.shape:
                 raise InputError(
-                    f"record {self.records} has {shape[0]} texts and {shape[1]} scores, and the "
-                    f"first has {self.shape[0]} and {self.shape[1]}; give each as many"
+                    f"give all records as many as the first: record {self.records} has {shape[0]} "
+                    f"texts and {shape[1]} scores, not {self.shape[0]} and {self.shape[1]}"
                 )
             row += tuple(np.array(record.scores).view(np.int64).tolist())
         if self.grouped:

@@ -1,10 +1,10 @@
 """Reads sentences to classify: the seven transfer tasks of SentEval.
 
-They lie in a folder as ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
+The files of a folder are ``mr/all.tsv``, ``cr/all.tsv``, ``subj/all.tsv``, ``mpqa/all.tsv``,
 ``sst2/{train,dev,test}.tsv``, ``trec/{train,test}.tsv`` and ``mrpc/{train,test}.tsv`` (each may end
 in ``.gz``), lines label<TAB>text, for MRPC label<TAB>text1<TAB>text2, without header or quoting.
-The sets are fixed, so every count is checked: a score on a part could not be compared. Tasks and
-splits: SentEval (Conneau and Kiela 2018).
+Every count is checked, because a score on a part of a set cannot be compared with published ones.
+Tasks and splits: SentEval (Conneau and Kiela 2018).
 """
 
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ def _load(path: Path, task: str, split: str) -> Examples:
             )
         words = [" ".join(cell.split()) for cell in cells]
         if not all(words) and not layout.empty:
-            raise InputError(f"{place(path, line)}: an empty text; {task} has none")
+            raise InputError(f"{place(path, line)}: an empty text, but {task} has no empty texts")
         labels.append(number[label])
         texts.append(words)
     _check_counts(path, task, split, labels, sum(not all(words) for words in texts))

@@ -27,7 +27,7 @@ class Formed(NamedTuple):
     """A training record or held-out record.
 
     Attributes:
-        texts: anchor, then positive and hard negatives if it has them.
+        texts: Anchor, then positive and hard negatives if there are any.
         held: Whether it is held out.
         continues: Whether its anchor is the positive of the previous training record.
         group: Group of the record; empty if it has none.
@@ -65,12 +65,12 @@ _LARGEST = 10  # groups of linked records that a part held out has at least
 def held_out_together(
     records: Iterable[Record], holdout: float, seed: int
 ) -> NDArray[np.bool_] | None:
-    """Return which pairs are held out, so that no text of theirs is trained on.
+    """Return which pairs are held out, so that training uses none of their texts.
 
     Pairs that share a text, directly or through other pairs, are held out together; a pair without
     such links is decided by ``Former``. A group of more than a tenth of the held-out number is
-    trained on. Returns None if less than a quarter of that number can be held out in this way, and
-    if records have groups or a single text; then each record is held out separately.
+    trained on. Returns None, to hold out each record separately, if less than a quarter of that
+    number can be held out like this, or if records have groups or a single text.
     """
     chosen = _chosen(holdout, seed)
     marks: list[list[int]] = []
@@ -107,13 +107,12 @@ class Former:
     matter and near-identical anchors stay together.
 
     Attributes:
-        views: see the module.
-        holdout: share that is never trained on.
-        seed: the seed of the choice.
-        held: Held-out records from :func:`held_out_together`, instead of that choice.
+        views: ``dropout``, ``adjacent`` or ``pairs``.
+        holdout: Share of the records that is never trained on.
+        seed: Seed of the choice.
+        held: Result of :func:`held_out_together`, used instead of the hash.
         neighbours: Number of adjacent pairs skipped so far because they share a text with a
-            held-out pair, or may share one (the text before the first is unknown unless it opens a
-            document).
+            held-out pair, or may share one (if the text before the first is unknown).
     """
 
     views: Views
@@ -141,8 +140,8 @@ class Former:
         for record in records:
             if record.group:
                 raise InputError(
-                    f"{place(record.path, record.line)}: adjacent views join two records, so they "
-                    "have no group; use `--views dropout`, or leave `--groups` out"
+                    f"{place(record.path, record.line)}: use `--views dropout`, or leave "
+                    "`--groups` out: adjacent views join two records, so they have no group"
                 )
             text = record.texts[0]
             text_chosen, text_held, text_trained = chosen(text), False, False

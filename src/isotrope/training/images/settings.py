@@ -1,9 +1,9 @@
 """Declares the settings of a training on images that text does not have.
 
-Options of the method are ``--method.queue 4096``, as hyperparameters of the objective are
-``--objective.temperature 0.1``. What is left out is the method's own: optimiser, learning rate,
-weight decay, warm-up, augmentation and objective differ from method to method (docs/methods).
-Batch size and epochs are those of Manna et al. 2023 for small images.
+Options of the method have the form ``--method.queue 4096``, like hyperparameters of the objective
+(``--objective.temperature 0.1``). The defaults of optimiser, learning rate, weight decay, warm-up,
+augmentation and objective depend on the method (docs/methods). Batch size and epochs are those of
+Manna et al. 2023 for small images.
 """
 
 from typing import Literal
@@ -45,7 +45,7 @@ class ImageSettings(RunSettings):
         {}, "Options of the method (--method.queue 4096)."
     )
     objective: str | None = in_objective(
-        None, "Name, see `isotrope objectives`; default: the method's own."
+        None, "Objective, see `isotrope objectives`. Default: the method's own."
     )
     encoder: str = in_model(
         "resnet18",
@@ -54,7 +54,7 @@ class ImageSettings(RunSettings):
     )
     width: int | None = in_model(
         None,
-        "Channels of the first stage of a ResNet from scratch; default: 64.",
+        "Channels of the first stage of a ResNet from scratch. Default: 64.",
         ge=1,
         used=_of_scratch,
     )
@@ -71,14 +71,15 @@ class ImageSettings(RunSettings):
         used=Used(lambda image_size, side: image_size == side, "the encoder takes {side} x {side}"),
         ge=4,
     )
-    augment: str | None = in_data(None, "Augmentation of the views; default: the method's own.")
+    augment: str | None = in_data(None, "Augmentation of the views. Default: the method's own.")
     pixels: Literal["imagenet", "none"] = in_data(
         "imagenet",
-        "Normalise by ImageNet's mean and deviation, or leave values in [0, 1].",
+        "Normalisation of the pixels: by ImageNet's mean and standard deviation, or none (values "
+        "in [0, 1]).",
         used=_of_scratch,
     )
     classes: str | None = in_data(None, "File of the classes to use, one on each line.")
-    limit: int | None = in_data(None, "Number of images to train on.", ge=2)
+    limit: int | None = in_data(None, "Largest number of images to train on.", ge=2)
     holdout: float = in_data(
         0.0,
         "Share of the labelled training images to test on, if there is no test part.",
@@ -87,14 +88,14 @@ class ImageSettings(RunSettings):
     )
     knn_every: int = in_watch(
         1,
-        "Epochs between kNN scores on the test part (needs labels; 0: only at the start and the "
-        "end).",
+        "Epochs between kNN scores on the test part, which needs labels. 0: only at the start "
+        "and the end.",
         ge=0,
     )
     knn_images: int | None = in_watch(
         None,
-        "Largest number of training images, and of test images, for kNN during training; default: "
-        "all.",
+        "Largest number of training images, and of test images, for kNN during training. "
+        "Default: all.",
         ge=2,
     )
     linear: bool = in_watch(True, "Fit a linear probe at the end (needs labels).")
@@ -102,7 +103,7 @@ class ImageSettings(RunSettings):
     epochs: float = in_steps(200.0, "Passes over the data (or --max-steps).", gt=0)
     optimizer: Literal["sgd", "lars", "adamw"] | None = in_steps(
         None,
-        "Optimiser; default: the method's own. If you change it, also give --learning-rate. lars "
+        "Optimiser. Default: the method's own. If you change it, also set --learning-rate. lars "
         "does not decay biases and norms.",
         used=Used(
             lambda learning_rate, usual: learning_rate,
@@ -110,20 +111,19 @@ class ImageSettings(RunSettings):
         ),
     )
     learning_rate: float | None = in_steps(
-        None, "Peak rate, not scaled by batch size; default: the method's own.", gt=0
+        None, "Peak learning rate, not scaled by batch size. Default: the method's own.", gt=0
     )
     weight_decay: float | None = in_steps(
-        None, "Constant weight decay; default: the method's own.", ge=0
+        None, "Constant weight decay. Default: the method's own.", ge=0
     )
     warmup_epochs: float | None = in_steps(
-        None, "Epochs of learning-rate warm-up; default: the method's own.", ge=0
+        None, "Epochs of learning-rate warm-up. Default: the method's own.", ge=0
     )
     scheduler: Scheduler = in_steps("cosine", "Learning-rate schedule after the warm-up.")
-    clip: float | None = in_steps(None, "Norm to which gradients are clipped.", gt=0)
+    clip: float | None = in_steps(None, "Norm above which gradients are clipped.", gt=0)
     workers: int | None = in_data(
         None,
-        "Number of processes that decode images; default: one for each core for files, none for "
-        "arrays.",
+        "Number of processes that decode images. Default: one per core for files, none for arrays.",
         ge=0,
     )
 
