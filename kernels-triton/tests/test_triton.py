@@ -411,9 +411,9 @@ def test_no_second_derivatives() -> None:
     x = a.clone().requires_grad_()
     seen = pairs(Views(unit(x), unit(b)), "triton")
     for value in (InfoNCE()(x, b, backend="triton"), seen.logsumexp(0.1).sum()):
-        with pytest.raises(NeedsEager, match=r"triton backend has no second .* backend='eager'"):
+        with pytest.raises(NeedsEager, match=r"backend='eager': the triton backend has no second"):
             torch.autograd.grad(value, x, create_graph=True)
-    with pytest.raises(NeedsEager, match="the triton backend does not support torch.func"):
+    with pytest.raises(NeedsEager, match=r"the triton backend does not support torch\.func"):
         torch.func.grad(InfoNCE())(a, b, backend="triton")
 
 

@@ -103,7 +103,9 @@ def test_a_data_set_that_nobody_knows_is_refused_within_seconds(
     monkeypatch.setattr(huggingface_hub.HfApi, "repo_info", unknown)
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
     settings = TrainSettings.read({"files": ["nobody/pairs"], "output": str(tmp_path / "run")})
-    message = r"^nobody/pairs: no such file, and no data set of this name on the hub: .*be reached: no dataset called nobody/pairs$"
+    message = (
+        r"^nobody/pairs: no such file, and not read .*be reached: no dataset called nobody/pairs$"
+    )
     with pytest.raises(InputError, match=message):
         check_early(settings, resume=False)
     (tmp_path / "cache/nobody___pairs").mkdir(parents=True)

@@ -315,7 +315,7 @@ def test_a_second_derivative_names_the_eager_backend(name: str) -> None:
     a, b = batch("random", 20, 4)
     x = a.clone().requires_grad_()
     value = registry.build(name)(x, b, backend="rowblock")
-    with pytest.raises(NeedsEager, match="use backend='eager': .* no second derivatives"):
+    with pytest.raises(NeedsEager, match=r"use backend='eager': .* no second derivatives"):
         torch.autograd.grad(value, x, create_graph=True)
 
 

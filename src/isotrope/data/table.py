@@ -204,9 +204,7 @@ def check_known(path: Path) -> None:
     if not Path(cache, name.replace("/", "___")).exists():
         known, failure = known_to_hub([name], "dataset")
         if known is None:
-            raise InputError(
-                f"{name}: no such file, and no data set of this name on the hub: {failure}"
-            )
+            raise InputError(f"{name}: no such file, and not read from the hub: {failure}")
 
 
 def _hub(path: Path, *, streaming: bool) -> Table:
