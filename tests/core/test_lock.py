@@ -171,12 +171,13 @@ def test_a_file_system_without_locks_is_warned_of(
     monkeypatch.setattr(fcntl, "lockf", none)
     with exclusive_lock(tmp_path, "training in x", role=role):
         pass
-    told = "" if role == "started" else f"isotrope: warning: {tmp_path}: no locks here (No locks"
+    warning = f"isotrope: warning: {tmp_path}: make sure that no other process writes"
+    told = "" if role == "started" else warning
     assert capsys.readouterr().err.startswith(told)
     monkeypatch.setattr("isotrope.core.lock.fcntl", None)
     with exclusive_lock(tmp_path, "training in x", role=role):
         pass
-    assert ("no locks here (not on this system)" in capsys.readouterr().err) == bool(told)
+    assert ("cannot be locked (not on this system)" in capsys.readouterr().err) == bool(told)
 
 
 def test_another_error_of_the_lock_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

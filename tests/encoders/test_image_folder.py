@@ -276,7 +276,7 @@ class TestBroken:
 
     def test_pickles_are_not_opened(self, folder):
         (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-        with pytest.raises(InputError, match=r"only as pytorch_model\.bin, a pickle, which"):
+        with pytest.raises(InputError, match=r"has only pytorch_model\.bin, a pickle, which"):
             load(folder)
 
     def test_code_in_the_folder_is_not_run(self, tmp_path):

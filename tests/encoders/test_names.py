@@ -201,7 +201,9 @@ def test_a_run_folder_means_its_model(folder, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.yaml").write_text("seed: 0\n")
-    with pytest.raises(InputError, match=r"is a run folder without a model in .*model; if its"):
+    with pytest.raises(
+        InputError, match=r"continue the training .* is a run folder without a model in .*model"
+    ):
         resolve(run)
     shutil.copytree(folder, run / "model")
     assert resolve(str(run)) == run / "model"
@@ -247,7 +249,7 @@ def test_broken_weights_are_named(folder):
 
 def test_pickles_are_refused(folder):
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(InputError, match=r"only as pytorch_model\.bin, a pickle, which can run"):
+    with pytest.raises(InputError, match=r"has only pytorch_model\.bin, a pickle, which can run"):
         resolve(folder)
 
 

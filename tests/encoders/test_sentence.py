@@ -227,7 +227,9 @@ class TestPooling:
         assert (encoder.pooling, encoder.dimension) == ("cls+mean", 256)
         assert_same(encoder.encode(TEXTS), model.encode(TEXTS))
         encoder.save(tmp_path / "both")
-        with pytest.raises(InputError, match="joins several poolings; 'mean' alone does not fit"):
+        with pytest.raises(
+            InputError, match="joins several poolings, and 'mean' alone does not fit"
+        ):
             SentenceEncoder.load(tmp_path / "both", pooling="mean")
 
     def test_no_pooling_at_all(self, tiny, tmp_path):

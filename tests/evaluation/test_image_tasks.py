@@ -75,7 +75,7 @@ class TestOwnPictures:
     def test_pictures_that_are_gone_or_others(self, run, data):
         moved = data.rename(data.with_name("moved.npz"))
         with pytest.raises(
-            InputError, match=r"are not at .*blobs.npz; run this where.*labels=FOLDER"
+            InputError, match=r"run this where.*labels=FOLDER: .* are not at .*blobs\.npz"
         ):
             own_images(run)
         assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
@@ -159,7 +159,7 @@ class TestLabelledPictures:
             (tmp_path / "folder" / str(numbers[i])).mkdir(parents=True, exist_ok=True)
             Image.fromarray(picture).save(tmp_path / "folder" / str(numbers[i]) / f"{i}.png")
         for train, test in (("folder", "numbers.npz"), ("numbers.npz", "folder")):
-            with pytest.raises(InputError, match="one part has names of classes and the other"):
+            with pytest.raises(InputError, match="one has names of classes and the other"):
                 labelled_images(tmp_path / train, tmp_path / test, 8)
         both = labelled_images(tmp_path / "numbers.npz", tmp_path / "numbers.npz", 8)
         assert knn(*both_features(Sums(), both), k=2).metrics["knn_top1"] == 1

@@ -34,7 +34,7 @@ def test_statistics_are_those_of_the_texts_that_are_given():
     ("rows", "message"),
     [
         (np.ones((1, 2)), "two rows or more; found 1"),
-        (np.ones((4, 2)), "alike"),
+        (np.ones((4, 2)), "are equal"),
         (np.arange(4), r"a matrix, n x d; found shape \(4,\)"),
         (np.array([[0, 1], [np.inf, 2]]), "found NaN or infinity"),
     ],

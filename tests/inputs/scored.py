@@ -10,10 +10,10 @@ from tests.inputs.text import content, train
 
 # of one STS file, for `evaluate --sts` and for `train --dev`
 STS: list[tuple[str, bytes | str, str]] = [
-    ("fields.tsv", "3\tone\n", "no scored pair"),
-    ("score.tsv", "three\ta\tb\n", "no scored pair"),
-    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "no scored pair"),
-    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "no scored pair"),
+    ("fields.tsv", "3\tone\n", "not a scored pair"),
+    ("score.tsv", "three\ta\tb\n", "not a scored pair"),
+    ("nan.tsv", "nan\ta\tb\n1\tc\td\n", "not a scored pair"),
+    ("inf.tsv", "1e999\ta\tb\n1\tc\td\n", "not a scored pair"),
     ("sentence.tsv", "1\ta\t\n2\tb\tc\n", "an empty sentence"),
     ("one-score.tsv", "1\ta\tb\n1\tc\td\n", "different scores"),
     ("empty.tsv", "", "is empty"),

@@ -46,8 +46,8 @@ def check_named(name: Path | str, *, model: bool = False) -> None:
         return
     remedy = "diagnose it by its name" if model else f"use `{command}{shlex.quote(str(name))}`"
     raise InputError(
-        f"{place(name)} to open {place(name)}, {remedy}; it is not opened, because only "
-        f"{place(folder)} names it, which you did not make here"
+        f"{place(name)} is not opened, because only {place(folder)} names it, which you did not "
+        f"make here; to open it, {remedy}"
     )
 
 

@@ -199,7 +199,7 @@ def test_own_files_that_cannot_be_used(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="2 pairs with 1 different scores; a rank correlation"):
         load_sts_file(tmp_path / "a.tsv")
     for score, told in (
-        ("NaN", "no scored pair"),
+        ("NaN", "not a scored pair"),
         ("1" + 400 * "0", "score 1000.* is not a finite number"),
     ):
         row = f'{{"score": {score}, "sentence1": "a", "sentence2": "b"}}\n'

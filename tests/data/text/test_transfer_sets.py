@@ -110,7 +110,7 @@ def test_what_is_not_there(trec: Path) -> None:
         ("abbr\ta", "line 3: label 'abbr' is not one of TREC's: ABBR, DESC, ENTY, HUM, LOC, NUM"),
         ("0\ta", "line 3: label '0' is not one of TREC's"),
         ("\ta", "line 3: label '' is not one of TREC's"),
-        ("ABBR\t  ", "line 3: an empty text; TREC has none"),
+        ("ABBR\t  ", "line 3: an empty text, but TREC has no empty texts"),
         ("ABBR\t\udcff", "line 3: invalid UTF-8"),
         ("HUM\ta", "rows for each label: 8 of ABBR, 138 of DESC, 94 of ENTY, 66 of HUM, .*; TREC"
          " has 9 of ABBR"),

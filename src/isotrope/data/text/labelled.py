@@ -74,10 +74,9 @@ def load_labelled(path: Path | str, test: Path | str | None = None) -> LabelledS
         split = LabelledSplit(_load(path), _load(Path(test), classes=1))
         if set(split.train.labels).isdisjoint(split.test.labels):
             raise InputError(
-                f"{place(Path(test))}: give two parts of one set: none of its labels "
-                f"({quoted(split.test.labels[0])} ...) is among those of {place(path)} "
-                f"({quoted(split.train.labels[0])} ...); give two parts of one set, each "
-                "label<TAB>text or with a header"
+                f"{place(Path(test))}: none of its labels ({quoted(split.test.labels[0])} ...) is "
+                f"among those of {place(path)} ({quoted(split.train.labels[0])} ...); give two "
+                "parts of one set, each label<TAB>text or with a header"
             )
         return split
     return _split(_load(path), path)
