@@ -547,7 +547,7 @@ def _used() -> Iterator[Case]:
         lambda room, bench: [
             *("encode", bench.image, folders(room / "d"), "-o", "o.npy", "--pooling", "mean")
         ],
-        "columns and pooling, which are for text",
+        "the encoder takes pictures",
     )
     yield Case(
         "pictures/STS for an encoder of pictures",
