@@ -274,7 +274,7 @@ def test_what_cannot_be_is_said() -> None:
     model = scratch()
     with pytest.raises(InputError, match="infonc"):
         ObjectiveLoss(model, "infonc")
-    with pytest.raises(InputError, match="set them in InfoNCE"):
+    with pytest.raises(InputError, match=r"set temperature in InfoNCE\("):
         ObjectiveLoss(model, InfoNCE(), temperature=0.1)
     with pytest.raises(InputError, match="mini_batch_size"):
         CachedObjectiveLoss(model, "infonce", mini_batch_size=0)

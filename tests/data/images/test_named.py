@@ -201,7 +201,7 @@ class TestStl:
             ("train_X.bin", bytes(27_649), "27649 bytes do not match 3 labels: .* needs 27648"),
             ("train_X.bin", b"", "0 bytes do not match 3 labels"),
             ("test_y.bin", b"\1", "55296 bytes do not match 1 labels"),
-            ("train_y.bin", b"\0\1\2", "82944 bytes do not match 3 labels .* numbered from 1"),
+            ("train_y.bin", b"\0\1\2", "82944 bytes do not match 3 labels: .* numbered from 1"),
             ("test_y.bin", None, "test_y.bin: no such file"),
         ],
     )

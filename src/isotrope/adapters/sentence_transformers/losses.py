@@ -84,8 +84,8 @@ class ObjectiveLoss(nn.Module):
             objective = registry.build(objective, settings)
         elif settings:
             raise InputError(
-                f"{', '.join(settings)}: set hyperparameters in {type(objective).__name__}(...); "
-                "as keywords they need the name of an objective"
+                f"set {', '.join(settings)} in {type(objective).__name__}(...): keywords are "
+                "hyperparameters of an objective that is given by name"
             )
         self.model = model
         self.objective = objective
