@@ -161,13 +161,14 @@ class MissingExtra(InputError):
 
 @contextlib.contextmanager
 def needs_extra(extra: str, *packages: str) -> Iterator[None]:
-    """Import packages that an extra of isotrope installs."""
+    """Import ``packages``, or modules in them, that an extra of isotrope installs."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if error.name not in packages:
+        package = (error.name or "").partition(".")[0]
+        if package not in packages:
             raise
-        raise MissingExtra(error.name, extra=extra) from error
+        raise MissingExtra(package, extra=extra) from error
 
 
 class NeedsEager(RuntimeError):
