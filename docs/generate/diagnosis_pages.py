@@ -167,11 +167,13 @@ def _order(word: str) -> list[str]:
     """The verdicts that follow from this one, and those from which this one follows."""
     lists = (
         (
-            "If a training has this verdict, a report leaves out these, which follow from it",
+            "A report with this verdict does not list the following verdicts, because they are its "
+            "consequences",
             {*VERDICTS[word].explains} - {word},
         ),
         (
-            "If a training has one of these verdicts, a report leaves out this one, which follows",
+            f"A report leaves out `{word}` if the training has one of these verdicts, which cause "
+            "it",
             {cause for cause, verdict in VERDICTS.items() if word in verdict.explains} - {word},
         ),
     )

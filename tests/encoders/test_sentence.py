@@ -360,7 +360,7 @@ class TestLoad:
         config = json.loads((folder / "config.json").read_text())
         config["num_hidden_layers"] = 3
         (folder / "config.json").write_text(json.dumps(config))
-        with pytest.raises(InputError, match=r"does not hold all weights of its own config\.json"):
+        with pytest.raises(InputError, match=r"lacks weights that the model in its config\.json"):
             SentenceEncoder.load(folder)
 
     @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ class TestOwnPictures:
             own_images(run)
         assert isotrope.evaluate(run, labels=moved, linear=False, device="cpu").kind == "knn"
         write_pictures(data, seed=1)
-        with pytest.raises(InputError, match=r"are not those that .* was trained on .*labels="):
+        with pytest.raises(InputError, match=r"was trained on other pictures .*labels="):
             own_images(run)
 
     def test_no_labels_or_test_part(self, tmp_path):
@@ -205,7 +205,7 @@ class TestWhatIsAsked:
         unfinished.mkdir()
         (unfinished / "config.yaml").write_text("data: pictures\n")
         assert takes_images(unfinished)
-        with pytest.raises(InputError, match="if its training is unfinished"):
+        with pytest.raises(InputError, match="if it is unfinished"):
             isotrope.evaluate(unfinished)
         (unfinished / "config.yaml").write_text("files: [a.txt]\n")
         assert not takes_images(unfinished)

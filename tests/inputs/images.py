@@ -66,7 +66,7 @@ X = np.zeros((4, 8, 8, 3), np.uint8)
 # arrays of an .npz file, and what is said
 ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "no pictures among them": ({"labels": np.arange(4)}, "no array called images"),
-    "floats": ({"images": X.astype(float)}, "holds float64; pictures are uint8"),
+    "floats": ({"images": X.astype(float)}, "holds float64, but pictures must be uint8"),
     "signed": ({"images": X.astype(np.int8)}, "holds int8"),
     "two dimensions": ({"images": X[0, :, :, 0]}, "has the shape (8, 8)"),
     "five dimensions": ({"images": X[None]}, "has the shape (1, 4, 8, 8, 3)"),
@@ -76,7 +76,7 @@ ARRAYS: dict[str, tuple[dict[str, Any], str]] = {
     "one": ({"images": X[:1]}, "1 picture to train on"),
     "objects": ({"images": np.array([None, {}], object)}, "nothing is unpickled"),
     "text": ({"images": np.array(["a", "b"])}, "holds <U1"),
-    "records": ({"images": np.zeros(4, [("a", "u1")])}, "pictures are uint8"),
+    "records": ({"images": np.zeros(4, [("a", "u1")])}, "pictures must be uint8"),
     "fewer labels": ({"images": X, "labels": np.arange(3)}, "give one label for each picture"),
     "labels of floats": ({"images": X, "labels": np.ones(4)}, "labels are integers or names"),
     "labels of objects": ({"images": X, "labels": np.array([{}] * 4)}, "nothing is unpickled"),

@@ -81,7 +81,11 @@ class _SweepCommand(Command[_SweepFlags]):
     """The verb ``sweep``, before the verb that it repeats."""
 
     def parser(self, verb: str = "") -> Parser:
-        """Return a parser; with the flags of a verb, which the help does not repeat."""
+        """Return a parser.
+
+        If a verb is given, the parser also accepts that verb's flags, but the help of a sweep does
+        not list them again.
+        """
         parser = super().parser()
         if verb:
             cls = RUNS[verb]

@@ -119,12 +119,13 @@ class GlobalBatch(NamedTuple):
 
 
 def all_gather_views(views: Views) -> GlobalBatch:
-    """Return the batch that the square ``views`` of all processes make together.
+    """Join the ``views`` of all processes into one batch.
 
-    Any process may have any number of rows and additional negatives. The gather is differentiable:
-    a row receives the sum of its gradients from the losses of all processes. Half-precision rows
-    become float32, as inside an objective, so that the sum is in float32. ``groups`` must have the
-    same meaning in all processes.
+    In each process, the views must have one positive for every anchor. The numbers of rows and of
+    additional negatives may differ between processes. The gather is differentiable: a row receives
+    the sum of its gradients from the losses of all processes. Half-precision rows become float32,
+    as inside an objective, so that the sum is in float32. ``groups`` must have the same meaning in
+    all processes.
     """
     n = len(views.anchors)
     if len(views.positives) != n:

@@ -67,8 +67,8 @@ def refuse_bomb(path: Path, size: int, packed: int) -> None:
     """Refuse a small file that unpacks to gigabytes."""
     if size > most_unpacked(packed):
         raise InputError(
-            f"{place(path)}: unpack the file yourself if it is in order: it unpacks to more "
-            f"than {RATIO} times its size, far more than text does"
+            f"{place(path)} unpacks to more than {RATIO} times its size, far more than text does; "
+            "if you trust the file, unpack it yourself"
         )
 
 

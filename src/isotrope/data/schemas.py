@@ -204,10 +204,11 @@ class Reading:
         paired: Whether labelled texts become pairs; otherwise each is a record of one text.
         scored: Whether scored pairs may be read; the default refuses them, because a pair with a
             low score is not a pair that belongs together.
-        choose: Number of columns that an error may propose; 0 if the caller has no such setting.
+        choose: How many columns an error message may suggest that the user choose; 0 if the caller
+            has no setting for choosing columns.
         rows: Number of rows read.
         records: Number of records made from them.
-        negatives: How many records have so many negatives.
+        negatives: For each number of negatives, how many records have that number.
         left: Number of skipped rows, and the first skipped row, for each reason.
         other_files: Skipped files in folders.
     """

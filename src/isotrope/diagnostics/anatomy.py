@@ -290,7 +290,10 @@ class Anatomy:
         )
 
     def save(self, path: str | Path) -> Path:
-        """Write the rows as CSV and return the file: ``path``, or metrics.csv in a folder."""
+        """Write the rows as CSV and return the file.
+
+        The file is ``path``, or metrics.csv inside it if ``path`` is a folder.
+        """
         file = _file(Path(path))
         ordered = sorted(self.rows, key=lambda row: row["step"] or 0)
         rows = ([_cell(row.get(name)) for name in COLUMNS] for row in ordered)

@@ -39,16 +39,18 @@ class ImageEncoder(nn.Module):
 
     Args:
         model: The network.
-        read: Function that returns features from the model and n x 3 x h x w normalised pixels.
-        name: The user's name for it.
+        read: Function that takes the model and normalised pixels (n x 3 x h x w) and returns
+            features.
+        name: What the user calls this encoder.
+        dimension: Number d of values in an embedding.
         image_size: Side S of the pictures that :meth:`encode` prepares.
         mean: Mean of red, green and blue, subtracted from pixels in [0, 1].
-        std: Their standard deviations; the pixels are divided by them afterwards.
+        std: Standard deviation of red, green and blue, by which the pixels are then divided.
 
     Attributes:
         model: The network; its weights are the only state.
-        dimension: d, of the embeddings.
-        image_size: S.
+        dimension: Number d of values in an embedding.
+        image_size: Side S of the pictures that :meth:`encode` prepares.
     """
 
     mean: Tensor

@@ -93,7 +93,7 @@ def tokenizer_of(model: "SentenceTransformer") -> "PreTrainedTokenizerFast":
 def check_tokenizer(
     tokenizer: "PreTrainedTokenizerFast", model: "SentenceTransformer", name: str
 ) -> None:
-    """Refuse a tokenizer that does not belong to a model, or gives several types of tokens."""
+    """Refuse a tokenizer of another model, or one whose ``token_type_ids`` are not all 0."""
     first: Any = model[0]
     table = first if is_static(first) else first.model.get_input_embeddings()
     rows = int(table.num_embeddings)

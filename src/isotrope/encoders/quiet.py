@@ -38,10 +38,11 @@ class LoadReport(logging.Handler):
     def check(self, folder: Path) -> None:
         """Refuse a model with missing weights."""
         if self.missing:
+            more = len(self.missing) - 3
             raise InputError(
-                f"{folder} does not hold all weights of its own config.json: "
-                f"{', '.join(self.missing[:3])} and {max(0, len(self.missing) - 3)} more groups "
-                "are missing"
+                f"{folder} lacks weights that the model in its config.json needs: "
+                + ", ".join(self.missing[:3])
+                + (f" and {more} more groups of weights" if more > 0 else "")
             )
 
 

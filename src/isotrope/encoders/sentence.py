@@ -230,7 +230,8 @@ class SentenceEncoder(nn.Module):
             enable({"use_reentrant": False})
         except ValueError as error:
             raise SettingError(
-                f"{self.name} ({type(transformer).__name__}) does not support it",
+                f"{self.name} ({type(transformer).__name__}) does not support gradient "
+                "checkpointing",
                 setting="gradient_checkpointing",
                 remedy="leave it out; `--micro-batch` also saves memory",
             ) from error

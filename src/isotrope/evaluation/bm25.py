@@ -31,7 +31,10 @@ class BM25:
         raise InputError("score bm25 only with `--retrieval`, because it has no embeddings")
 
     def places(self, queries: Sequence[str], corpus: Sequence[str], top: int) -> np.ndarray:
-        """Return the best ``top`` places in the corpus for each query, n x k, best first."""
+        """Return, for each query, the indices of the ``top`` best texts of the corpus (n x top).
+
+        The best text comes first. If the corpus has fewer than ``top`` texts, all are returned.
+        """
         bm25s = _package()
         options: dict[str, object] = {"stopwords": [], "return_ids": False, "show_progress": False}
         ranking = bm25s.BM25()

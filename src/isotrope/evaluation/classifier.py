@@ -40,7 +40,8 @@ class ClassifierProtocol:
         folds: The number of folds of each cross-validation.
         optimiser: ``"adam"`` (learning rate 0.001) or ``"rmsprop"`` (0.01).
         batch: Examples in each step.
-        tenacity: Number of scores without improvement after which training continues.
+        tenacity: How many scores without improvement training tolerates in total; after one more it
+            stops.
         passes: Passes over the training set between two scores on the development set.
         most: Passes after which training stops.
     """

@@ -75,8 +75,9 @@ def own_images(run: str | Path) -> "ImageSet":
     )
     if data_fingerprint != image_set.fingerprint:
         raise InputError(
-            f"use `--labels {data}` to score on these pictures anyway: {run} was trained on "
-            f"others (fingerprint {image_set.fingerprint}, then {data_fingerprint})"
+            f"{run} was trained on other pictures (fingerprint in training: {data_fingerprint}; "
+            f"these pictures: {image_set.fingerprint}); to score on these anyway, use "
+            f"`--labels {data}`"
         )
     if image_set.test is None or image_set.train.labels is None:
         lack = "no labels" if image_set.train.labels is None else "no test part"

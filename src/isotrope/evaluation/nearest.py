@@ -26,11 +26,12 @@ def nearest_rows(
     """Return the rows of ``corpus`` with the highest cosine, by exhaustive search.
 
     Args:
-        queries: n x d.
-        corpus: m x d, m below 2^32, an array or memory map. A zero row, or one that is not
-            finite, has cosine 0.
-        top: k; all m if there are fewer.
-        tile: Similarities held at a time, 8 bytes each; three times that are needed.
+        queries: Embeddings of the queries, n x d.
+        corpus: Embeddings of the corpus, m x d, m below 2^32, an array or memory map. A zero row,
+            or one that is not finite, has cosine 0.
+        top: Number k of rows to return for each query; all m if there are fewer.
+        tile: How many similarities are held at a time. Each takes 8 bytes, and the search needs
+            three times this memory.
 
     Returns:
         Indices (n x k, int64) and cosines (n x k, float64, nine decimals), best first; among equal

@@ -28,11 +28,16 @@ class Job:
     """The computation of a loss: raw views, formula, required statistics, and reduction.
 
     Attributes:
+        views: Raw embeddings.
+        formula: Function that returns the loss from the statistics of one direction.
+        questions: The statistics that the formula uses.
         coupling: Dependence of the anchors on each other, as the objective declares it.
-        learnt: Number that requires a gradient in addition to the embeddings; ``questions.learnt``
-            is the same number if it is the temperature of the statistics.
-        half: Whether sums of functions use products in bfloat16; similarities that choose a column
-            are never rounded.
+        mean: Whether the losses of the anchors are averaged instead of summed.
+        learnt: A number, besides the embeddings, that requires a gradient. If the statistics use
+            it as their temperature, ``questions.learnt`` refers to it too.
+        half: Whether statistics that sum a function over the columns compute the dot products in
+            bfloat16. Similarities that select a column (such as the hardest negative) are never
+            rounded.
     """
 
     views: Views

@@ -76,14 +76,14 @@ def add_product(into: Tensor, tile: Tensor, rows: Tensor) -> None:
 class Vectors:
     """Rows of embeddings as unit vectors.
 
-    Columns of blocks are copied once, with unit length or in bfloat16; otherwise their norms are
-    stored and folded into the block. Rows of blocks are normalised on demand.
+    If ``copied`` or ``half``, vectors used as columns are copied once, with unit length. If not,
+    only their norms are stored, and each block of products is divided by them.
 
     Args:
-        raw: n x d.
-        half: Whether their products are rounded to bfloat16.
-        copied: Whether a copy fits into memory.
-        unit: Whether the rows have unit length already.
+        raw: Embeddings, n x d.
+        half: Whether the copy has bfloat16, so that products with it are rounded.
+        copied: Whether to store a copy with unit length.
+        unit: Whether the rows of ``raw`` have unit length already.
     """
 
     def __init__(

@@ -8,12 +8,12 @@ def effective_rank(embeddings: Tensor, *, centre: bool = True) -> Tensor:
     """Return exp(-sum_k p_k log p_k), p_k = sigma_k / sum_l sigma_l of the singular values.
 
     It ranges from 1 (a line) to min(n, d) (an isotropic cloud), and is 0 if nothing varies. Source:
-    Roy and Vetterli 2007. Without centring it is RankMe (Garrido et al. 2023), which a common
-    offset of all embeddings lowers towards 1.
+    Roy and Vetterli 2007. Without centring it is RankMe (Garrido et al. 2023). An offset common to
+    all embeddings lowers RankMe towards 1.
 
     Args:
-        embeddings: n x d; they are not normalised here.
-        centre: Subtract the mean row first.
+        embeddings: Embeddings, n x d, which are not normalised here.
+        centre: Whether to subtract the mean row first.
 
     Example:
         >>> import torch

@@ -34,21 +34,33 @@ Gap = Annotated[float, Hyper("m", "similarity gap at which the gradient stops", 
 
 # the papers try up to 2; in float16 gradients overflow at a few thousand
 Pull = Annotated[
-    float, Hyper("r", "pull of the positive per push of the negatives", at_least=0, at_most=1e3)
+    float,
+    Hyper(
+        "r", "pull of the positive divided by the push of the negatives", at_least=0, at_most=1e3
+    ),
 ]
 
 Step = Annotated[
     Literal["GD", "GD+W", "GD+W+R"],
-    Hyper("", "components exchanged so far; settings of the others have no effect"),
+    Hyper(
+        "",
+        "components of the original loss that are replaced by the modified ones; settings of "
+        "components that are not replaced have no effect",
+    ),
 ]
 
 Normaliser = Annotated[
-    Literal["batch", "row"], Hyper("", "the weights of the batch sum to 1, or each anchor's")
+    Literal["batch", "row"],
+    Hyper("", "whether all weights of the batch sum to 1, or those of each anchor"),
 ]
 
 DirectVariant = Annotated[
     Literal["paper", "released", "direct"],
-    Hyper("", "the printed gradient, that of the authors' code, or the printed loss"),
+    Hyper(
+        "",
+        "whether to use the printed gradient, the gradient of the authors' released code, or the "
+        "printed loss",
+    ),
 ]
 
 
@@ -64,8 +76,8 @@ def _tuned(bert: dict[str, Any], roberta: dict[str, Any]) -> dict[str, Preset]:
 class Modified(Surrogate):
     """Common base of the modified objectives: each is its ``paradigm`` under a name.
 
-    List it before ``Objective`` among the bases. With ``variant="direct"`` the loss is the printed
-    one, if the paper prints it.
+    A subclass lists this class before ``Objective`` among its bases. With ``variant="direct"`` the
+    loss is the printed one; only ``ModifiedMHE`` and ``ModifiedMHS`` have this variant.
     """
 
     margin: float
@@ -135,9 +147,11 @@ class Modified(Surrogate):
         return self.attraction(pairs) + self.repulsion(pairs)
 
     def attraction(self, pairs: Pairs) -> Tensor:
-        """Return d_i c_i ||h_i - h'_i||^2 of Li et al. (2024), eq. 14 and 15, if direct.
+        """Return the part of each anchor's loss that pulls it to its positive, n values.
 
-        Only h_i has a gradient. The coefficient c_i, printed with "no gradient", is half the pull.
+        With ``variant="direct"``, this is d_i c_i ||h_i - h'_i||^2 (Li et al. 2024, eq. 14 and 15).
+        Only h_i has a gradient. The coefficient c_i, which the paper marks "no gradient", is half
+        the pull. Otherwise, it is the pull in the surrogate loss.
         """
         if self.variant != "direct":
             return super().attraction(pairs)
@@ -149,7 +163,7 @@ class Modified(Surrogate):
 class ModifiedBarlowTwins(
     Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, section 4.2, eq. 18, table 2")
 ):
-    r"""Barlow Twins with a margin dissipation, a softmax weight and a static ratio.
+    r"""Barlow Twins with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss (a surrogate, everything but h_i constant):
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
@@ -167,9 +181,9 @@ class ModifiedBarlowTwins(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, section 4.2, eq. 18 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
-    keeps the weight and the pull of Barlow Twins at nu = 30; "GD+W" sets nu = 1, which leaves a
-    pull of 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
+    "GD" replaces only GD, so W and the pull are those of Barlow Twins at nu = 30. "GD+W" also
+    replaces W and sets nu = 1, which leaves a pull of 2/N.
 
     Example:
         >>> import torch
@@ -199,7 +213,7 @@ class ModifiedBarlowTwins(
 class ModifiedVICReg(
     Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 19, table 2")
 ):
-    r"""VICReg's gradient with a margin dissipation, a softmax weight and a static ratio.
+    r"""VICReg with a gradient that stops at a margin, softmax weights and a chosen ratio.
 
     Loss (a surrogate, everything but h_i constant):
     L_i = d_i ( sum_{j != i} w_ij h_i.h_j - r sum_{j != i} w_ij h_i.h'_i ), summed over the anchors
@@ -216,8 +230,9 @@ class ModifiedVICReg(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 19 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
-    keeps the weight and the pull of ``VICRegGrad`` at nu = 30; "GD+W" keeps only the pull, 2/N.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
+    "GD" replaces only GD, so W and the pull are those of ``VICRegGrad`` at nu = 30. "GD+W" also
+    replaces W, and the pull stays 2/N.
 
     Example:
         >>> import torch
@@ -244,7 +259,7 @@ class ModifiedVICReg(
 class ModifiedMHE(
     Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 14, 16, table 2")
 ):
-    r"""Alignment and hyperspherical energy with a margin dissipation and a static ratio.
+    r"""Alignment and hyperspherical energy, with a gradient that stops at a margin.
 
     Loss (a surrogate, everything but h_i constant):
     L_i = d_i sum_{j != i} W_ij (h_i.h_j - r h_i.h'_i), summed over the anchors and averaged over
@@ -253,12 +268,12 @@ class ModifiedMHE(
     constant, c_i = r sum_{j != i} W_ij / 2, and
     U = log( 2/(N(N-1)) sum_{k<l} e^{-||h_k - h_l||^2 / (2 tau)} ).
 
-    Eq. 14 prints d_i (L_i^a + L^u). Here L^u, which belongs to the whole batch, counts once and not
-    once per anchor, and the vectors of anchors with d_i = 0 are constant in L^u. ``per_anchor``
-    gives each anchor an N-th of L^u.
+    Eq. 14 prints d_i times the sum of alignment and U. Here U, which belongs to the whole batch, is
+    added once and not once per anchor, and vectors h_i with d_i = 0 are constant in U. The method
+    ``per_anchor`` adds U / N to the loss of each anchor.
 
     Gradient: GD_i = d_i = 1[s_ii' - max_k s_ik' < m]; W_ij = e^{h_i.h_j/tau} / (tau sum_{k<l}
-    e^{h_k.h_l/tau}), a sum of both roles of h_i, anchor and negative; R = r.
+    e^{h_k.h_l/tau}), which includes the push on h_i as a negative of anchor j; R = r.
 
     With variant="released" three things differ. The directions are summed, not averaged. GD_i =
     1[1 - max_k h_i.h_k < m]. The positive has a gradient in both directions, so R_i = r sum_j (W_ij
@@ -267,9 +282,9 @@ class ModifiedMHE(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 14, 16 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
-    keeps the weight and the pull of ``MHE`` at nu = 10; "GD+W" keeps only the pull, 2/N (r = 1 in
-    the released code).
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
+    "GD" replaces only GD, so W and the pull are those of ``MHE`` at nu = 10. "GD+W" also replaces
+    W, and the pull stays 2/N; in the released code R is 1 instead.
 
     Example:
         >>> import torch
@@ -312,7 +327,7 @@ class ModifiedMHE(
 class ModifiedMHS(
     Modified, Objective, paper=Paper(*_SOURCE, "Li et al., 2024, appendix E, eq. 15, 17, table 2")
 ):
-    r"""Alignment and hyperspherical separation with a margin dissipation and a static ratio.
+    r"""Alignment and hyperspherical separation, with a gradient that stops at a margin.
 
     Loss (a surrogate, everything but h_i constant):
     L_i = d_i W_ij (h_i.h_j - r h_i.h'_i), averaged over the anchors and both directions. With
@@ -331,8 +346,8 @@ class ModifiedMHS(
     Shapes: anchors n x d, positives n x d -> scalar.
 
     Reference: Li et al., 2024, appendix E, eq. 15, 17 and table 2, lower half; the defaults are the
-    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5: "GD"
-    and "GD+W" are equal and keep the pull of ``MHS``, 2.
+    tuned values for BERT-base (table 6). ``step`` selects a column of the ablation in table 5.
+    "GD" and "GD+W" are equal, because W is not replaced; the pull is that of ``MHS``, 2.
 
     Example:
         >>> import torch

@@ -81,15 +81,15 @@ class VICRegGrad(
     Objective,
     paper=Paper(_TITLE, "Tao et al., 2022", "Li et al., 2024, eq. 11, table 2, appendix E, L^eV"),
 ):
-    r"""The gradient that Li et al. (2024) use for VICReg: no centring, the full moment, no hinge.
+    r"""The gradient that Li et al. (2024) use for VICReg, without centring and without a hinge.
 
     Loss (a surrogate, everything but h_i constant), summed over the anchors of both views:
     L_i = -2/N h_i.h'_i + nu sum_{j != i} (2 h_i.h_j / N^2) h_i.h_j.
 
     Gradient: GD = 1; W_ij = 2 nu h_i.h_j / N^2; pull 2/N. In the tangent space it is the
     gradient of sum_i ||h_i - h'_i||^2 / N + (nu1/D) sum_kl (C_kl^2 + C'_kl^2), with
-    C = sum_i h_i h_i^T / (N - 1) not centred and nu = 2 nu1 N^2 / (D (N-1)^2). It is not the
-    gradient of ``VICReg`` as printed.
+    C = sum_i h_i h_i^T / (N - 1) not centred and nu = 2 nu1 N^2 / (D (N-1)^2). The sum over k and l
+    includes the diagonal. It is not the gradient of ``VICReg`` as printed.
 
     Shapes: anchors n x d, positives n x d -> scalar (sum over anchors).
 
@@ -138,9 +138,10 @@ class SimCLRGrad(
 
     Shapes: anchors n x d, positives n x d, negatives q x d or None -> scalar (mean over anchors).
 
-    Reference: Tao et al., 2022, who take the targets from a momentum encoder (which belongs to the
-    training method). They leave the target of h_i among the negatives; there it is radial and
-    matters only in the normaliser.
+    Reference: Tao et al., 2022. They take the targets from a momentum encoder, which is left to the
+    training method here. They also count the target of h_i itself as a negative. Without a momentum
+    encoder that target equals h_i, so its push is along h_i and only the normaliser of the softmax
+    would change.
 
     Example:
         >>> import torch

@@ -23,20 +23,20 @@ def assemble(terms: Terms, views: Views) -> Tensor:
 
 
 def received(terms: Terms, views: Views, of: Literal["anchors", "positives"]) -> Tensor:
-    """Return the gradient of the anchors' losses on the columns, n x d.
+    """Return the gradient of the anchors' losses with respect to the columns of W, n x d.
 
-    The derivative of anchor i's loss with respect to s_ij is GD_i W_ij, so its gradient on x_j is
-    GD_i W_ij h_i and its gradient on the positive is -GD_i pull_i h_i. A vector receives the first
-    as another anchor's negative and the second as its positive, before ``terms.scale``, as in
-    :func:`assemble`.
+    The columns are the vectors that the anchors are compared with. A vector receives GD_i W_ij h_i
+    from each anchor whose negative it is, and -GD_i pull_i h_i from the anchor whose positive it
+    is. As in :func:`assemble`, ``terms.scale`` is not yet applied.
 
     Args:
         terms: The components of every anchor of an objective that holds nothing constant.
-        views: The views in the objective's space; with gathered positives only the rows of
-            these anchors are returned.
-        of: ``anchors`` for the gradient on the columns of the same view, which is zero unless
-            ``terms.against`` is within or both. ``positives`` for the gradient on the positives, as
-            positives and, if ``terms.against`` is cross or both, as negatives.
+        views: The views in the objective's space. If the positives were gathered from several
+            processes, the result has only the rows that belong to the anchors in ``views``.
+        of: The view whose gradient is returned. ``anchors``: each row receives a part as a negative
+            of other anchors if ``terms.against`` is within or both, and otherwise nothing.
+            ``positives``: each row receives a part as the positive of its own anchor and, if
+            ``terms.against`` is cross or both, a part as a negative of other anchors.
     """
     n, m = len(views.anchors), len(views.positives)
     push = (terms.dissipation[:, None] * terms.weight).T @ views.anchors

@@ -18,7 +18,8 @@ from isotrope.kernels.pairs import Pairs
 from isotrope.paradigm.parts import Dissipation, active
 
 Variant = Annotated[
-    Literal["paper", "released"], Hyper("", "the printed equation, or the authors' released code")
+    Literal["paper", "released"],
+    Hyper("", "whether to follow the printed equation or the authors' released code"),
 ]
 
 

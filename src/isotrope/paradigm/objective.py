@@ -130,7 +130,10 @@ class Objective:
         if not register:
             return
         if paper is None:
-            raise TypeError(f"class {cls.__name__}(Objective, paper=Paper(...)) names its source")
+            raise TypeError(
+                f"class {cls.__name__} must name its source: "
+                f"class {cls.__name__}(Objective, paper=Paper(...))"
+            )
         cls.paper = paper
         cls.name = (name or cls.__name__).lower()
         take_preset(cls, cls.presets)

@@ -79,11 +79,13 @@ class Check:
 
 
 def prove(cls: type[Objective], shapes: list[tuple[int, int]] | None = None) -> Iterator[Check]:
-    """Prove a class with all its settings; seconds to a minute.
+    """Check, for every setting of a class, that formula, components and declarations agree.
+
+    This takes from seconds to a minute.
 
     Args:
         cls: Class of the objective.
-        shapes: n x d of the batches; by default ``SHAPES`` without the last three, which
+        shapes: Shapes (n, d) of the batches; by default ``SHAPES`` without the last three, which
             take most of the time.
     """
     shapes = SHAPES[:-3] if shapes is None else shapes

@@ -134,7 +134,7 @@ class Static(Ratio):
 
     coupling = "none"
     ratio: Annotated[
-        float, Hyper("r", "pull of the positive per push of the negatives", at_least=0)
+        float, Hyper("r", "pull of the positive divided by the push of the negatives", at_least=0)
     ] = 1.0
 
     def __call__(self, pairs: Pairs) -> Tensor:
@@ -145,8 +145,9 @@ class Static(Ratio):
 class ArcRatio(Ratio, name="arccon"):
     """R = sin(theta_ii' + u) / sin theta_ii' (ArcCon; Li et al. 2024, table 1).
 
-    R is 0 where the angle is clamped (closer than .01 to the positive or to its antipode) and for
-    theta + u >= pi; it is 1 everywhere for u = 0, which is InfoNCE.
+    For u = 0, which is InfoNCE, R is 1 everywhere. Otherwise R is 0 where theta + u >= pi and where
+    the angle is clamped, that is, where the anchor is closer than 0.01 to the positive or to its
+    antipode.
     """
 
     coupling = "none"

@@ -32,10 +32,10 @@ class Scale:
 
     Attributes:
         across: The quantity on the horizontal axis.
-        along: Whether the cursor follows that axis instead of the points.
+        along: Whether the cursor follows the horizontal axis instead of the points.
         box: Left, top, right and bottom of the axes.
         x: Offset and slope of the horizontal axis.
-        lines: For each line its run, column, name, spread, and offset and slope of its height.
+        lines: The run, column, name, spread, and offset and slope of the height of each line.
         log: Whether the vertical axis is logarithmic.
     """
 
@@ -54,12 +54,13 @@ class ReportPanel:
     Attributes:
         key: The key of the quantity, unique on the page.
         title: The heading.
-        note: How to read it.
-        names: Names of the lines of a run if there are several (solid, dotted).
-        svg: The element.
-        wide: The same element with the names of the runs at the ends of the lines, or empty.
+        note: A line on how to read the picture.
+        names: If a run has several lines (solid, dotted), the names of those lines.
+        svg: The SVG element.
+        wide: The same element with the names of the runs at the ends of the lines. It is empty if
+            there is no such element.
         scales: Scales of ``svg`` and ``wide``.
-        without: Names of the runs that have not measured it.
+        without: Names of the runs that have not measured this quantity.
     """
 
     key: str

@@ -70,8 +70,8 @@ class SweepStudy:
             raise
         except Exception as error:  # Optuna raises anything for lines that it has not written
             raise InputError(
-                f"{place(self._journal)} is damaged ({type(error).__name__}); move it away: "
-                "finished runs are not trained again"
+                f"{place(self._journal)} is damaged ({type(error).__name__}); move it away and "
+                "start the sweep again. Finished runs will not be trained again"
             ) from error
 
     def settings(self) -> Iterator[tuple[int, dict[str, str]]]:

@@ -251,7 +251,7 @@ class _Subject:
                 self.single = "double" in str(error).lower()
 
     def fresh(self, dtype: torch.dtype = torch.float64, seed: int = 0) -> Loss:
-        """Return the loss as it was at first, with the random numbers of a seed."""
+        """Return the loss in its initial state, and seed the random numbers."""
         torch.manual_seed(seed)
         if not isinstance(self.loss, nn.Module):
             return self.loss
@@ -259,7 +259,7 @@ class _Subject:
         return fresh if self.single else fresh.to(dtype)
 
     def called(self, loss: Loss, views: list[Tensor]) -> Tensor:
-        """Call it in its own dtype."""
+        """Call the loss in its own dtype."""
         given = views[: self.views]
         if not self.single:
             return loss(*given, **self.options)

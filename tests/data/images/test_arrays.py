@@ -113,7 +113,7 @@ class TestNpz:
         [
             ({"z": X}, "no array called images, x, x_train, train_images; found z"),
             ({}, "no array called images, .*; found none"),
-            ({"x": X / 255}, r"'x' holds float64; pictures are uint8, 0 to 255"),
+            ({"x": X / 255}, r"'x' holds float64, but pictures must be uint8, from 0 to 255"),
             ({"x": X.astype(np.int64)}, "'x' holds int64"),
             ({"x": X[..., :2]}, r"'x' has the shape \(6, 8, 8, 2\); pictures are n x h x w"),
             ({"x": X[0, 0]}, r"has the shape \(8, 3\); pictures are"),

@@ -26,8 +26,8 @@ class ProtocolEvaluator(BaseEvaluator):
     """Evaluates by any of our protocols: STS, transfer, retrieval, kNN, linear probe, corpus.
 
     Args:
-        primary: Name of the returned metric by which the trainer chooses the best step; None is
-            the first.
+        primary: Name of the returned metric by which the trainer chooses the best step. If None,
+            the first returned metric is used.
         greater_is_better: Whether the best ``primary`` is the largest.
         name: Prefix of every metric.
         write_csv: Whether to append a line to ``protocols[_NAME]_results.csv`` in the trainer's

@@ -203,8 +203,8 @@ def _channels_first(array: NDArray[Any], path: Path, name: str) -> NDArray[np.ui
     """Return pictures of any of the known layouts as n x 3 x h x w."""
     if array.dtype != np.uint8:
         raise InputError(
-            f"{place(path)}: {name!r} holds {array.dtype}; pictures are uint8, 0 to 255 "
-            "(of numbers from 0 to 1: (255 * images).round().astype('uint8'))"
+            f"{place(path)}: {name!r} holds {array.dtype}, but pictures must be uint8, from 0 to "
+            "255; to convert values between 0 and 1, use (255 * images).round().astype('uint8')"
         )
     shape = array.shape
     if array.ndim == 3:

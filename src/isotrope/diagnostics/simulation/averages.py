@@ -60,16 +60,18 @@ def hardest_share(
 ) -> list[Landscape]:
     """Return the mean share of the hardest negative in the weights (Li et al., 2024, figure 3).
 
-    A batch without a push (in MET and MAT the hardest negative is closer than 0.01) does not count;
-    if no batch pushes, the share is undefined.
+    Batches in which no negative is pushed are skipped. In MET and MAT this happens when the hardest
+    negative is closer than 0.01. If all batches are skipped, the share is undefined.
 
     Args:
         objectives: Objectives, which all see the same draws.
-        angles: Distributions; by default mu_pos = 0.5 as in the paper's released code (its text
-            says pi/6). Without the gate the positive makes no difference to a softmax.
-        gated: Whether to leave out batches in which the objective's own GD is below 0.01; if no
-            batch is left, the value is 1 and its error 0. The shape of the printed figure comes
-            from this gate of the released code, which the text does not mention.
+        angles: Distributions of the angles; by default mu_pos = 0.5 as in the paper's released code
+            (its text says pi/6). With ``gated=False``, the angle of the positive does not change
+            the result of a softmax objective.
+        gated: Whether to leave out batches in which the objective's own gradient dissipation (GD)
+            is below 0.01. If this leaves no batch, the share is reported as 1 with error 0. The
+            released code leaves these batches out, which gives the printed figure its shape; the
+            paper's text does not mention it.
         draws: How the batches are drawn.
 
     Raises:

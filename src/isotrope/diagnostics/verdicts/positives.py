@@ -98,7 +98,8 @@ DEAD_VIEWS = Verdict(
         Threshold(
             "view_angle",
             "largest angle between the two views of a text",
-            "mean angle between an anchor and its positive; of all logged steps, the largest",
+            "the mean angle between an anchor and its positive in a step; the largest such mean "
+            "over all logged steps counts",
             f"0 without dropout, up to rounding; {ZOO}",
             below=0.001,
             unit="rad",
